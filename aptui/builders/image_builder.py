@@ -1,27 +1,40 @@
 """The `image` builder: any common picture becomes a PNG, WebP or JPEG of the wished size, with its mip chain if asked for.
 
-What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, reduction of its
-pixel mode, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes and bitmaps become RGB, RGBA or grey; CMYK,
-YCbCr and Lab become RGB; 16-bit grey stays in PNG and is scaled to 8 bits elsewhere (Pillow itself reads 16-bit *colour* as 8-bit);
+What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, its transparent
+colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes
+and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded to 8 elsewhere;
 32 bits a channel are refused.
+
+Memory: at most 24 bytes a pixel, and twice the file. Time grows with the pixels alone.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import warnings
-from collections.abc import Iterator, Mapping
-from io import BytesIO
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError, check_size, open_picture
+from aptui.builders.files.colour import convert_to_srgb, describe_foreign
+from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
+from aptui.builders.files.pictures import (
+    MOST_MEGAPIXELS,
+    PictureError,
+    count_frames,
+    describe_remark,
+    load_picture,
+    open_picture,
+)
+from aptui.builders.files.png_file import SIGNATURE, PngFile, read_png
 from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageFile
 
 IMAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 """Asset type of every product of this builder: an encoded picture, its format told by the extension."""
@@ -33,11 +46,14 @@ HIGHEST_MIP_LEVEL = 15
 
 _LONGEST_SIDE = {"png": 2**31 - 1, "webp": 16383, "jpeg": 65500}
 
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_EXTENSIONS = {
+    ".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP",
+    ".tga": "TGA",
+}  # fmt: skip
+"""{extension: Pillow's name of the format that it promises}."""
 
-
-class _BadImageError(Exception):
-    """The picture cannot be made into what is wished; the text is one line."""
+_USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
+"""What PNG files say when they mean sRGB (gAMA 0.45455), and how far writers round it."""
 
 
 class ImageBuilder:
@@ -76,6 +92,7 @@ class ImageBuilder:
                 "description": "pictures with more million pixels are refused, before they take the memory",
             },
             "mips": {"type": "boolean", "default": False, "description": "one more product for each halving, down to one pixel"},
+            "strict": {"type": "boolean", "default": False, "description": "fail instead of warning"},
         },
     }
 
@@ -87,14 +104,10 @@ class ImageBuilder:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         try:
             options = check_params(self.params_schema, request.params)
-            data = lfs.source_bytes(request)
-            picture = _decode(data, request, options["max_megapixels"])
-            request.check_cancelled()
-            picture = _resize(picture, options, request)
-            products = [
-                _write_level(each, level, options, request) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))
-            ]
-        except (_BadImageError, ParamError, OSError) as error:
+            job = _Job(request, options)
+            picture = _resize(_decode(lfs.source_bytes(request), job), job)
+            products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
+        except (PictureError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)
 
@@ -105,108 +118,147 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-def _decode(data: bytes, request: ProcessJobRequest, most_megapixels: float) -> Image.Image:
-    """Return the first frame of `data`, upright."""
-    from PIL import Image, UnidentifiedImageError
+class _Job:
+    """One picture on its way: its request, its checked parameters, and the warnings that `strict` turns into a failure."""
 
-    if not data:
-        raise _BadImageError("the file is empty")
-    # Pillow warns of oddities in the file by `warnings.warn`; they belong to the job.
-    with warnings.catch_warnings(record=True) as noted:
+    def __init__(self, request: ProcessJobRequest, options: Mapping[str, Any]) -> None:
+        self.request, self.options = request, options
+        self.format: str = options["format"]
+
+    def warn(self, text: str) -> None:
+        """Report what is wrong with the source, or what of it is lost.
+
+        Raises:
+            PictureError: the project wants a failure instead (`strict`).
+        """
+        if self.options["strict"]:
+            raise PictureError(f"{text} (a failure because of 'strict')")
+        self.request.log.warning(f"{self.request.source}: {text}")
+
+    def note(self, text: str) -> None:
+        """Report what was done."""
+        self.request.log.info(f"{self.request.source}: {text}")
+
+
+def _decode(data: bytes, job: _Job) -> Image.Image | DeepPicture:
+    """Return the first frame of `data`, upright, in sRGB, in a mode that the wished format holds."""
+    png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
+    opened = partial(open_picture, png.data, job.request.source, most_megapixels=job.options["max_megapixels"])
+    with warnings.catch_warnings(record=True) as noted:  # Pillow warns of oddities in the file by `warnings.warn`
         warnings.simplefilter("always")
-        try:
-            picture = open_picture(data, request.source, most_megapixels=most_megapixels)
-            if picture.format == "PNG":
-                Image.open(BytesIO(data), formats=("PNG",)).verify()  # decoding does not look at the checksums
-            frame_count = getattr(picture, "n_frames", 1) if picture.format != "MPO" else 1
-            picture.seek(0)
-            check_size(picture.size, most_megapixels)
-            picture.load()
-        except PictureError as error:
-            raise _BadImageError(one_line(error)) from None
-        except UnidentifiedImageError:
-            raise _BadImageError(_why_unidentified(data)) from None
-        except Image.DecompressionBombError as error:
-            raise _BadImageError(f"too many pixels: {one_line(error)}") from None
-        except Exception as error:  # noqa: BLE001 -- Pillow's decoders raise whatever damaged bytes lead them to (struct, Index, Key …)
-            raise _BadImageError(f"damaged image: {one_line(error)}") from None
-        picture = _upright(picture, request)
-    for text in dict.fromkeys(one_line(str(each.message)) for each in noted if issubclass(each.category, UserWarning)):
-        request.log.warning(f"{request.source}: {text}")
-    if frame_count > 1:
-        request.log.warning(f"{request.source}: only the first of {frame_count} frames is used")
-    return picture
+        picture = opened()
+        kind, profile = picture.format or "", png.profile or picture.info.get("icc_profile") or b""
+        frame_count = png.frame_count or count_frames(data, picture)
+        deep = _read_deep(picture, opened, job)
+        if deep is None:
+            _load(picture, job)
+    for text in dict.fromkeys([*png.remarks, *(describe_remark(str(each.message)) for each in noted)]):
+        job.warn(text)
+    _report_kind(kind, frame_count, job)
+    _report_encoding(png, job)
+    if deep is not None:
+        return _fit_deep(deep.with_alpha(png.transparent) if png.transparent else deep, profile, job)
+    return _fit_for_format(_to_srgb(_simplify(picture, png), profile, job), job)
 
 
-def _why_unidentified(data: bytes) -> str:
-    """Return what `Image.open` swallowed when it knew the format and not the content."""
-    if data.startswith(_PNG_SIGNATURE):
-        from PIL import PngImagePlugin
-
-        try:
-            PngImagePlugin.PngImageFile(BytesIO(data))
-        except Exception as error:  # noqa: BLE001 -- see _decoded
-            return f"damaged image: {one_line(error)}"
-    return "not an image of a known format (png, jpeg, tga, bmp, gif, tiff, webp), or its header is damaged"
-
-
-def _upright(picture: Image.Image, request: ProcessJobRequest) -> Image.Image:
+def _load(picture: ImageFile.ImageFile, job: _Job) -> None:
+    """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
+    job.request.check_cancelled()
+    load_picture(picture, job.options["max_megapixels"])
     try:
-        return ImageOps.exif_transpose(picture)
-    except Exception as error:  # noqa: BLE001 -- a broken EXIF block raises anything, and is no reason to lose the picture
-        request.log.warning(f"{request.source}: EXIF orientation ignored: {one_line(error)}")
-        return picture
+        ImageOps.exif_transpose(picture, in_place=True)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 -- a broken EXIF block raises anything, and is no reason to lose the picture
+        job.warn("its EXIF orientation is damaged, so that is ignored")
 
 
-def _resize(picture: Image.Image, options: Mapping[str, Any], request: ProcessJobRequest) -> Image.Image:
-    """Return `picture` in the mode and size in which it is to be saved, without metadata."""
+def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: _Job) -> DeepPicture | None:
+    """Return a picture with more than 8 bits a channel, or None if Pillow's 8 are all or have to do."""
+    if picture.mode in ("I", "F"):
+        raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
+    if not is_deep(picture):
+        return None
+    deep = read_deep(opened, partial(_load, job=job))
+    if deep is None:
+        job.warn("its 16 bits a channel are cut to 8, because its channels are stored apart; save it with interleaved channels")
+    return deep
+
+
+def _report_kind(kind: str, frame_count: int, job: _Job) -> None:
+    expected = _EXTENSIONS.get(os.path.splitext(job.request.source)[1].lower())
+    if expected and kind != expected and (kind, expected) != ("MPO", "JPEG"):
+        job.note(f"this is a {kind} picture in spite of its name")
+    if frame_count != 1:
+        job.warn(f"only the first of {frame_count or 'its'} frames is used")
+
+
+def _report_encoding(png: PngFile, job: _Job) -> None:
+    """Report colours that are not what the file says; a profile counts before sRGB, and that before gamma (PNG, 4.3)."""
+    if png.is_other_space:
+        job.warn("its colour space (cICP) is not sRGB and is not converted")
+    elif png.gamma and not png.profile and not png.is_srgb and abs(png.gamma * _USUAL_GAMMA - 1) > _GAMMA_TOLERANCE:
+        job.note(f"its gamma (gAMA {png.gamma:g}) is not applied, as in game engines")
+
+
+def _fit_deep(deep: DeepPicture, profile: bytes, job: _Job) -> Image.Image | DeepPicture:
+    """Return a picture with 16 bits a channel, or with 8 if the wished format holds no more."""
+    if job.format == "png" and deep.mode != "CMYK":
+        if profile and (text := describe_foreign(profile, is_grey=deep.mode in ("L", "LA"))):
+            job.warn(text)
+        return deep.without_colour() if job.options["grayscale"] else deep
+    reason = "CMYK is converted with 8" if deep.mode == "CMYK" else f"{job.format} holds no more"
+    job.warn(f"its 16 bits a channel are rounded to 8, because {reason}")
+    return _fit_for_format(_to_srgb(deep.round_to_bytes(), profile, job), job)
+
+
+def _simplify(picture: Image.Image, png: PngFile) -> Image.Image:
+    """Return `picture` as L, LA, RGB, RGBA or CMYK."""
+    if picture.mode in ("L", "1", "LA", "La"):
+        picture = picture.convert("LA" if picture.has_transparency_data else "L")
+    elif picture.mode != "CMYK":
+        picture = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+    return _clear(picture, png) if png.transparent else picture
+
+
+def _clear(picture: Image.Image, png: PngFile) -> Image.Image:
+    """Return a grey or RGB picture in which the pixels of a PNG's transparent colour are transparent."""
+    import numpy as np
     from PIL import Image
 
-    picture = _fit_for_format(_halve(picture), options, request.source, request.log)
-    size = _choose_size(picture.size, options)
-    longest = _LONGEST_SIDE[options["format"]]
-    if max(size) > longest:
-        raise _BadImageError(f"{options['format']} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
-    if size != picture.size:
-        picture = picture.resize(size, Image.Resampling.LANCZOS)
-    # Writers pick up profiles, comments and resolutions from here.
-    picture.info = {}
+    highest = (1 << png.bit_depth) - 1
+    colour = [value * 255 // highest for value in png.transparent]
+    is_opaque = (np.atleast_3d(np.asarray(picture)) != np.array(colour, np.uint8)).any(axis=2)
+    picture.putalpha(Image.fromarray(is_opaque.astype(np.uint8) * np.uint8(255)))
     return picture
 
 
-def _halve(picture: Image.Image) -> Image.Image:
-    """Return `picture` as RGB, RGBA, L, LA or I;16."""
-    mode = picture.mode
-    if mode in ("I", "F"):
-        raise _BadImageError(f"pixel mode {mode!r} (32 bits a channel) is not supported; save it with 8 or 16 bits")
-    if mode.startswith("I;16"):
-        return picture.copy() if mode == "I;16" else picture.convert("I").convert("I;16")
-    if mode in ("L", "1", "LA", "La"):
-        return picture.convert("LA" if picture.has_transparency_data else "L")
-    return picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+def _to_srgb(picture: Image.Image, profile: bytes, job: _Job) -> Image.Image:
+    """Return `picture` as L, LA, RGB or RGBA in sRGB."""
+    if profile:
+        picture, note, warning = convert_to_srgb(picture, profile)
+        if note:
+            job.note(note)
+        if warning:
+            job.warn(warning)
+    return picture.convert("RGB") if picture.mode == "CMYK" else picture
 
 
-def _fit_for_format(picture: Image.Image, options: Mapping[str, Any], source: str, log: JobLog) -> Image.Image:
-    """Return `picture` in a mode that the wished format holds."""
-    from PIL import Image
-
-    requested_format = options["format"]
-    if picture.mode == "I;16" and requested_format != "png":
-        log.info(f"{source}: 16-bit grey becomes 8-bit in {requested_format}")
-        # The upper bytes; Pillow's own conversion cuts all above 255 to white.
-        picture = Image.frombytes("L", picture.size, picture.tobytes()[1::2])
-    if options["grayscale"] and picture.mode != "I;16":
+def _fit_for_format(picture: Image.Image, job: _Job) -> Image.Image:
+    """Return `picture` in a mode that the wished format holds, without metadata."""
+    picture.info = {}  # writers take profiles, comments and resolutions from here
+    if job.options["grayscale"]:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
-    if requested_format == "jpeg" and picture.mode in ("RGBA", "LA"):
-        picture = _on_white(picture, source, log)
-    if requested_format == "webp":
+    if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
+        picture = _on_white(picture, job)
+    if job.format == "webp":
         picture = picture.convert("RGBA" if picture.mode in ("RGBA", "LA") else "RGB")
     return picture
 
 
-def _on_white(picture: Image.Image, source: str, log: JobLog) -> Image.Image:
+def _on_white(picture: Image.Image, job: _Job) -> Image.Image:
     """Return `picture` without alpha, and warn if that shows."""
     from PIL import Image
 
@@ -214,10 +266,21 @@ def _on_white(picture: Image.Image, source: str, log: JobLog) -> Image.Image:
     alpha = picture.getchannel("A")
     if alpha.getextrema() == (255, 255):
         return picture.convert(opaque_mode)
-    log.warning(f"{source}: jpeg has no alpha; laid on white")
+    job.warn("jpeg has no alpha; laid on white")
     ground = Image.new(opaque_mode, picture.size, "white")
     ground.paste(picture.convert(opaque_mode), mask=alpha)
     return ground
+
+
+def _resize(picture: Image.Image | DeepPicture, job: _Job) -> Image.Image | DeepPicture:
+    """Return `picture` in the size in which it is to be saved."""
+    from PIL import Image
+
+    size = _choose_size(picture.size, job.options)
+    longest = _LONGEST_SIDE[job.format]
+    if max(size) > longest:
+        raise PictureError(f"{job.format} holds {longest} pixels a side, this is {size[0]}x{size[1]}; set max_size")
+    return picture if size == picture.size else picture.resize(size, Image.Resampling.LANCZOS)
 
 
 def _choose_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int, int]:
@@ -230,12 +293,12 @@ def _choose_size(size: tuple[int, int], options: Mapping[str, Any]) -> tuple[int
     return width, height
 
 
-def _levels(picture: Image.Image, *, has_mips: bool) -> Iterator[Image.Image]:
+def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[Image.Image | DeepPicture]:
     """Yield `picture`, then with mips its halvings (rounded down, each the box average of the one before) to 1×1."""
     from PIL import Image
 
     if has_mips and max(picture.size).bit_length() - 1 > HIGHEST_MIP_LEVEL:
-        raise _BadImageError(f"{picture.width}x{picture.height} needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size")
+        raise PictureError(f"{picture.width}x{picture.height} needs more than {HIGHEST_MIP_LEVEL} mip levels; set max_size")
     yield picture
     while has_mips and picture.size != (1, 1):
         width, height = (max(1, side // 2) for side in picture.size)
@@ -243,20 +306,30 @@ def _levels(picture: Image.Image, *, has_mips: bool) -> Iterator[Image.Image]:
         yield picture
 
 
-def _write_level(picture: Image.Image, level: int, options: Mapping[str, Any], request: ProcessJobRequest) -> JobProduct:
-    request.check_cancelled()
-    requested_format = options["format"]
-    name = f"{request.stem}.mip{level}.{requested_format}" if level else f"{request.stem}.{requested_format}"
+def _write_level(picture: Image.Image | DeepPicture, level: int, job: _Job) -> JobProduct:
+    job.request.check_cancelled()
+    name = f"{job.request.stem}.mip{level}.{job.format}" if level else f"{job.request.stem}.{job.format}"
     arguments: dict[str, Any] = {}
-    if requested_format != "png":
-        arguments["quality"] = options["quality"]
-    if requested_format == "webp" and options["lossless"]:
+    if job.format != "png":
+        arguments["quality"] = job.options["quality"]
+    if job.format == "webp" and job.options["lossless"]:
         # Here `quality` would mean effort.
         arguments = {"lossless": True}
-    try:
-        with open(request.product_path(name), "wb") as file:
-            picture.save(file, format=requested_format.upper(), **arguments)
-    except (ValueError, OSError) as error:
-        raise _BadImageError(f"cannot write {name}: {one_line(error)}") from error
-    facts = {"width": picture.width, "height": picture.height, "format": requested_format}
+    with open(job.request.product_path(name), "wb") as file:
+        if isinstance(picture, DeepPicture):
+            picture.save(file)
+        else:
+            _save(picture, file, name, job.format, arguments)
+    facts = {"width": picture.width, "height": picture.height, "format": job.format}
     return JobProduct(name, level << MIP_LEVEL_SHIFT, IMAGE_ASSET_TYPE, facts=facts)
+
+
+def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments: Mapping[str, Any]) -> None:
+    try:
+        picture.save(file, format=kind.upper(), **arguments)
+    except ValueError:
+        raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
+        raise PictureError(f"cannot write {name}: {kind} cannot hold this picture") from None

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs, obj_file
-from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, open_picture
+from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
 from aptui.builders.needs import MissingError, library
 from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
@@ -226,15 +226,13 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest) -> 
     for name in obj_file.textures(materials):
         picture = placed(path, name)
         try:
-            open_picture(read(request, picture, path), picture, TEXTURE_FORMATS).load()
+            load_picture(open_picture(read(request, picture, path), picture, TEXTURE_FORMATS))
         except ForbiddenNameError:
             raise
         except PictureError as error:
-            request.log.warning(f"{path}: texture: '{picture}' has {error}")
+            request.log.warning(f"{path}: texture: '{picture}': {error}")
         except UnusableError as error:
             request.log.warning(f"{path}: texture: {error}")
-        except Exception as error:  # noqa: BLE001 -- Pillow's decoders raise whatever damaged bytes lead them to
-            request.log.warning(f"{path}: texture: '{picture}' is damaged: {one_line(type(error).__name__)}")
 
 
 def _check_stl(data: bytes) -> None:

@@ -42,7 +42,7 @@ class ResourceLimits(Struct, frozen=True):
     """What one run may cost where its builder says nothing.
 
     `memory_bytes` 0 = no limit, or it is `SHARE_OF_MEMORY`; `all_memory_bytes` is for all that run together, 0 = what the machine
-    has left. `shipped_process_s` is for the builders that come with aptui: none of them takes minutes for a file that is not hostile.
+    has left. `shipped_process_s` is for the builders that come with aptui, which take seconds for an ordinary file.
     """
 
     analyse_s: float = 120.0

@@ -207,7 +207,7 @@ def test_what_is_missing_or_damaged_beside_a_model_warns_by_name(bench):
     assert bench.made(source)
     assert bench.warnings == [
         "mat/a.mtl: texture: the file 'mat/gone.png' is missing",
-        "mat/a.mtl: texture: 'mat/bad.png' is damaged: UnidentifiedImageError",
+        "mat/a.mtl: texture: 'mat/bad.png': damaged PNG: the file ends too early",
         "a.obj: materials: the file 'gone.mtl' is missing",
     ]
     bench.lines.clear()

@@ -9,6 +9,7 @@ from aptui.sdk import ProcessJobRequest
 LONGEST_POINTER_BYTES = 1024
 """A pointer is smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ADVICE = "is a Git LFS pointer; run git lfs pull"
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 
@@ -31,7 +32,7 @@ def source_bytes(request: ProcessJobRequest) -> bytes:
 
 def is_pointer(data: bytes) -> bool:
     """Return whether `data`, all bytes of a file, are a Git LFS pointer."""
-    return len(data) < LONGEST_POINTER_BYTES and data.startswith(_FIRST_LINES) and b"\noid " in data
+    return len(data) < LONGEST_POINTER_BYTES and data.removeprefix(_BYTE_ORDER_MARK).startswith(_FIRST_LINES) and b"\noid " in data
 
 
 def is_pointer_file(path: str) -> bool:

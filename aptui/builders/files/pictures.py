@@ -1,29 +1,67 @@
-"""Opens pictures of content safely: only listed formats, none whose reader runs a program, and a bounded number of pixels.
+"""Open and decode pictures of content safely: only listed formats, no reader that runs a program, and a bounded number of pixels.
 
-Pillow alone would try all that it knows: its EPS reader starts Ghostscript on the bytes of whoever made the file.
+Pillow alone would try every format: its EPS reader starts Ghostscript on the bytes of a stranger. Its sentences name Python
+variables and byte strings, so none of them leaves this module.
 
-Tests: `tests/builders/test_params.py`.
+Tests: `tests/builders/files/test_pictures.py`.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from aptui.builders.params import one_line
+from aptui.builders.files.kinds import describe_kind
 
 if TYPE_CHECKING:
-    from PIL import Image
+    from PIL import Image, ImageFile
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
-"""What is told by its first bytes."""
+"""Formats that their first bytes tell."""
 
 TEXTURE_FORMATS = (*FORMATS, "DDS")
-"""What a model's textures may be, besides TGA, which has no signature and is told by its name."""
+"""Formats of a model's textures, besides TGA, which has no signature and is told by its name."""
 
 MOST_MEGAPIXELS = 64
-"""What a picture may have unless the project allows more: its parameter `max_megapixels`."""
+"""Million pixels of a picture unless the project allows more by the parameter `max_megapixels`."""
+
+MOST_JPEG_SCANS = 500
+"""Scans of a progressive JPEG. Each costs a pass over all pixels; encoders make about ten, so a file with more is hostile."""
+
+MOST_COUNTED_FRAMES = 100
+"""Frames of a TIFF that are counted: each takes a while to read."""
+
+MOST_COUNTED_GIF_BYTES = 4 << 20
+"""Frames of a larger GIF are not counted: a frame may take 20 bytes."""
+
+_NAMES = {"WEBP": "WebP", "MPO": "JPEG"}
+_TIFF_COMPRESSIONS = {
+    1: "no", 2: "CCITT", 3: "CCITT", 4: "CCITT", 5: "LZW", 6: "JPEG", 7: "JPEG", 8: "Deflate", 32773: "PackBits", 32946: "Deflate",
+    34925: "LZMA", 50000: "Zstandard",
+}  # fmt: skip
+"""TIFF compressions that Pillow's wheels decode, by their number in the file."""
+_TIFF_COMPRESSION, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 259, 322, 323
+
+_ENDS_EARLY = re.compile(
+    r"truncat|not enough|unexpected end|requires a buffer|premature|eof|no more|incomplete|at least \d+ bytes|read failed"
+    r"|short read|buffer is not large enough|buffer overrun",
+    re.IGNORECASE,
+)
+_UNSUPPORTED = re.compile(
+    r"unsupported|not supported|unknown pixel mode|unknown data organi|bitfields|pixel depth|unknown compression|not yet|unhandled"
+    r"|unavailable|not available|not installed|samples per pixel|cannot handle",
+    re.IGNORECASE,
+)
+_REMARKS = (
+    (re.compile(r"truncated|tag \d+|expecting to read|corrupt|metadata|exif", re.IGNORECASE), "some of its metadata is damaged"),
+    (re.compile(r"palette", re.IGNORECASE), "its palette is incomplete"),
+    (re.compile(r"animat|apng|frame", re.IGNORECASE), "its animation is damaged; the first picture is used"),
+    (re.compile(r"mpo", re.IGNORECASE), "only the first of its pictures is used"),
+)
 
 
 class PictureError(Exception):
@@ -32,37 +70,184 @@ class PictureError(Exception):
 
 def open_picture(
     data: bytes, name: str, formats: tuple[str, ...] = FORMATS, most_megapixels: float = MOST_MEGAPIXELS
-) -> Image.Image:
+) -> ImageFile.ImageFile:
     """Return `data` as a picture of a listed format that is not decoded yet.
 
     Args:
         data: all bytes of a file.
         name: of the file; one that ends with `.tga` may be a TGA as well.
-        formats: as Pillow calls them.
+        formats: Pillow's names of formats.
         most_megapixels: more are refused before one is decoded.
 
     Raises:
-        PictureError: it has too many pixels. PIL.UnidentifiedImageError and whatever Pillow raises: it is none of these formats.
+        PictureError: it has too many pixels, is damaged, or has none of these formats.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     known = (*formats, "TGA") if name.lower().endswith(".tga") else formats
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the bound below is ours
-            picture: Image.Image = Image.open(BytesIO(data), formats=known)
-    except Image.DecompressionBombError as error:
-        raise PictureError(f"too many pixels: {one_line(error)}") from None
+    with _pixel_limit(most_megapixels):
+        try:
+            picture = Image.open(BytesIO(data), formats=known)
+        except UnidentifiedImageError:
+            raise PictureError(_why_unidentified(data, known)) from None
+        except MemoryError:
+            raise
+        except Image.DecompressionBombError as error:
+            count = re.search(r"\d+", str(error))
+            raise PictureError(_too_many(f"{int(count[0]) / 1e6:.0f} million" if count else "they", most_megapixels)) from None
+        except Exception as error:  # noqa: BLE001 -- Pillow's readers raise whatever damaged bytes lead them to (struct, Index, Key …)
+            raise PictureError(_reason(error, _format_of(data, known), data)) from None
     check_size(picture.size, most_megapixels)
+    _check_work(picture, data, most_megapixels)
     return picture
 
 
+def load_picture(picture: Image.Image, most_megapixels: float = MOST_MEGAPIXELS) -> None:
+    """Decode the first frame of an opened picture.
+
+    Raises:
+        PictureError: its pixels are damaged, of an unsupported kind, or too many.
+    """
+    kind = picture.format or ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            picture.seek(0)
+            check_size(picture.size, most_megapixels)
+            picture.load()
+    except (PictureError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 -- see open_picture
+        compression = getattr(picture, "tag_v2", {}).get(_TIFF_COMPRESSION, 1)
+        if compression not in _TIFF_COMPRESSIONS:
+            raise PictureError(_describe_unsupported(kind)) from None
+        raise PictureError(_reason(error, kind)) from None
+
+
 def check_size(size: tuple[int, int], most_megapixels: float = MOST_MEGAPIXELS) -> None:
-    """Refuse a picture of more than so many million pixels.
+    """Refuse a picture of more than `most_megapixels` million pixels.
 
     Raises:
         PictureError: it has more.
     """
     width, height = size
     if width * height > most_megapixels * 1_000_000:
-        raise PictureError(f"too many pixels: {width}x{height} are more than {most_megapixels:g} million; see max_megapixels")
+        raise PictureError(_too_many(f"{width}x{height}", most_megapixels))
+
+
+def count_frames(data: bytes, picture: Image.Image) -> int:
+    """Return the number of frames of an opened picture; 0 if there are several and counting them would take long.
+
+    The pictures of an MPO are views of one scene, so they count as one.
+    """
+    from PIL import Image
+
+    if picture.format in ("WEBP", "PNG"):
+        return int(getattr(picture, "n_frames", 1))
+    if picture.format not in ("GIF", "TIFF"):
+        return 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))  # counting moves the reader
+        if not getattr(other, "is_animated", False):
+            return 1
+        number = 0
+        try:
+            if other.format == "GIF":
+                return int(getattr(other, "n_frames", 1)) if len(data) <= MOST_COUNTED_GIF_BYTES else 0
+            for number in range(1, MOST_COUNTED_FRAMES):
+                other.seek(number)
+        except EOFError:
+            return number
+        except Exception:  # noqa: BLE001 -- a damaged frame is no reason to lose the first
+            return 0
+    return 0
+
+
+def describe_remark(text: str) -> str:
+    """Return a warning of Pillow in words of our own."""
+    return next((words for pattern, words in _REMARKS if pattern.search(text)), "a part of the file is not as its format says")
+
+
+@contextmanager
+def _pixel_limit(most_megapixels: float) -> Iterator[None]:
+    """Set Pillow's own limit while it reads headers: that is fixed otherwise, and other code of this process relies on it."""
+    from PIL import Image
+
+    usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, max(1, int(most_megapixels * 1_000_000))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # check_size refuses with words of our own
+            yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = usual
+
+
+def _too_many(what: str, most_megapixels: float) -> str:
+    return f"too many pixels: {what} are more than {most_megapixels:g} million; see max_megapixels"
+
+
+def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> None:
+    """Refuse pictures that take far more time or memory to decode than their size tells."""
+    if picture.format in ("JPEG", "MPO") and picture.info.get("progressive") and data.count(b"\xff\xda") > MOST_JPEG_SCANS:
+        raise PictureError(f"too much work: this JPEG has more than {MOST_JPEG_SCANS} scans; save it again")
+    tags = getattr(picture, "tag_v2", {})
+    tile = tags.get(_TIFF_TILE_WIDTH, 0), tags.get(_TIFF_TILE_HEIGHT, 0)
+    if all(isinstance(side, int) for side in tile) and tile[0] * tile[1] > most_megapixels * 1_000_000:
+        raise PictureError("damaged TIFF: its tiles are larger than the picture may be")
+
+
+def _format_of(data: bytes, known: tuple[str, ...]) -> str:
+    """Return Pillow's name of the format that `data` begins like, "" if it is none of `known`."""
+    kind = describe_kind(data).split()
+    name = kind[1].upper() if len(kind) > 1 else ""
+    name = "BMP" if data.startswith(b"BM") else name
+    return name if name in known else ""
+
+
+def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
+    """Return what a reader raised that Pillow dropped, or what the file is instead of a picture."""
+    from PIL import Image
+
+    if not data:
+        return "the file is empty"
+    if kind := _format_of(data, known):
+        try:
+            Image.OPEN[kind][0](BytesIO(data), "")
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- see open_picture
+            return _reason(error, kind, data)
+        return f"damaged {_NAMES.get(kind, kind)}: its header cannot be read; save it again"
+    names = ", ".join(_NAMES.get(each, each) for each in known)
+    if what := describe_kind(data):
+        return f"this is {what}; supported pictures are {names}"
+    if "TGA" in known:
+        return "damaged TGA: its header cannot be read; save it again"
+    return f"this is not a picture of a known format; supported pictures are {names}"
+
+
+def _reason(error: Exception, kind: str, data: bytes = b"") -> str:
+    """Return why a reader failed, without its own words; all that none of the patterns matches is called damaged."""
+    text = str(error)
+    name = _NAMES.get(kind, kind) or "picture"
+    cause = error.__cause__ or error  # readers hide it in a SyntaxError
+    if isinstance(cause, EOFError) or _ENDS_EARLY.search(text):
+        return f"damaged {name}: the file ends too early"
+    if _UNSUPPORTED.search(text) or (kind == "TIFF" and isinstance(cause, KeyError)) or (kind == "BMP" and _is_odd_bmp(data)):
+        return _describe_unsupported(kind)
+    return f"damaged {name}: its header or its pixel data cannot be read; save it again, or get the original"
+
+
+def _is_odd_bmp(data: bytes) -> bool:
+    """Return whether a BMP holds a JPEG or PNG, is packed as in OS/2, or has an unusual number of bits."""
+    if len(data) < 34:
+        return False
+    header_bytes, bits, compression = (int.from_bytes(data[at:end], "little") for at, end in ((14, 18), (28, 30), (30, 34)))
+    is_os2 = header_bytes in (16, 64)
+    return header_bytes >= 16 and (bits not in (1, 4, 8, 16, 24, 32) or compression > 3 or (is_os2 and compression > 2))
+
+
+def _describe_unsupported(kind: str) -> str:
+    name = _NAMES.get(kind, kind) or "picture"
+    return f"unsupported {name}: this variant of the format cannot be read; save it as PNG"

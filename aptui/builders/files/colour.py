@@ -1,0 +1,127 @@
+"""Convert pictures from the colour space of their ICC profile to sRGB, which products are in; by Little CMS in Pillow.
+
+Tests: `tests/builders/files/test_colour.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_SAME_LEVELS = 2
+"""A profile whose colours differ by at most this from sRGB's (of 255) is sRGB: profiles of many makers round otherwise."""
+
+_MODE_SPACES = {"L": "GRAY", "LA": "GRAY", "RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
+_SPACE_WORDS = {"GRAY": "grey", "RGB": "RGB", "CMYK": "CMYK", "Lab": "Lab"}
+_CACHED_PROFILES = 8
+"""Pictures of one project share few profiles."""
+
+
+def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, str, str]:
+    """Return a picture of mode L, LA, RGB, RGBA or CMYK in sRGB.
+
+    Args:
+        picture: it stays as it is if its profile is sRGB or does not fit it.
+        profile: bytes of its ICC profile.
+
+    Returns:
+        The picture, a note of the conversion ("" if there was none), and a warning ("" if there is none).
+    """
+    from PIL import Image, ImageCms
+
+    source = _read_profile(profile)
+    if source is None:
+        return picture, "", "its colour profile is damaged, so that is ignored"
+    space = source.profile.xcolor_space.strip()
+    needed = _MODE_SPACES[picture.mode]
+    try:
+        if space != needed:
+            return picture, "", "" if space == "RGB" and is_srgb(profile) else _unfitting(source, space, needed)
+        if space == "RGB" and is_srgb(profile):
+            return picture, "", ""
+        if space == "GRAY":
+            ramp = _transform(Image.frombytes("L", (256, 1), bytes(range(256))), source).getchannel("G").tobytes()
+            grey, *alpha = picture.split()
+            converted = Image.merge(picture.mode, (grey.point(list(ramp)), *alpha))
+        else:
+            converted = _transform(picture, source, "RGBA" if picture.mode == "RGBA" else "RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        return picture, "", "its colour profile is damaged, so that is ignored"
+    return converted, f"converted from the colour profile '{_name(source)}' to sRGB", ""
+
+
+def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
+    """Return the warning for a profile that is not applied to a picture with 16 bits a channel, "" if it is sRGB."""
+    source = _read_profile(profile)
+    if source is None:
+        return "its colour profile is damaged, so that is ignored"
+    if source.profile.xcolor_space.strip() == "RGB" and is_srgb(profile):
+        return ""
+    if is_grey and source.profile.xcolor_space.strip() == "GRAY" and _is_srgb_ramp(profile):
+        return ""
+    return f"its colour profile '{_name(source)}' is not applied to 16 bits a channel; save it in sRGB, or with 8 bits"
+
+
+@lru_cache(maxsize=_CACHED_PROFILES)
+def is_srgb(profile: bytes) -> bool:
+    """Return whether colours through an RGB profile are those of sRGB."""
+    from PIL import Image, ImageCms
+
+    steps = (0, 16, 48, 96, 128, 160, 192, 224, 255)
+    colours = bytes(value for red in steps for green in steps for blue in steps for value in (red, green, blue))
+    source = _read_profile(profile)
+    try:
+        shown = source and _transform(Image.frombytes("RGB", (len(colours) // 3, 1), colours), source).tobytes()
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        return False
+    return bool(shown) and all(abs(one - other) <= _SAME_LEVELS for one, other in zip(colours, shown, strict=True))
+
+
+def _is_srgb_ramp(profile: bytes) -> bool:
+    from PIL import Image
+
+    ramp = Image.frombytes("L", (256, 1), bytes(range(256)))
+    source = _read_profile(profile)
+    shown = _transform(ramp, source).getchannel("G").tobytes() if source else b""
+    return bool(shown) and all(abs(one - other) <= _SAME_LEVELS for one, other in zip(range(256), shown, strict=True))
+
+
+def _read_profile(profile: bytes) -> Any:
+    from PIL import ImageCms
+
+    try:
+        return ImageCms.ImageCmsProfile(BytesIO(profile))
+    except (ImageCms.PyCMSError, OSError, ValueError):
+        return None
+
+
+def _transform(picture: Image.Image, source: Any, mode: str = "RGB") -> Image.Image:
+    """Return colours of `source` as sRGB: relative colorimetric with black point compensation, as editors do by default."""
+    from PIL import ImageCms
+
+    converted = ImageCms.profileToProfile(
+        picture,
+        source,
+        ImageCms.createProfile("sRGB"),
+        renderingIntent=ImageCms.Intent.RELATIVE_COLORIMETRIC,
+        outputMode=mode,
+        flags=ImageCms.Flags.BLACKPOINTCOMPENSATION,
+    )
+    assert converted is not None
+    return converted
+
+
+def _unfitting(source: Any, space: str, needed: str) -> str:
+    words = _SPACE_WORDS.get(space, "another kind of")
+    return f"its colour profile '{_name(source)}' is for {words} pictures, this one is {_SPACE_WORDS[needed]}; it is ignored"
+
+
+def _name(source: Any) -> str:
+    """Return the name of a profile as one short line of printable text."""
+    text = re.sub(r"[^\x20-\x7e\xa1-\uffff]+", " ", str(source.profile.profile_description or "")).strip()
+    return text[:60] or "without a name"

@@ -1,0 +1,147 @@
+"""Colours of pictures with an ICC profile, in every format that holds one."""
+
+import io
+import zlib
+
+import icc_samples
+import pytest
+from PIL import Image, ImageCms
+from png_samples import chunk, png, samples_of
+
+from aptui.builders.image_builder import ImageBuilder
+
+BUILDER = ImageBuilder
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+LINEAR = icc_samples.rgb(1.0, name="linear light")
+SWAPPED = icc_samples.rgb(2.2, (icc_samples.SRGB_PRIMARIES[1], icc_samples.SRGB_PRIMARIES[0], icc_samples.SRGB_PRIMARIES[2]))
+"""Red is green."""
+
+
+def encoded(image, kind, **options):
+    stream = io.BytesIO()
+    image.save(stream, format=kind, **options)
+    return stream.getvalue()
+
+
+def made(bench, source, data, **params):
+    (product,) = bench.made(bench.write(source, data), **params).values()
+    assert "icc_profile" not in Image.open(io.BytesIO(product)).info
+    return Image.open(io.BytesIO(product))
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "options"),
+    [("PNG", "a.png", {}), ("TIFF", "a.tif", {}), ("WEBP", "a.webp", {"lossless": True}), ("JPEG", "a.jpg", {"quality": 100})],
+)
+def test_colours_of_another_profile_become_srgb_in_every_format(bench, kind, source, options):
+    data = encoded(Image.new("RGB", (16, 16), (128, 128, 128)), kind, icc_profile=LINEAR, **options)
+
+    picture = made(bench, source, data)
+
+    assert all(abs(value - 188) <= 1 for value in picture.convert("RGB").getpixel((8, 8)))  # 0.5 in linear light is 188 in sRGB
+    assert not bench.warnings
+    assert any("from the colour profile 'linear light' to sRGB" in text for _, text in bench.lines)
+
+
+def test_alpha_is_not_converted(bench):
+    picture = made(bench, "a.png", encoded(Image.new("RGBA", (2, 2), (255, 0, 0, 77)), "PNG", icc_profile=SWAPPED))
+
+    red, green, blue, alpha = picture.getpixel((0, 0))
+    assert (alpha, red < 60, green > 240, blue < 60) == (77, True, True, True)
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+def test_palette_with_a_profile_is_converted(bench, transparent):
+    image = Image.new("P", (2, 2))
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    options = {"transparency": 1} if transparent else {}
+
+    picture = made(bench, "a.png", encoded(image, "PNG", icc_profile=SWAPPED, **options))
+
+    assert (picture.mode, picture.getpixel((0, 0))[1] > 240) == ("RGBA" if transparent else "RGB", True)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA"])
+def test_grey_profile_is_applied_to_grey(bench, mode):
+    picture = made(bench, "a.png", encoded(Image.new("L", (2, 2), 128).convert(mode), "PNG", icc_profile=icc_samples.grey(1.0)))
+
+    assert picture.mode == mode
+    assert abs(picture.convert("L").getpixel((0, 0)) - 188) <= 1
+
+
+@pytest.mark.parametrize(("kind", "source"), [("JPEG", "a.jpg"), ("TIFF", "a.tif")])
+def test_cmyk_profile_is_applied_to_inks(bench, kind, source):
+    data = encoded(Image.new("CMYK", (16, 16), (255, 255, 0, 0)), kind, icc_profile=icc_samples.cmyk())
+
+    red, green, blue = made(bench, source, data).convert("RGB").getpixel((8, 8))
+
+    assert abs(red - 119) < 12  # half the lightness
+    assert max(red, green, blue) - min(red, green, blue) < 12
+    assert not bench.warnings
+
+
+def test_srgb_of_every_maker_is_left_as_it_is(bench):
+    rows = [[(value, 255 - value, value // 2) for value in range(256)]]
+    near = icc_samples.rgb(2.2)  # the curve of sRGB is another: this one is converted
+    for profile, is_same in ((SRGB, True), (near, False)):
+        (product,) = bench.made(bench.write("a.png", png(rows, 8, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))).values()
+        assert (samples_of(product)[2] == rows) == is_same
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize("profile", [b"junk", b"\0" * 200, SRGB[:200], SRGB[:400] + b"\xff" * 400, LINEAR[:128] + b"\xff" * 99])
+def test_damaged_profile_warns_and_leaves_the_colours(bench, profile):
+    image = Image.new("RGB", (2, 2), (10, 20, 30))
+
+    picture = made(bench, "a.png", encoded(image, "PNG", icc_profile=profile))
+
+    assert picture.getpixel((0, 0)) == (10, 20, 30)
+    assert bench.warnings == ["a.png: its colour profile is damaged, so that is ignored"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile", "words"),
+    [
+        ("L", SWAPPED, "'test' is for RGB pictures, this one is grey; it is ignored"),
+        ("RGB", icc_samples.grey(1.0), "'test grey' is for grey pictures, this one is RGB; it is ignored"),
+        ("CMYK", SWAPPED, "'test' is for RGB pictures, this one is CMYK; it is ignored"),
+    ],
+)
+def test_profile_of_another_kind_of_picture_warns(bench, mode, profile, words):
+    made(bench, "a.tif", encoded(Image.new(mode, (2, 2)), "TIFF", icc_profile=profile))
+
+    assert bench.warnings == [f"a.tif: its colour profile {words}"]
+
+
+def test_srgb_profile_in_a_grey_picture_is_no_matter(bench):
+    made(bench, "a.jpg", encoded(Image.new("L", (8, 8), 7), "JPEG", icc_profile=SRGB))
+
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize(("kind", "profile"), [(2, LINEAR), (6, LINEAR), (0, icc_samples.grey(1.0))])
+def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
+    rows = [[(1000,) * {0: 1, 2: 3, 6: 4}[kind]]]
+    source = bench.write("a.png", png(rows, 16, kind, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))
+
+    (product,) = bench.made(source).values()
+
+    assert samples_of(product) == (16, kind, rows)
+    (warning,) = bench.warnings
+    assert warning.endswith("is not applied to 16 bits a channel; save it in sRGB, or with 8 bits")
+
+
+def test_srgb_profile_of_a_picture_that_keeps_16_bits_is_no_matter(bench):
+    bench.made(bench.write("a.png", png([[(1, 2, 3)]], 16, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(SRGB)))))
+
+    assert not bench.warnings
+
+
+def test_name_of_a_profile_is_one_printable_line(bench):
+    profile = icc_samples.rgb(1.0, name="a\x1b[31m\nb" + "c" * 500)
+
+    made(bench, "a.png", encoded(Image.new("RGB", (2, 2)), "PNG", icc_profile=profile))
+
+    (note,) = [text for _, text in bench.lines if "colour profile" in text]
+    assert note.isprintable()
+    assert len(note) < 140

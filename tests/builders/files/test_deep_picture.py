@@ -1,0 +1,106 @@
+"""TIFF files with 16 bits a channel, written by hand; those of PNG are in `test_png_pixels`."""
+
+import random
+import struct
+import zlib
+
+import pytest
+from png_samples import samples_of
+
+from aptui.builders.image_builder import ImageBuilder
+
+BUILDER = ImageBuilder
+SIZE = (7, 5)
+
+
+def tiff(values, channels, photometric, *, order="<", is_deflated=False, extra=None, bits=16, planes=1):
+    """Return a TIFF of one strip; `values` are its samples in the order of the file."""
+    pixels = struct.pack(f"{order}{len(values)}H", *values)
+    pixels = zlib.compress(pixels) if is_deflated else pixels
+    body, entries = pixels, []
+
+    def entry(tag, kind, *numbers):
+        nonlocal body
+        content = struct.pack(f"{order}{len(numbers)}{'H' if kind == 3 else 'I'}", *numbers)
+        if len(content) > 4:
+            content, body = struct.pack(f"{order}I", 8 + len(body)), body + content
+        entries.append(struct.pack(f"{order}HHI", tag, kind, len(numbers)) + content.ljust(4, b"\0"))
+
+    entry(256, 3, SIZE[0])
+    entry(257, 3, SIZE[1])
+    entry(258, 3, *[bits] * channels)
+    entry(259, 3, 8 if is_deflated else 1)
+    entry(262, 3, photometric)
+    entry(273, 4, 8) if planes == 1 else entry(273, 4, *(8 + 2 * SIZE[0] * SIZE[1] * each for each in range(channels)))
+    entry(277, 3, channels)
+    entry(278, 3, SIZE[1])
+    entry(279, 4, len(pixels)) if planes == 1 else entry(279, 4, *[2 * SIZE[0] * SIZE[1]] * channels)
+    entry(284, 3, planes)
+    if extra is not None:
+        entry(338, 3, extra)
+    mark = b"II*\0" if order == "<" else b"MM\0*"
+    directory = struct.pack(f"{order}H", len(entries)) + b"".join(entries) + bytes(4)
+    body += bytes(len(body) % 2)
+    return mark + struct.pack(f"{order}I", 8 + len(body)) + body + directory
+
+
+def samples(channels):
+    chance = random.Random(channels)
+    return [chance.randrange(65536) for _ in range(SIZE[0] * SIZE[1] * channels)]
+
+
+def pixels(values, channels):
+    flat = [tuple(values[at : at + channels]) for at in range(0, len(values), channels)]
+    return [flat[at : at + SIZE[0]] for at in range(0, len(flat), SIZE[0])]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("is_deflated", [False, True])
+@pytest.mark.parametrize(("channels", "extra", "kind"), [(3, None, 2), (4, 2, 6)])
+def test_16_bit_colour_of_tiff_stays_exact(bench, order, is_deflated, channels, extra, kind):
+    values = samples(channels)
+    data = tiff(values, channels, 2, order=order, is_deflated=is_deflated, extra=extra)
+
+    (made,) = bench.made(bench.write("a.tif", data)).values()
+
+    assert samples_of(made) == (16, kind, pixels(values, channels))
+    assert not bench.warnings
+
+
+def test_fourth_channel_that_is_no_alpha_is_dropped(bench):
+    values = samples(4)
+
+    (made,) = bench.made(bench.write("a.tif", tiff(values, 4, 2, extra=0))).values()
+
+    assert samples_of(made) == (16, 2, [[pixel[:3] for pixel in row] for row in pixels(values, 4)])
+
+
+def test_colours_that_are_stored_times_alpha_are_divided_by_it(bench):
+    values = [16384, 8192, 0, 32768] * (SIZE[0] * SIZE[1])
+
+    (made,) = bench.made(bench.write("a.tif", tiff(values, 4, 2, extra=1))).values()
+
+    assert samples_of(made)[2][0][0] == (32768, 16384, 0, 32768)
+
+
+@pytest.mark.parametrize(("photometric", "expected"), [(1, [0, 1000, 65535]), (0, [65535, 64535, 0])])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_16_bit_grey_of_tiff_is_inverted_if_zero_is_white(bench, photometric, expected, order):
+    values = [0, 1000, 65535, *[0] * (SIZE[0] * SIZE[1] - 3)]
+    source = bench.write("a.tif", tiff(values, 1, photometric, order=order))
+    if photometric == 0 and order == ">":
+        assert "unsupported TIFF" in bench.error(source)
+        return
+
+    (made,) = bench.made(source).values()
+
+    assert [pixel[0] for pixel in samples_of(made)[2][0][:3]] == expected
+
+
+def test_16_bit_cmyk_is_rounded_with_a_warning(bench):
+    values = [0, 0, 0, 129] * (SIZE[0] * SIZE[1])
+
+    (made,) = bench.made(bench.write("a.tif", tiff(values, 4, 5))).values()
+
+    assert samples_of(made)[2][0][0] == (254, 254, 254)
+    assert bench.warnings == ["a.tif: its 16 bits a channel are rounded to 8, because CMYK is converted with 8"]

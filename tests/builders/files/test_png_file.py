@@ -1,0 +1,207 @@
+"""What a PNG's chunks may hold without harm to its pixels, and what is refused."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from png_samples import SIGNATURE, chunk, png, samples_of
+
+from aptui.builders.files.pictures import PictureError
+from aptui.builders.files.png_file import MOST_PROFILE_BYTES, read_png, write_png16
+from aptui.builders.image_builder import ImageBuilder
+
+BUILDER = ImageBuilder
+ROWS = [[(1, 2, 3), (4, 5, 6)]]
+HEADER = chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 1, 8, 2, 0, 0, 0))
+MIB = 1 << 20
+
+
+def wrong(kind, content):
+    return chunk(kind, content, has_wrong_checksum=True)
+
+
+WRONG_CHECKSUMS = [
+    (b"iCCP", b"x\0\0" + zlib.compress(b"profile"), "colour profile"),
+    (b"tEXt", b"Comment\0hello", "text"),
+    (b"zTXt", b"Comment\0\0" + zlib.compress(b"hello"), "text"),
+    (b"iTXt", b"Comment\0\0\0\0\0hello", "text"),
+    (b"pHYs", b"\0\0\x0b\x13\0\0\x0b\x13\1", "resolution"),
+    (b"gAMA", b"\0\1\x86\xa0", "gamma"),
+    (b"cHRM", bytes(32), "primaries"),
+    (b"sRGB", b"\0", "colour space"),
+    (b"tRNS", b"\0\1\0\2\0\3", "transparency"),
+    (b"eXIf", b"II*\0\x08\0\0\0\0\0", "EXIF"),
+    (b"cICP", b"\1\x0d\0\1", "colour space"),
+    (b"acTL", b"\0\0\0\2\0\0\0\0", "animation"),
+    (b"tIME", b"\x07\xe8\1\1\0\0\0", "metadata"),
+    (b"prVt", b"of some program", "metadata"),
+]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize(("kind", "content", "what"), WRONG_CHECKSUMS)
+def test_wrong_checksum_of_what_does_not_decide_about_pixels_warns(bench, kind, content, what, is_behind):
+    bad = wrong(kind, content)
+    source = bench.write("a.png", png(ROWS, 8, 2, after=bad) if is_behind else png(ROWS, 8, 2, bad))
+
+    (made,) = bench.made(source).values()
+
+    text = f"a.png: the checksum of its {what} ({kind.decode()}) is wrong, so that is ignored"
+    assert samples_of(made) == (8, 2, ROWS)
+    assert bench.warnings == [text]
+    assert bench.error(source, strict=True) == f"{text} (a failure because of 'strict')"
+
+
+LARGE = [
+    chunk(b"zTXt", b"Comment\0\0" + zlib.compress(b"x" * 2 * MIB)),
+    chunk(b"iTXt", b"Comment\0\1\0\0\0" + zlib.compress(b"x" * 2 * MIB)),
+    chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + zlib.compress(b"x" * 2 * MIB)),
+    chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + b"x" * 2 * MIB),
+    chunk(b"tEXt", b"Comment\0" + b"x" * 2 * MIB),
+    chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(MOST_PROFILE_BYTES + 1))),
+]
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("content", LARGE[:-1])
+def test_much_metadata_warns(bench, content, is_behind):
+    source = bench.write("a.png", png(ROWS, 8, 2, after=content) if is_behind else png(ROWS, 8, 2, content))
+
+    (made,) = bench.made(source).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+    (warning,) = bench.warnings
+    assert warning.endswith("of more than 1 MiB, so that is ignored")
+    assert bench.error(source, strict=True).endswith("(a failure because of 'strict')")
+
+
+def test_many_large_texts_are_each_bounded(bench):
+    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, *LARGE[:1] * 80))).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+    assert len(bench.warnings) == 1
+
+
+@pytest.mark.parametrize("content", [LARGE[-1], chunk(b"iCCP", b"x\0\0junk"), chunk(b"iCCP", b"x\0\1"), chunk(b"iCCP", b"")])
+def test_profile_that_cannot_be_unpacked_warns(bench, content):
+    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, content))).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+    assert len(bench.warnings) == 1
+    assert "colour profile (iCCP)" in bench.warnings[0]
+
+
+@pytest.mark.parametrize("wrong_length", [b"", b"\0", b"\0\1\0\2"])
+def test_transparency_of_a_wrong_length_warns(bench, wrong_length):
+    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"tRNS", wrong_length)))).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+    assert bench.warnings == ["a.png: its transparency (tRNS) has a wrong length, so that is ignored"]
+
+
+@pytest.mark.parametrize("text", [b"zTXt", b"tEXt", b"iTXt", b"gAMA", b"sRGB", b"cHRM", b"pHYs", b"acTL", b"tIME", b"cICP"])
+@pytest.mark.parametrize("content", [b"", b"\0", b"\xff" * 5, b"a\0\7"])
+def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
+    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(text, content)))).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("end", "remark"),
+    [
+        (b"", "the file ends without an end mark (IEND)"),
+        (b"IE", "the file ends without an end mark (IEND)"),
+        (b"\0\0\0\0IEND\xaeB`", "the file ends without an end mark (IEND)"),
+        (b"\n" * 20, "the file ends with bytes that do not belong to it"),
+        (b"\0\0\1\0tEXtcut off here", "the file ends with bytes that do not belong to it"),
+    ],
+)
+def test_odd_end_behind_all_pixels_warns(bench, end, remark):
+    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2)[:-12] + end)).values()
+
+    assert samples_of(made) == (8, 2, ROWS)
+    assert bench.warnings[0] == f"a.png: {remark}"
+
+
+def test_bytes_behind_the_end_are_no_matter(bench):
+    bench.made(bench.write("a.png", png(ROWS, 8, 2) + b"appended archive" * 100))
+
+    assert not bench.warnings
+
+
+PIXELS = chunk(b"IDAT", zlib.compress(b"\0\1\2\3\4\5\6"))
+END = chunk(b"IEND", b"")
+
+
+def header(*values):
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", *values))
+
+
+REFUSED = [
+    ("checksum of the header", wrong(b"IHDR", HEADER[8:-4]) + PIXELS + END, "the checksum of its header (IHDR) is wrong"),
+    ("checksum of a palette", HEADER + wrong(b"PLTE", b"abc") + PIXELS + END, "the checksum of its palette (PLTE) is wrong"),
+    ("checksum of pixels", HEADER + wrong(b"IDAT", PIXELS[8:-4]) + END, "the checksum of its pixel data (IDAT) is wrong"),
+    ("no header", PIXELS + END, "it does not begin with its header"),
+    ("no pixels", HEADER + END, "the file ends too early"),
+    ("header alone", HEADER, "the file ends too early"),
+    ("short header", chunk(b"IHDR", b"\0\0\0\2") + PIXELS + END, "its header has a wrong length"),
+    ("no width", header(0, 1, 8, 2, 0, 0, 0) + PIXELS + END, "its header says that it has 0x1 pixels"),
+    ("odd depth", header(2, 1, 3, 0, 0, 0, 0) + PIXELS + END, "its header names a kind of pixels that PNG does not have"),
+    ("odd interlace", header(2, 1, 8, 2, 0, 0, 7) + PIXELS + END, "its header names a kind of pixels that PNG does not have"),
+    ("bytes between", HEADER + b"\r\n" * 9 + PIXELS + END, "it has other bytes between its chunks"),
+    ("cut in pixels", HEADER + PIXELS[:-6], "the file ends too early"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+def test_damage_to_what_decides_about_pixels_is_refused(bench, data, reason):
+    assert bench.error(bench.write("a.png", SIGNATURE + data)) == f"a.png: damaged PNG: {reason}"
+
+
+@pytest.mark.parametrize(
+    "data", [chunk(b"CgBI", b"\x50\0\x20\6") + HEADER + PIXELS + END, HEADER + chunk(b"NEWx", b"") + PIXELS + END]
+)
+def test_later_and_private_versions_are_called_unsupported(bench, data):
+    assert bench.error(bench.write("a.png", SIGNATURE + data)).startswith("a.png: unsupported PNG: ")
+
+
+@pytest.mark.parametrize(("gamma", "is_noted"), [(45455, False), (45000, False), (100000, True), (55556, True)])
+def test_unusual_gamma_is_noted(bench, gamma, is_noted):
+    bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"gAMA", struct.pack(">I", gamma)))))
+
+    assert any("gAMA" in text for _, text in bench.lines) == is_noted
+    assert not bench.warnings
+
+
+@pytest.mark.parametrize(("points", "is_warned"), [(b"\1\x0d\0\1", False), (b"\x09\x10\0\1", True), (b"\x0c\x0d\0\1", True)])
+def test_other_colour_space_by_code_points_warns(bench, points, is_warned):
+    bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"cICP", points))))
+
+    assert bool(bench.warnings) == is_warned
+
+
+def test_decoder_gets_nothing_but_what_decides_about_pixels():
+    file = read_png(png(ROWS, 8, 2, *LARGE[:2], chunk(b"tIME", b"\x07\xe8\1\1\0\0\0")))
+
+    assert file.data == SIGNATURE + HEADER + PIXELS + END
+
+
+def test_png_whose_header_comes_twice_is_refused():
+    with pytest.raises(PictureError):
+        read_png(SIGNATURE + HEADER + HEADER + PIXELS + END)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (40, 2)])
+def test_written_samples_are_read_by_another_decoder(channels, size):
+    samples = np.random.default_rng(4).integers(0, 65536, (size[1], size[0], channels), dtype=np.uint16)
+    stream = io.BytesIO()
+
+    write_png16(stream, samples)
+
+    depth, colour_type, rows = samples_of(stream.getvalue())
+    assert (depth, colour_type) == (16, (0, 4, 2, 6)[channels - 1])
+    assert np.array_equal(np.array(rows), samples)
