@@ -45,7 +45,7 @@ FORM_TEXTS = {
     "!server": "`!` inverts a term",
     '"old rock"': "a blank in a pattern needs quotes; so does a word that would be a status",
     "key:^text": "a pattern is a regular expression, found anywhere; `^` and `$` are the ends; there is no look-around",
-    "[A-Z]": "a pattern without capitals ignores case",
+    "(?-i)[A-Z]": "a pattern ignores case; with `(?-i)` in front it does not",
 }
 
 

@@ -55,7 +55,7 @@ a term is a regular expression searched in the source path, or FIELD:REGEX with
 status, platform, key, builder, source, reason, error, cause, folder or format;
 after:TIME, slower:DURATION; width:>4096, and height, seconds, triangles, rate;
 a bare status word is a status; ! in front inverts a term,
-"…" keeps blanks; without a capital letter case does not matter:
+"…" keeps blanks; case does not matter:
   aptui jobs --filter 'textures/ !\\.tga$ builder:image after:2h slower:1.5s failed'"""
 
 

@@ -4,8 +4,10 @@ Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in fr
 a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
 `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` are about
 lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.results.facts`),
-`check:size` about what checks found, `is:flaky`, `is:draft` and `is:critical` about the job. A pattern without capitals
-ignores case. Patterns of people and remote clients must take linear time, whatever they are: hence Rust's engine, through
+`check:size` about what checks found, `is:flaky`, `is:draft` and `is:critical` about the job. A pattern
+ignores case, for products are named in lower case; `(?-i)` in front makes case count.
+
+Patterns of people and remote clients must take linear time, whatever they are: hence Rust's engine, through
 polars, which is imported when the first pattern is used. Rust's syntax has no look-around and no back-references.
 """
 
@@ -62,7 +64,6 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _TIMES = ("%H:%M", "%H:%M:%S")
 _DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")
-_CASE_SENSITIVE_ESCAPES = re.compile(r"\\x[0-9A-Fa-f]{2}|\\[^pP]", re.DOTALL)
 _ENDING = re.compile(r"\.[A-Za-z0-9]+\$?")
 _PARSE_ERROR = re.compile(r"regex parse error:\n(?P<text>.*?)\n(?P<mark> *\^+)\nerror: (?P<what>[^\n]*)", re.DOTALL)
 _INDENT = 4
@@ -258,7 +259,7 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
         return _parse_range(name, value, column, is_negated=is_negated)
     if name in _NUMBER_FIELDS:
         return _between(name, value, now_ms, column, is_negated=is_negated)
-    return TextMatch(name, _smart(value.replace(",", "|") if name == "status" else value), is_negated, column, value)
+    return TextMatch(name, f"(?i){value.replace(',', '|') if name == 'status' else value}", is_negated, column, value)
 
 
 def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: bool) -> Between:
@@ -310,12 +311,6 @@ def _field(text: str, field: str, column: int) -> str:
 def _status_word(value: str) -> str:
     word = _ALIASES.get(value.lower(), value.lower())
     return word if word in STATUS_WORDS else ""
-
-
-def _smart(pattern: str) -> str:
-    """Return the pattern, ignoring case unless it has a capital of its own."""
-    has_capital = any(char.isupper() for char in _CASE_SENSITIVE_ESCAPES.sub("", pattern)) or "[:upper:]" in pattern
-    return pattern if has_capital else f"(?i){pattern}"
 
 
 def _hints(term: Term) -> list[str]:

@@ -158,9 +158,7 @@ class AssetTree(Struct):
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
                 series = self._paths() if "/" in term.raw else self._names()
-                # A word that is a status elsewhere is part of a name here.
-                pattern = f"(?i){term.raw}" if term.field == "status" else term.pattern
-                hits = contains(series, pattern)
+                hits = contains(series, f"(?i){term.raw}")  # also where the word is a status elsewhere
                 found &= ~hits if term.is_negated else hits
         return found
 

@@ -61,7 +61,7 @@ def help_lines(
 
 
 FILTER = (
-    ("rock", "paths that match this regular expression; without capitals, case does not matter"),
+    ("rock", "paths that match this regular expression, whatever their case"),
     (r"\.png$", "the end of a path; '.' alone is any character"),
     ('"my rock"', "quotes keep blanks, and make a status word a path"),
     ("failed", "a status: failed warnings errors completed processing pending cancelled"),

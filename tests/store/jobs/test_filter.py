@@ -104,13 +104,14 @@ def hits(text: str, rows: Rows | None = None) -> list[int]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", [0, 1, 2, 3, 4]), ("   ", [0, 1, 2, 3, 4]), ("rock", [0, 1, 2]), ("Rock", [0]), ("rock png", [0, 1]),
+        ("", [0, 1, 2, 3, 4]), ("   ", [0, 1, 2, 3, 4]), ("rock", [0, 1, 2]), ("ROCK", [0, 1, 2]), ("(?-i)Rock", [0]),
+        ("rock png", [0, 1]),
         ("!rock", [3, 4]),
-        ("rock !PNG", [0, 2]), ('"my rock"', [2]), ('!"my rock"', [0, 1, 3, 4]), (r"\.fbx", [2]), (".fbx", [2, 3]),
+        ("rock !(?-i)PNG", [0, 2]), ('"my rock"', [2]), ('!"my rock"', [0, 1, 3, 4]), (r"\.fbx", [2]), (".fbx", [2, 3]),
         ("^textures/.*[0-9]", [0, 1]),
         ('source:"y r"', [2]), ("source:^m", [3]), ("path:^m", [3]), ("ärger", [4]), ("STRASSE", []), (r"\S\w\d", [0, 1]),
-        (r"\p{Lu}ock", [0]),
-        (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
+        (r"(?-i)\p{Lu}ock", [0]),
+        (r"[[:alpha:]]fbx", [3]), ("a|b", [2, 3, 4]), ("(?-i)[[:upper:]]ock", [0]), (r"rock\b", [2]), ("lua$ ärger", [4]),
     ],
 )  # fmt: skip
 def test_terms_hold_together(text: str, expected: list[int]) -> None:
@@ -122,7 +123,8 @@ def test_a_field_is_searched_alone(name: str) -> None:
     rows = Rows(["a", "b", "image"], {name: ["Image", "mesh", ""]})
 
     assert hits(f"{name}:image", rows) == [0]
-    assert hits(f"{name}:IMAGE", rows) == []
+    assert hits(f"{name}:IMAGE", rows) == [0]
+    assert hits(f"{name}:(?-i)IMAGE", rows) == []
     assert hits(f"!{name}:image", rows) == [1, 2]
     assert hits(f"{name.upper()}:m", rows) == [0, 1]
 

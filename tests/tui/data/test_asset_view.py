@@ -22,7 +22,7 @@ POOL = ("b/rock.png", "B/sand/rock.fbx", "a.txt", "b/sand/wall.png", "c/Rock.mat
 """A file has its place here, from 1 on, as its id; `b` and `B` are one folder."""
 SEARCHES: dict[str, Callable[[str], object]] = {
     "rock": lambda name: re.search("rock", name, re.IGNORECASE),
-    "Rock": lambda name: "Rock" in name,
+    "(?-i)Rock": lambda name: "Rock" in name,
     "sand": lambda name: "sand" in name.lower(),
     "!txt !png": lambda name: "txt" not in name.lower() and "png" not in name.lower(),
     "nothing": lambda _name: False,

@@ -103,12 +103,20 @@ def test_a_search_passes_what_it_hits_and_the_folders_above(tree: AssetTree) -> 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", 10), ("wall", 1), ("stone", 1), ("textures", 1), (r"\.png$", 4), ("PNG", 1), ("txt !^a", 1), ("textures/.*png$", 4),
+        ("", 10), ("wall", 1), ("stone", 1), ("textures", 1), (r"\.png$", 4), ("PNG", 4), ("(?-i)PNG", 1),
+        ("txt !^a", 1), ("textures/.*png$", 4),
         ("^mesh/", 1), ("nothing", 0),
     ],
 )  # fmt: skip
 def test_names_are_searched_and_paths_where_a_slash_is_asked_for(tree: AssetTree, text: str, expected: int) -> None:
     assert int(tree.search(text).sum()) == expected
+
+
+def test_products_are_found_by_the_name_of_their_source_with_its_capitals() -> None:
+    products = tree_of(["linux/quitonsuccess.lua", "linux/other.lua"])
+
+    assert int(products.search("QuitOnSuccess").sum()) == 1
+    assert int(products.search("Linux/Quit").sum()) == 1
 
 
 def test_a_folder_that_is_hit_shows_all_that_is_in_it(tree: AssetTree) -> None:

@@ -230,7 +230,8 @@ def test_the_next_trouble_is_found_around_the_end(jobs: JobsStore, word: str, in
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("rock", [1, 5, 2, 4]), ("Textures", [1, 2]), ("failed", [5, ANALYSIS, 2]), ("failed platform:server", [5, 2]),
+        ("rock", [1, 5, 2, 4]), ("Textures", [1, 3, 2]), ("(?-i)Textures", [1, 2]),
+        ("failed", [5, ANALYSIS, 2]), ("failed platform:server", [5, 2]),
         ("warning", [3]), (r"\.png$ !failed", [1, 3]), ("slower:1s", [3, 5, 2, 4]), ("error:preset", [ANALYSIS]),
         ("cause:sand", [5]),
         ("builder:image key:^createjobs", [ANALYSIS]), ("folder:project lua", [ANALYSIS]), ("nothing", []),

@@ -63,7 +63,7 @@ FILTERS: dict[str, Callable[[Row], object]] = {
     "": lambda _row: True,
     "failed": lambda row: row.status == "failed",
     "rock": lambda row: re.search("rock", row.source, re.IGNORECASE),
-    "Rock": lambda row: "Rock" in row.source,
+    "(?-i)Rock": lambda row: "Rock" in row.source,
     "!rock platform:pc": lambda row: "rock" not in row.source.lower() and row.platform == "pc",
     "status:processing|pending": lambda row: row.status in ("processing", "pending"),
     "warnings": lambda row: row.status == "completed" and row.warnings,

@@ -140,7 +140,7 @@ def parse_filter(text: str) -> LineFilter:
         elif pattern in _WHOLE_WORDS and term.field == "status":
             field, pattern = "level", _WHOLE_WORDS[pattern]
         elif term.field == "status":  # no line is "failed": such a word is a word here
-            pattern = f"(?i){term.raw}" if term.raw.islower() else term.raw
+            pattern = f"(?i){term.raw}"
         terms.append(LineTerm(field, pattern, term.is_negated))
         patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
     Filter(text, tuple(patterns)).check()

@@ -50,7 +50,7 @@ TABS: dict[LogTab, Callable[[Line], object]] = {
 }
 SEARCHES: dict[str, Callable[[Line], object]] = {
     "rock": lambda line: re.search("rock", line.text, re.IGNORECASE),
-    "Rock": lambda line: "Rock" in line.text,
+    "(?-i)Rock": lambda line: "Rock" in line.text,
     "!rock source:scan": lambda line: "rock" not in line.text.lower() and line.source == "scan",
     "error": lambda line: line.level == "E",
 }

@@ -436,7 +436,8 @@ def test_every_size_works(tmp_path, log, size):
 @pytest.mark.parametrize(
     ("words", "hits"),
     [
-        ("rock", [1]), ("Rock", []), ("!rock", [0, 2]), ("source:scan", [0]), ("status:err", [1]), ("error", [1]),
+        ("rock", [1]), ("ROCK", [1]), ("(?-i)Rock", []),
+        ("!rock", [0, 2]), ("source:scan", [0]), ("status:err", [1]), ("error", [1]),
         ("failed", [1, 2]),
         ('"a b"', [2]), ("rock source:scan", []), ("warning", [2]),
     ],
