@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FAILED_FIRST = "failed_first"
-"""An order that is no column's: what runs, what failed, everything else; the newest first in each."""
+"""An order without a column: jobs that run, failed jobs, those with errors, with warnings, the rest; the newest first in each."""
+
+_WITH_WARNINGS = 2
+"""Place, by urgency, of completed jobs with warnings."""
 
 
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     """Return all rows in the order of a column; equal ones stay in the order in which they were read.
 
     What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
-    first, by their errors. Jobs of one status stand with the newest first, and so does everything `FAILED_FIRST`: what
-    runs, what failed, the rest.
+    first, by their errors. Jobs of one status stand with the newest first, also in `FAILED_FIRST`.
     """
     count = table.row_count()  # rows that come meanwhile are not in it
     status = _first(table, "status", count)
     if field == "completed_ms":
         keys = _moments(table, status)
     elif field == FAILED_FIRST:
-        keys = _moments(table, status)
-        keys[status == FAILED] += keys.max(initial=0)
-        keys[status == PROCESSING] = keys.max(initial=0) + 1
-        return argsort(-keys)
+        newest = argsort(-_moments(table, status))
+        places = _urgency(table, status)
+        places[status == PROCESSING] = -1
+        places[places > _WITH_WARNINGS] = _WITH_WARNINGS + 1  # waiting, cancelled and completed jobs are one group
+        return newest[argsort(places[newest])]
     elif field == "duration_ms":
         keys = _first(table, field, count).astype(np.int64)
         keys[np.isin(status, (PENDING, CANCELLED))] = 0
@@ -83,6 +86,6 @@ def _urgency(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
     warnings, errors = _first(table, "warnings", len(status)), _first(table, "errors", len(status))
     places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
     is_completed = status == COMPLETED
-    places[is_completed & (warnings > 0)] = 2
+    places[is_completed & (warnings > 0)] = _WITH_WARNINGS
     places[is_completed & (errors > 0)] = 1
     return places

@@ -58,6 +58,7 @@ def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
         return {}
     paths = sorted(width_of(source_cell(table, row, ()).text) for row in rows)
     needs = {name: max(width_of(table.words(name, row)) for row in rows) for name in ("platform", "key")}
+    needs["status"] = max(width_of(_status(table, row).text) for row in rows)
     needs["reason"] = max(width_of(_reason(table, row).text) for row in rows)
     return {**needs, "source": paths[(len(paths) - 1) * 19 // 20]}
 
@@ -81,8 +82,10 @@ def _status(table: JobTable, row: int) -> Cell:
         role = "warning" if mark.level == CheckLevel.WARN else "failed"
         return Cell(f"{glyph(role)} {mark.count} {'check' if mark.count == 1 else 'checks'}", role)
     role = ROLES.get(word, word)
-    count = table.value(word, row) if word in ROLES else 0
-    return Cell(f"{glyph(role)} {f'{count} {role if count == 1 else word}' if count else word}", role)
+    kinds = ("errors", "warnings") if word == "errors" else (word,) if word in ROLES else ()
+    counts = [(table.value(kind, row), kind) for kind in kinds]
+    said = ", ".join(f"{count} {kind.removesuffix('s') if count == 1 else kind}" for count, kind in counts if count)
+    return Cell(f"{glyph(role)} {said or word}", role)
 
 
 def _reason(table: JobTable, row: int) -> Cell:

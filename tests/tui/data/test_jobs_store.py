@@ -132,6 +132,34 @@ def test_cells_say_what_people_read(jobs: JobsStore) -> None:
     assert rows(jobs, "number")[3] == ""
 
 
+@pytest.mark.parametrize(
+    ("errors", "warnings", "said"), [(2, 1, "✗ 2 errors, 1 warning"), (1, 12, "✗ 1 error, 12 warnings"), (1, 0, "✗ 1 error")]
+)
+def test_a_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, said: str) -> None:
+    jobs.apply(news(notice(3, "textures/sand.PNG", errors=errors, warnings=warnings)))
+    jobs.resort()
+    jobs.settle()
+
+    assert jobs.cell(shown(jobs).index(3), "status").text == said
+    assert jobs.needs["status"] >= len(said)
+
+
+def test_failed_first_has_running_failed_errors_warnings_and_the_rest(jobs: JobsStore) -> None:
+    jobs.set_sort("failed", is_descending=True)
+    jobs.apply(
+        news(
+            notice(8, "err.png", errors=1, completed_ms=5),
+            notice(9, "warn.png", warnings=1, completed_ms=6),
+            notice(10, "cancelled.png", "cancelled", completed_ms=7),
+            notice(4, "mesh/rock.fbx", "processing"),
+        )
+    )
+    jobs.resort()
+    jobs.settle()
+
+    assert shown(jobs) == [4, 5, ANALYSIS, 2, 8, 3, 9, 1, 10]
+
+
 def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
     for column in COLUMNS:
         orders = []

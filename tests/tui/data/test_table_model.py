@@ -69,7 +69,7 @@ FILTERS: dict[str, Callable[[Row], object]] = {
     "warnings": lambda row: row.status == "completed" and row.warnings,
 }
 ORDERS: dict[str, Callable[[Row], Any]] = {
-    "failed": lambda row: (row.status != "processing", row.status != "failed", -row.ends),
+    "failed": lambda row: (row.status != "processing", min(row.urgency, 3) if row.status != "processing" else 0, -row.ends),
     "completed": lambda row: row.ends,
     "duration": lambda row: row.takes,
     "status": lambda row: row.urgency,

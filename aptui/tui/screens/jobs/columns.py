@@ -42,12 +42,13 @@ DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"}
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
 """Where nothing failed, why jobs ran goes before how long they took."""
-_STEP, _WIDEST = 4, 16
-"""Columns become wider by so many cells at a time, and those whose texts are names by no more than to so many."""
-_AS_WIDE_AS_NEEDED = frozenset({"platform", "key"})
+_STEP = 4
+"""Cells by which a column becomes wider at a time."""
+_WIDEST = {"status": 25, "platform": 16, "key": 16}
+"""Columns that are as wide as their texts, and their maximum width in cells."""
 _UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
-"""The order that is in force until people choose another: what runs, what failed, everything else."""
+"""The order that is in force until people choose another: running jobs, failed jobs, those with errors, with warnings, the rest."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
@@ -84,8 +85,9 @@ def _fit_column(column: Column, needs: int) -> Column:
         return column
     if not column.width:
         return replace(column, needs=max(column.min_width, -(-needs // _STEP) * _STEP))
-    if column.id in _AS_WIDE_AS_NEEDED:
-        return replace(column, width=min(max(needs, len(column.title)), _WIDEST))
+    if column.id in _WIDEST:
+        least = column.width if column.id == "status" else len(column.title)
+        return replace(column, width=min(max(needs, least), _WIDEST[column.id]))
     return column
 
 
