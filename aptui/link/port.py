@@ -112,7 +112,7 @@ class RescanSources(Struct, frozen=True):
 
 
 class SetOption(Struct, frozen=True):
-    """Change one option of the running engine; the only one is debug_output. Answered with {name, value}."""
+    """Change one option of the running engine until it ends: debug_output, fast_scan. Answered with {name, value}."""
 
     name: str
     value: bool

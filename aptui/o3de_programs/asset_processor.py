@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _process(start: RunRequest) -> int:
     work.delete_newer_database(start)
-    live = EngineSupervisor(start.config, start.load, skips_start_scan=start.facts.user.skips_start_scan)
+    user = start.facts.user
+    is_scanning_fast = user.zero_analysis is not False or start.given.has("zeroAnalysisMode")
+    live = EngineSupervisor(start.config, start.load, skips_start_scan=user.skips_start_scan, is_scanning_fast=is_scanning_fast)
     processor = _Processor(live, start)
     previous = _take_signals(live)
     live.open()
@@ -52,10 +54,12 @@ def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> 
         listener = ListenerClosed(live.selector, start.first_port, start.report_rejected)
         closing.callback(listener.close)
         start.console.say(lines.listening_port(listener.port))
+        live.ports["listening"] = listener.port
         if given.has("acceptInput"):
             control = ControlChannel(live.selector, processor)
             closing.callback(control.close)
             start.console.say(lines.control_port(control.port))
+            live.ports["control"] = control.port
         yield
 
 
@@ -100,8 +104,6 @@ class _Processor:
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
         self._is_finished = False
-        self._needs_full_scan = start.facts.user.zero_analysis is False and not start.given.has("zeroAnalysisMode")
-        """Whether the person has switched off that times are trusted; it is done once what they tell of is done."""
         self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
         live.wants_all = True
         live.listeners.append(self.printer)
@@ -110,7 +112,7 @@ class _Processor:
     def begin(self) -> None:
         """The engine works: say so, and wait for what is to be done when it is idle."""
         if not self._start.facts.user.skips_start_scan:
-            self.printer.begin_scan()
+            self.printer.begin_scan(reads_all=not self._live.is_scanning_fast)
         self.when_idle(self._rest)
 
     def end(self) -> int:
@@ -197,12 +199,7 @@ class _Processor:
         self._done_at_idle = self._done
 
     def _rest(self) -> None:
-        """Run what is due at idle, one after the other: a full scan, files to process again; then end, if asked to."""
-        if self._needs_full_scan and self._live.engine is not None:
-            self._needs_full_scan = self._was_idle = False
-            self._live.engine.start_scan(is_full=True)
-            self.when_idle(self._rest)
-            return
+        """Process the files that were asked for again, one after the other; then end, if asked to."""
         key = next(self._to_reprocess, None)
         if key is not None and self._live.engine is not None:
             self._live.engine.ask("reprocess", keys=[key])

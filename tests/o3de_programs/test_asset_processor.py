@@ -66,7 +66,7 @@ def test_who_does_not_trust_times_has_every_file_read_once_at_the_start(
     start = Engine.start_scan
 
     def noted(engine: Engine, *, retries: bool = True, is_full: bool | None = None) -> None:
-        scans.append(bool(is_full))
+        scans.append(engine.is_full_scan if is_full is None else is_full)
         start(engine, retries=retries, is_full=is_full)
 
     monkeypatch.setattr(Engine, "start_scan", noted)

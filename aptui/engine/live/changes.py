@@ -276,7 +276,8 @@ class ChangeTracker:
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
-        engine.start_scan(retries=retries)
+        # Lost notifications may come every minute: only a scan that the user asked for reads every file.
+        engine.start_scan(retries=retries, is_full=None if retries else False)
         self._note_distrusted(engine, now)
 
     def _check_folders(self, engine: Engine, now: float, until: float) -> None:

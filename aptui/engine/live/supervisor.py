@@ -73,9 +73,17 @@ class EngineSupervisor:
         config: the checked configuration.
         load: reads it again; called in a thread of its own.
         skips_start_scan: begin by watching; what changed before is not looked at.
+        is_scanning_fast: the first value of the attribute.
     """
 
-    def __init__(self, config: Config, load: Callable[[], Config], *, skips_start_scan: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        load: Callable[[], Config],
+        *,
+        skips_start_scan: bool = False,
+        is_scanning_fast: bool = True,
+    ) -> None:
         self.config = config
         self.engine: Engine | None = None
         self._epoch = 0  # of the engine that was opened last
@@ -93,6 +101,10 @@ class EngineSupervisor:
         self.openings: list[Callable[[], object]] = []
         """Called whenever a cache folder is opened again: it may be another folder at the same path."""
         self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
+        self.is_scanning_fast = is_scanning_fast
+        """Whether starts and rescans skip files with the stored size and time; else they read the bytes of every file."""
+        self.ports: dict[str, int] = {}
+        """TCP ports of this process: {name: port}."""
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
         self._outside = outside_files.OutsideFileChecks()
@@ -168,9 +180,12 @@ class EngineSupervisor:
                 )
                 raise HostError(what, hint="move it back, or start an engine there")
             raise HostError(f"project folder '{self.config.project_dir}' is not there", hint="mount it, or move it back")
-        opening = PreparedSession(self.config)
+        opening = PreparedSession(self.config, trusts_times=self.is_scanning_fast)
         opening.take()
-        engine = Engine(self.config, [self._notify], opening=opening, selector=self.selector, live=self.watching)
+        engine = Engine(
+            self.config, [self._notify], is_full_scan=not self.is_scanning_fast, opening=opening, selector=self.selector,
+            live=self.watching,
+        )  # fmt: skip
         engine.epoch = self._epoch
         engine.open()
         self._epoch = engine.epoch
@@ -404,6 +419,12 @@ class EngineSupervisor:
         """Have jobs run with debug output, or without, whatever the configuration says when it is read again."""
         self._debug_output = is_on
         self.adopt(self._as_switched(self.config))
+
+    def switch_fast_scanning(self, is_on: bool) -> None:
+        """Let starts and rescans skip files with the stored size and time, or have them read every file."""
+        self.is_scanning_fast = is_on
+        if self.engine is not None:
+            self.engine.is_full_scan = not is_on
 
     def _as_switched(self, config: Config) -> Config:
         """Return a configuration with what people switched while the engine runs."""

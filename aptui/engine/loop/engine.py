@@ -105,7 +105,8 @@ class Engine:
         self.pause = QueuePause()
         self._runs_builders = runs_builders
         self._wants_all_news = wants_all_news
-        self._is_full_scan = is_full_scan
+        self.is_full_scan = is_full_scan
+        """Whether scans read the bytes of every file unless they say otherwise."""
         self._opening = opening
         self._owns_selector = selector is None
         self._code_watch = CodeWatch()
@@ -121,7 +122,7 @@ class Engine:
         if self._owns_selector:
             self.closing.callback(self.selector.close)
         if self._opening is None:
-            self._opening = PreparedSession(self.config, trusts_times=not self._is_full_scan)
+            self._opening = PreparedSession(self.config, trusts_times=not self.is_full_scan)
             self._opening.take()
         self.cache = self._opening.cache
         self.closing.callback(self._opening.close)
@@ -249,7 +250,7 @@ class Engine:
         self.sessions.begin_scan(self.archive.state("signature"), self._opening.signature)
         with schema.translate_errors(self._opening.database):
             self.executor.finish()
-            is_full = self._is_full_scan if is_full is None else is_full
+            is_full = self.is_full_scan if is_full is None else is_full
             self.scans.start(retries=retries, is_full=is_full)
             self.check_outside_files(trusts_times=not is_full)
 

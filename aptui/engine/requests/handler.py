@@ -213,6 +213,7 @@ class RequestHandler:
             "cache": str(live.config.cache_dir),
             "cache_id": identity_of(live.config.cache_dir),
             "started_ms": live.started_ms,
+            "ports": live.ports,
         }
 
     def _status(self) -> dict[str, object]:
@@ -227,7 +228,7 @@ class RequestHandler:
             "state": self._state(),
             "progress": live.latest_progress,
             "health": live.health,
-            "options": {"debug_output": live.config.project.debug_output},
+            "options": {"debug_output": live.config.project.debug_output, "fast_scan": live.is_scanning_fast},
             "connection_count": len(self._connections()),
             "resources": engine.pipeline.resource_uses() if engine else (),
         }
@@ -311,11 +312,15 @@ class RequestHandler:
 
     def _set_option(self, request: Request, verb: port.SetOption) -> None:
         live = self._live
-        if verb.name != "debug_output":
-            request.refuse(f"there is no option '{verb.name}'", hint="there is: debug_output")
-            return
-        if live.config.project.debug_output != verb.value:
-            live.switch_debug_output(verb.value)
+        match verb.name:
+            case "debug_output":
+                if live.config.project.debug_output != verb.value:
+                    live.switch_debug_output(verb.value)
+            case "fast_scan":
+                live.switch_fast_scanning(verb.value)
+            case _:
+                request.refuse(f"option '{verb.name}' does not exist", hint="options: debug_output, fast_scan")
+                return
         request.answer(name=verb.name, value=verb.value)
 
     def _answer_reload(self, request: Request, error: str, is_changed: bool) -> None:

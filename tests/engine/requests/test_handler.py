@@ -10,6 +10,7 @@ import pytest
 from live_project import LiveProject, Request, own_live_project
 
 from aptui.core.notices import JobChanged
+from aptui.engine.loop.files.scans import Scans
 from aptui.link import port
 from aptui.verbs.steering.running import resource_line
 
@@ -351,7 +352,43 @@ def test_debug_output_can_be_switched_on_and_off(project: LiveProject) -> None:
         assert live.config.project.debug_output
         project.ask(port.SetOption("debug_output", value=False))
         project.until(lambda: not live.config.project.debug_output and project.is_idle)
-        assert "no option" in project.ask(port.SetOption("colour", value=True)).refused
+        assert "'colour' does not exist" in project.ask(port.SetOption("colour", value=True)).refused
+
+
+def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    scans: list[bool] = []
+    start = Scans.start
+
+    def note(scans_of_engine: Scans, *, retries: bool, is_full: bool) -> None:
+        scans.append(is_full)
+        start(scans_of_engine, retries=retries, is_full=is_full)
+
+    monkeypatch.setattr(Scans, "start", note)
+
+    def rescan() -> bool:
+        scans.clear()
+        project.ask(port.RescanSources())
+        project.until(lambda: scans and project.is_idle)
+        return scans[-1]
+
+    with project.running() as live:
+        assert scans == [False]
+        assert not rescan()
+        assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
+        assert rescan()
+        live.watching.rescan(retries=False)  # as after lost notifications
+        scans.clear()
+        project.until(lambda: scans and project.is_idle)
+        assert scans == [False]
+        project.config(SETTINGS + 'ignore: ["*.tmp"]\n')
+        scans.clear()
+        project.ask(port.ReloadConfig())
+        project.until(lambda: scans and project.is_idle)
+        assert scans == [True]  # the next engine has the option, too
+        project.ask(port.SetOption("fast_scan", value=True))
+        assert not rescan()
+        options = project.ask(port.ReadStatus()).answered["options"]  # type: ignore[index]
+        assert options == {"debug_output": False, "fast_scan": True}
 
 
 def test_a_client_that_leaves_gets_no_answer_and_stops_nothing(project: LiveProject) -> None:

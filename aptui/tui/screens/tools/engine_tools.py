@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from aptui.link.port import Answer
     from aptui.tui.pane import Shell
 
+_OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
+
 
 class EngineTools:
     """Asks the engine, and knows its options.
@@ -103,6 +105,17 @@ class EngineTools:
         text = f"turn debug output {to}? it holds for jobs that run from now on"
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
+    def turn_fast_scanning(self, *, is_on: bool | None = None) -> None:
+        """Let rescans skip files with the stored size and time, or have them read every file; None = the other way."""
+        from aptui.link.port import SetOption  # for start-up: the verbs come after the first paint
+
+        wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
+        self._shell.ask(SetOption("fast_scan", wanted), then=self._take_option)
+
+    def say_fast_scanning(self, rest: str) -> None:
+        """Turn faster scanning on or off, as a word says."""
+        self.turn_fast_scanning(is_on={"on": True, "off": False}.get(rest))
+
     def say_debug(self, rest: str) -> None:
         """Turn debug output on or off, as a word says."""
         self.turn_debug(is_on={"on": True, "off": False}.get(rest))
@@ -110,7 +123,7 @@ class EngineTools:
     def _take_option(self, answer: Answer) -> None:
         name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
         self.options = {**(self.options or {}), name: value}
-        self._shell.show_toast(f"{name.replace('_', ' ')} is {'on' if value else 'off'}")
+        self._shell.show_toast(f"{_OPTION_NAMES.get(name, name)} is {'on' if value else 'off'}")
         self._changed()
 
     def restart(self) -> None:

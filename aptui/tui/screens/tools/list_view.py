@@ -140,11 +140,14 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
     role = "processing" if is_scanning else ""
     note = "Times and sizes decide what is read. Failed jobs are tried again. The engine notices changes itself; this is for doubt."
     yield ToolRow("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
-    note = (
-        "A file of which size and times are those remembered is not read again, at a start as in a rescan, and a run in which"
-        " nothing changed starts no worker. There is nothing to turn off: 'Full scan' reads every byte once."
-    )
-    yield ToolRow("faster", "Files", "Faster scanning", "always on", "what is as remembered is not read", "", note)
+    if facts.options is not None and "fast_scan" in facts.options:
+        note = (
+            "On: a rescan does not read a file that has the stored size and time. Off: a rescan reads every byte of every file,"
+            " until the engine ends. Changes that the engine is notified of are always read."
+        )
+        is_on = facts.options["fast_scan"]
+        does = "skip files whose size and time did not change"
+        yield ToolRow("faster", "Files", "Faster scanning", _on(is_on), does, ":faster", note, "" if is_on else "warning")
     note = "Every byte of every source is read and compared, also where time and size are as they were. It asks first."
     yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
 

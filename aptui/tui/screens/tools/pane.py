@@ -140,6 +140,9 @@ class ToolsPane(Pane):
             commands.append(Command("doctor", "look for trouble around the project", lambda _rest: self.action_doctor()))
         if "retry" in ids:
             commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
+        if "faster" in ids:
+            text = "let rescans skip unchanged files, on or off"
+            commands.append(Command("faster", text, self._engine.say_fast_scanning, lambda: ("on", "off"), True))
         if "debug" in ids:
             commands.append(
                 Command("debug", "turn debug output on or off (asks)", self._engine.say_debug, lambda: ("on", "off"), True)
@@ -287,7 +290,7 @@ class ToolsPane(Pane):
             "drain": self._engine.drain,
             "retry": self._failed.retry,
             "rescan": partial(self._engine.rescan, is_full=False),
-            "faster": partial(self.shell.show_toast, tool.note, seconds=8),
+            "faster": self._engine.turn_fast_scanning,
             "full": self._engine.full_scan,
             "start": self.shell.session.start_engine,
             "reload": self._engine.reload,

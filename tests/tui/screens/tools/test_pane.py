@@ -47,7 +47,10 @@ class Engine(FakeSession):
 
     def __init__(self, cache_dir, state=SessionState.ATTACHED):
         super().__init__(cache_dir, state)
-        self.answers = {ReadStatus: {"options": {"debug_output": False}}, RunNext: {"job_id": 4, "source": f"a{EVIL}.png"}}
+        self.answers = {
+            ReadStatus: {"options": {"debug_output": False, "fast_scan": True}},
+            RunNext: {"job_id": 4, "source": f"a{EVIL}.png"},
+        }
         self.latest_health = WELL
 
     def ask(self, verb) -> Future:
@@ -138,8 +141,7 @@ def test_types_with_metadata_their_delay_and_what_faster_scanning_is_are_told(tm
     async def look(app, pilot, _session):
         await until(pilot, lambda: {"faster", "set:metadata_types", "set:meta_delay"} <= set(ids(app)))
         rows = {tool.id: tool for tool in app.pane._rows}
-        assert rows["faster"].now == "always on"
-        assert "Full scan" in rows["faster"].note
+        assert "every byte of every file" in rows["faster"].note
         assert rows["set:metadata_types"].now == ".png .tif"
         assert (rows["set:meta_delay"].now, rows["set:meta_delay"].origin) == ("7s", "project")
 
@@ -434,6 +436,12 @@ def test_commands_do_what_rows_do(tmp_path):
         await say(app, pilot, "debug on", "y")
 
         await until(pilot, lambda: session.said() == [SetOption("debug_output", value=True)])
+        await say(app, pilot, "faster off")
+        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=False))
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "faster") == "off")
+        assert "faster scanning is off" in text(app)
+        await use(app, pilot, "faster")
+        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=True))
 
     in_tools(tmp_path, command)
 
