@@ -79,6 +79,7 @@ class EngineWelcome(Struct, frozen=True):
     cache: str = ""
     cache_id: str = ""
     started_ms: int = 0
+    ports: dict[str, int] = {}
 
 
 class EngineClient:

@@ -143,7 +143,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Yield the frame; panes come when they are visited."""
-        yield StatusLine(self.session)
+        yield StatusLine(self.session, lambda: self.engine_root)
         yield TabBar(self.session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
         yield Rule(self.session, name="rule-top")
         yield Banner(self.session)

@@ -123,7 +123,8 @@ class Engine(FakeSession):
     def _how(self) -> dict[str, object]:
         return {
             "pid": 4711, "version": VERSION, "project": "lantern", "cache": str(self.cache_dir), "uptime_s": 3725.0,
-            "rss_bytes": 36 << 20, "state": "idle", "options": {"debug_output": False, "fast_scan": True}, "epoch": _EPOCH, "seq": self._seq,
+            "rss_bytes": 36 << 20, "state": "idle", "options": {"debug_output": False, "fast_scan": True},
+            "epoch": _EPOCH, "seq": self._seq,
         }  # fmt: skip
 
 

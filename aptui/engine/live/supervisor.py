@@ -120,12 +120,9 @@ class EngineSupervisor:
         self._is_settled = True
         self._is_first_scan = False
         self._outdated_count = 0
-        self._trouble = ""
-        self._retry_at = math.inf
-        self._retry_s = _RETRY_S[0]
-        self._tried_at = 0.0
-        self._configuration_error = ""
-        self._disk_at = 0.0
+        self._trouble = self._configuration_error = ""
+        self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
+        self._tried_at = self._disk_at = 0.0
         self._place_at = 0.0
         self._is_displaced = False
         self._moved_to = ""

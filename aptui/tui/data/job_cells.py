@@ -84,8 +84,8 @@ def _status(table: JobTable, row: int) -> Cell:
     role = ROLES.get(word, word)
     kinds = ("errors", "warnings") if word == "errors" else (word,) if word in ROLES else ()
     counts = [(table.value(kind, row), kind) for kind in kinds]
-    said = ", ".join(f"{count} {kind.removesuffix('s') if count == 1 else kind}" for count, kind in counts if count)
-    return Cell(f"{glyph(role)} {said or word}", role)
+    text = ", ".join(f"{count} {kind.removesuffix('s') if count == 1 else kind}" for count, kind in counts if count)
+    return Cell(f"{glyph(role)} {text or word}", role)
 
 
 def _reason(table: JobTable, row: int) -> Cell:

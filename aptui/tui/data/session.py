@@ -64,6 +64,8 @@ class EngineFacts(Struct, frozen=True):
     started_ms: int = 0
     socket: str = ""
     speaks_our_protocol: bool = True
+    ports: Mapping[str, int] = {}
+    """TCP ports of the engine's process: {name: port}."""
 
 
 class NoticeListener(Protocol):
@@ -388,7 +390,7 @@ class LinkSession:
         self._wants_engine, self._refusal = False, ""  # one that is stopped while we look on stays stopped
         hello = client.hello
         ours = hello.protocol == PROTOCOL
-        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours)
+        self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
         self._client = client
         if not ours:
             self._turn(SessionState.DETACHED, f"the engine is of another version ({hello.version or 'unknown'})")

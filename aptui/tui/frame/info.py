@@ -39,6 +39,7 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
         ("", session.trouble),
         ("", f"pid {engine.pid}   version {engine.version}   started {clock(engine.started_ms)}" if engine.pid else ""),
         ("Socket", engine.socket),
+        ("Ports", ", ".join(f"{name} {port}" for name, port in sorted(engine.ports.items()))),
         ("Gateway", f"{session.gateway.address}:{session.gateway.port}" if session.gateway is not None else ""),
         *(_places(config) if config else ()),
         ("aptui", f"{__version__}   Python {platform.python_version()}   pid {os.getpid()}"),

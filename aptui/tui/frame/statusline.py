@@ -1,10 +1,12 @@
-"""Line 1, what goes on: project, activity, counts, ETA, the three timers; and the rules, whose upper one is the progress bar.
+"""Line 1: project, activity, counts, ETA, engine root, ports, the three timers; and the rules, whose upper one is the progress bar.
 
 Tests: `tests/tui/frame/test_frame.py`.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aptui.shared.sanitize import sanitize
@@ -26,12 +28,12 @@ _APART = 3
 class StatusLine(Line):
     """What the engine is doing."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, engine_root: Callable[[], str] = str) -> None:
         super().__init__(id="status")
-        self._session = session
+        self._session, self._engine_root = session, engine_root
 
     def parts(self, width: int) -> Parts:
-        """Return as much as there is room for: the timers go first, then details of the counts, then the name is cut."""
+        """Return as much as there is room for: the places go first, then the timers, then details of the counts, then the name."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
         if session.label:
@@ -39,12 +41,16 @@ class StatusLine(Line):
             activity = Part(f"{session.label}{doing}", activity.role)
         elif session.is_read_only and session.state is SessionState.ATTACHED:
             activity = Part(f"{activity.text} · read only", activity.role)
-        counts, timers = _counts(session.latest_progress), _timers(session.latest_progress)
+        progress = session.latest_progress
+        is_attached = session.state is SessionState.ATTACHED
+        counts, timers = _counts(progress, is_attached=is_attached), _timers(progress)
         name = sanitize(session.project_name)
         # What is worth least is taken away first.
         is_narrow = width < _ROOMY
         fewer = [(counts[:count], ()) for count in range(len(counts), -1, -1)]
-        for shown_counts, shown_timers in ((counts, timers), (counts, timers[-1:]), *fewer):
+        places = _places(session, self._engine_root())
+        with_places = [(counts, (*places[at:], *timers)) for at in range(len(places))]
+        for shown_counts, shown_timers in (*with_places, (counts, timers), (counts, timers[-1:]), *fewer):
             right = tuple(Part(f"  {timer}" if at else timer, "muted") for at, timer in enumerate(shown_timers))
             right = (*right, Part(" ")) if right else ()
             left = _describe_left(name, activity, shown_counts, is_narrow=is_narrow)
@@ -86,28 +92,43 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     return Part("✓ idle", "completed")
 
 
+def _places(session: Session, engine_root: str) -> tuple[str, ...]:
+    """Return the engine root and the ports, the least important first."""
+    home = os.path.expanduser("~")
+    root = f"~{engine_root[len(home) :]}" if engine_root.startswith(f"{home}/") else engine_root
+    ports = session.engine.ports if session.state is SessionState.ATTACHED else {}
+    named = {name: ports[name] for name in ("control", "listening") if name in ports}
+    if session.gateway is not None:
+        named["gateway"] = session.gateway.port
+    texts = [f"{'port' if name == 'listening' else name} {port}" for name, port in named.items()]
+    return (*((f"engine {sanitize(root)}",) if root else ()), *texts)
+
+
 def _all(progress: Progress) -> int:
-    """Return what the work under way is in all, analyses that are still to come too: what the bar is of, and the share."""
+    """Return what the work under way is in all, with an analysis as one job: the bar and the share are of it."""
     return progress.done_now + progress.failed_now + progress.pending_count
 
 
-def _counts(progress: Progress | None) -> tuple[Part, ...]:
-    """Return how far the work is, the most important first; at rest, what failed."""
+def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]:
+    """Return how far the work is, the most important first; at rest and without an engine, only what failed."""
     if progress is None:
         return ()
     parts = []
-    done, total = share_of(progress)
+    done, total = share_of(progress) if is_attached else (0, 0)
+    analyses = progress.analyses_waiting + progress.analyses_running
     if total:
-        parts.append(Part(f"{done:,} of {total:,} jobs"))
-    if progress.is_scanning and not total:
+        parts.append(Part(f"{done:,} of {'about ' if analyses else ''}{total:,} jobs"))
+    if is_attached and progress.is_scanning and not total:
         parts.append(Part(f"{progress.files_scanned:,} {'file' if progress.files_scanned == 1 else 'files'}", "muted"))
     failing = progress.jobs_failed if progress.failing_count < 0 else progress.failing_count
     if failing:
         parts.append(Part(f"{failing:,} failed", "failed"))
+    if not is_attached:
+        return tuple(parts)
     if progress.eta_ms > 0 and progress.is_working:
         parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
-    # Before those that run: without it the share, which counts these too, seems to be another one than that of the jobs.
-    if analyses := progress.analyses_waiting + progress.analyses_running:
+    # Before those that run: they are why the number of jobs is an estimate.
+    if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     if progress.jobs_running:
         parts.append(Part(f"{progress.jobs_running:,} running", "muted"))
@@ -118,12 +139,13 @@ def _counts(progress: Progress | None) -> tuple[Part, ...]:
 
 
 def share_of(progress: Progress) -> tuple[int, int]:
-    """Return (jobs that ended, all jobs) of the work that is under way; (0, 0) at rest or before any job is known."""
-    if not progress.is_working:
-        return 0, 0
+    """Return (jobs that ended, all jobs) of the work that is under way, with an analysis to come as one job.
+
+    (0, 0) at rest and before any job is known.
+    """
     done = progress.done_now + progress.failed_now
-    left = progress.jobs_waiting + progress.jobs_running
-    return (done, done + left) if done + left else (0, 0)
+    is_known = progress.is_working and done + progress.jobs_waiting + progress.jobs_running
+    return (done, _all(progress)) if is_known else (0, 0)
 
 
 def _rate(progress: Progress) -> str:
@@ -154,7 +176,9 @@ class Rule(Line):
     def parts(self, width: int) -> Parts:
         """Return the rule."""
         free_width = max(0, width - 2)
-        done, failed, running = _cells(self._session.latest_progress, free_width) if self._session is not None else (0, 0, 0)
+        session = self._session
+        is_attached = session is not None and session.state is SessionState.ATTACHED
+        done, failed, running = _cells(session.latest_progress, free_width) if session and is_attached else (0, 0, 0)
         bar = Part("━" * done, "completed"), Part("━" * failed, "failed"), Part("━" * running, "processing")
         return Part(" "), *bar, Part("─" * (free_width - done - failed - running), "rule"), Part(" ")
 

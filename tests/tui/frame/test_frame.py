@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
@@ -47,6 +49,42 @@ def test_where_room_is_short_the_analyses_that_the_share_counts_are_said_before_
     assert "· 4,555 to analyse · 2 running" in said[1]
 
 
+@pytest.mark.parametrize("changes", [{}, {"analyses_waiting": 1780}, {"analyses_running": 3, "jobs_waiting": 900}])
+def test_percentage_and_counts_of_line_1_agree(session: FakeSession, changes: dict[str, int]) -> None:
+    session.latest_progress = progress(**changes)
+    said = "".join(part.text for part in StatusLine(session).parts(140))
+
+    percent, done, total = (
+        int(each.replace(",", ""))
+        for each in re.search(r"building (\d+) %  ([\d,]+) of (?:about )?([\d,]+) jobs", said).groups()  # type: ignore[union-attr]
+    )
+    assert percent == 100 * done // total
+    assert ("about" in said) == bool(changes)
+
+
+@pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])
+def test_nothing_runs_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
+    session.state = state
+    said = "".join(part.text for part in StatusLine(session).parts(140))
+
+    assert not re.search(r"running|a second|left|of \d|%", said)
+    assert "3 failed" in said
+    assert {part.role for part in Rule(session, name="bar").parts(102)[1:5] if part.text} == {"rule"}
+
+
+def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    session.latest_progress = progress(jobs_waiting=0, jobs_running=0, scan_ms=400)
+    session.engine = replace(session.engine, ports={"control": 51234, "listening": 45643})
+    session.gateway = SimpleNamespace(port=8484, turned_away=())
+
+    said = ["".join(part.text for part in StatusLine(session, lambda: "/home/ada/o3de").parts(width)) for width in (80, 116, 160)]
+    assert "engine ~/o3de  control 51234  port 45643  gateway 8484  scan 0.4 s" in said[2]
+    assert "engine" not in said[1]
+    assert "gateway 8484" in said[1]
+    assert "port" not in said[0]
+
+
 @pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
 def test_few_jobs_are_counted_by_the_minute(session: FakeSession, took_ms: int, said: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
@@ -78,7 +116,6 @@ def test_the_share_and_the_bar_are_of_the_same_work_analyses_that_are_to_come_to
     assert activity_of(SessionState.ATTACHED, session.latest_progress, None).text == "● building 19 %"
     done, failed = (len(part.text) for part in Rule(session, name="bar").parts(202)[1:3])
     assert done + failed == 38
-    assert "38 of 100 jobs" in "".join(part.text for part in StatusLine(session).parts(140))
 
 
 def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
