@@ -83,8 +83,18 @@ def _unpack_project(data: dict[str, Any]) -> Project:
         checks=_unpack_checks(data["checks"]),
         retry=restore_rule(data["retry"]),
         retry_failed=RetryFailed(data["retry_failed"]),
+        unlisted_builder=_unpack_builder(data["unlisted_builder"]),
         **_plain(
-            data, "platforms", "scan_folders", "builders", "companions", "undeclared_reads", "checks", "retry", "retry_failed"
+            data,
+            "platforms",
+            "scan_folders",
+            "builders",
+            "companions",
+            "undeclared_reads",
+            "checks",
+            "retry",
+            "retry_failed",
+            "unlisted_builder",
         ),
     )
 

@@ -104,7 +104,7 @@ class Compiler:
             disabled_platforms=self._platforms.disabled,
             declared_builders=tuple(node.value["name"].value for node in self._tree.items("builders")),
             declared_platforms=tuple(dict.fromkeys([*tags, *(tag for each in tags.values() for tag in each)])),
-            variables=self._builders.variables(),
+            unlisted_builder=self._builders.compile_unlisted(),
             retry=runs.retry_rule(self._tree.plain_tree("retry")),
             retry_failed=RetryFailed(self._tree.plain("retry_failed", "always")),
             resources=tuple(sorted(self._tree.plain_tree("resources").items())),

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-FORM = 13
+FORM = 14
 """Rises when the compiled form changes."""
 
 

@@ -47,7 +47,16 @@ def sign_project(project: Project, project_dir: Path | None = None) -> Project:
     roots = [folder.path for folder in project.scan_folders] if is_bound else []
     blocking = [pack(project.checks)] if project.checks else []
     signature = digest_of(
-        [pack(project.platforms), folders, builders, companions, roots, project.metadata_types, project.variables, *blocking]
+        [
+            pack(project.platforms),
+            folders,
+            builders,
+            companions,
+            roots,
+            project.metadata_types,
+            project.unlisted_builder.variables,
+            *blocking,
+        ]
     )
     if project_dir is None:
         return replace(project, signature=signature)

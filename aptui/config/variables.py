@@ -29,17 +29,19 @@ def _digest(value: bytes | None) -> str:
 def refresh_variables(config: Config) -> Config:
     """Return `config` with the digests of this process's environment."""
     project = config.project
-    if not project.variables and not any(builder.variables for builder in project.builders):
+    if not any(builder.variables for builder in (project.unlisted_builder, *project.builders)):
         return config
-    builders = tuple(replace(builder, variables=digests_of(dict(builder.variables))) for builder in project.builders)
-    now = replace(project, variables=digests_of(dict(project.variables)), builders=builders)
+    unlisted, *builders = (
+        replace(builder, variables=digests_of(dict(builder.variables))) for builder in (project.unlisted_builder, *project.builders)
+    )
+    now = replace(project, unlisted_builder=unlisted, builders=tuple(builders))
     return config if now == project else replace(config, project=sign_project(now))
 
 
 def variables_of(config: Config) -> dict[str, str]:
     """Return {name: digest, "" where it is not set} of all that the configuration names."""
-    named = [pair for builder in config.project.builders for pair in builder.variables]
-    return dict(sorted((*config.project.variables, *named)))
+    project = config.project
+    return dict(sorted(pair for builder in (project.unlisted_builder, *project.builders) for pair in builder.variables))
 
 
 def differing(config: Config, other: Mapping[str, object]) -> list[str]:

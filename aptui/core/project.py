@@ -207,7 +207,7 @@ class Project(Struct, frozen=True):
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
     `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
     override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
-    `variables` are those of every builder that has code (`Builder.variables`); `checks` are those that block.
+    `unlisted_builder` has what the configuration says about a Python builder without an entry; `checks` are those that block.
     `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
     `makes_finals` jobs rest on their drafts. `run_settings` are the settings of the engine that can make any run fail, and
     `memory_settings` those that can make a run fail for lack of memory, as in `core.planning.failure_settings`.
@@ -231,7 +231,7 @@ class Project(Struct, frozen=True):
     metadata_types: tuple[str, ...] = ()
     touches_unchanged: bool = False
     linked_folders: tuple[str, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
+    unlisted_builder: Builder = Builder(b"", "", BuilderKind.PYTHON)
     checks: tuple[Check, ...] = ()
     retry: RetryRule | None = None
     resources: tuple[tuple[str, int], ...] = ()

@@ -12,27 +12,37 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.model import ConfigErrors
+from aptui.config.model import Config, ConfigErrors
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
-from aptui.worker.describing.questions import ClassAnswer, ClassDescription, ClassQuestion, code_digest, code_files_of
+from aptui.worker.describing.questions import (
+    ClassAnswer,
+    ClassDescription,
+    ClassQuestion,
+    IncompleteClass,
+    code_digest,
+    code_files_of,
+)
 
 FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"
 _LIMIT_S = 120.0
 _ENTRY = "entry:"
+_OF_THE_PROJECT = (
+    "platforms", "analyse_limit_s", "process_limit_s", "memory_limit_bytes", "undeclared_reads", "variables", "retry",
+)  # fmt: skip
+"""Fields of a builder without an entry that the project's own settings decide about."""
 
 
 class _RegistryCache(Struct):
@@ -52,56 +62,45 @@ def builder_uuid(name: str) -> bytes:
     return name_uuid(f"aptui:builder:{name}".encode())
 
 
-def complete(
-    builders: tuple[Builder, ...],
-    project_dir: Path,
-    cache_file: Path,
-    platforms: tuple[str, ...] = (),
-    notify: Callable[[str], None] = lambda _sentence: None,
-    places: Mapping[str, str] = MappingProxyType({}),
-    variables: tuple[tuple[str, str], ...] = (),
-) -> tuple[Builder, ...]:
-    """Return `builders` with version, patterns, analysis fingerprint and code digest of their classes, and the project's own added.
+def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
+    """Return the builders of `config` with version, patterns, fingerprint and code digest of their classes, and the project's own.
 
     A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME`
-    may also name a class in the project's `builders/` folder; one that is configured so is not added a second time.
+    may also name a class in the project's `builders/` folder; one that is configured so is not added a second time. Patterns
+    given in the configuration win over those of the class. Names of files in `builders/` that start with `_` are for helpers.
 
     Args:
-        builders: from the configuration; patterns given there win over those of the class.
-        project_dir: its `builders/*.py` are looked at; names that start with `_` are for their helpers.
+        config: the checked configuration.
         cache_file: where to remember; may be absent, unreadable or unwritable.
-        platforms: enabled platforms, for builders that the configuration does not mention.
-        notify: called with an error in a script that an adapter runs; other builders go on working.
-        places: {name of a builder in the configuration: where its `uses:` stands}, for errors.
-        variables: of the environment, for builders that the configuration does not mention.
+        notify: called with what went wrong in scripts that adapters run; other builders go on working.
 
     Raises:
-        UserError: no such builder, a file that cannot be imported, two builders of one name.
+        UserError: no such builder, a file that cannot be imported, two builders of one name, a builder that was lost.
     """
+    builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
     memory = _read_remembered(cache_file)
-    builders, adapted = _adapt_builders(builders, memory, notify)
+    builders, adapted = _adapt_builders(builders, unlisted, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
+    for path in paths:
+        _raise_file_error(files[path], path)
     _check_own_names(files, paths)
+    _check_lost(files, memory.files, set(own), notify)
     names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
     entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
     for path in paths:
-        _raise_file_error(files[path], path)
         if not files[path].classes:
             name = f"{FOLDER}/{os.path.basename(path)}"
             notify(f"'{name}' has no builder: a class with name, patterns, create_jobs and process_job; {_HELPER}")
-    _check_entries(builders, own, entries, places)
+    _check_entries(builders, own, entries, config.places)
     completed = [_complete_builder(builder, own, files, entries) for builder in builders]
     used = {builder.origin for builder in completed}
-    added = [
-        replace(_add_found(found, files[path], platforms), variables=variables)
-        for found, path in own.values()
-        if found.origin not in used
-    ]
+    added = [_add_found(found, files[path], unlisted) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
+    _check_patterns([*completed, *added], own.values(), config.places)
     _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted), memory)
     return (*completed, *added)
 
@@ -110,7 +109,7 @@ def complete(
 
 
 def _adapt_builders(
-    builders: tuple[Builder, ...], memory: _RegistryCache, notify: Callable[[str], None]
+    builders: tuple[Builder, ...], unlisted: Builder, memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
@@ -131,7 +130,7 @@ def _adapt_builders(
                 notify(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
             else:
                 taken.add(found.name)
-                completed.append(replace(found, platforms=builder.platforms, variables=builder.variables))
+                completed.append(_make_unlisted(found, unlisted))
     return tuple(completed), answers
 
 
@@ -218,9 +217,14 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
     )
 
 
-def _add_found(found: ClassDescription, answer: ClassAnswer, platforms: tuple[str, ...]) -> Builder:
-    builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON, platforms=platforms)
-    return _fill(builder, found, answer)
+def _make_unlisted(builder: Builder, unlisted: Builder) -> Builder:
+    """Return a builder that has no entry in the configuration, with all that the project says about such builders."""
+    return replace(builder, **{field: getattr(unlisted, field) for field in _OF_THE_PROJECT})
+
+
+def _add_found(found: ClassDescription, answer: ClassAnswer, unlisted: Builder) -> Builder:
+    builder = Builder(builder_uuid(found.name), found.name, BuilderKind.PYTHON)
+    return _fill(_make_unlisted(builder, unlisted), found, answer)
 
 
 def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:
@@ -241,11 +245,59 @@ def distrust(cache_file: Path) -> None:
 
 
 def _raise_file_error(answer: ClassAnswer, path: str) -> None:
+    if answer.incomplete:
+        raise ConfigErrors([_incomplete_error(each, path) for each in answer.incomplete])
     if not answer.error:
         return
     where = f"{path}:{answer.line}" if answer.line else path
     what = answer.error if answer.kind == "syntax" else f"the builder cannot be loaded: {answer.error}"
     raise UserError(what, where=where, hint=f"files in '{FOLDER}/' whose names start with '_' are not loaded")
+
+
+def _incomplete_error(found: IncompleteClass, path: str) -> UserError:
+    what = f"class {found.name} has {_enumerate(found.has)} and no {' and no '.join(found.lacks)}"
+    return UserError(what, where=f"{path}:{found.line}", hint="a class that only helps others begins with '_'")
+
+
+def _enumerate(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def _check_lost(
+    files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
+) -> None:
+    """Refuse a file that had builders and has none; report builders that are gone from a file that has others.
+
+    Without its builder a source loses its products: a slip in a file must not cost them.
+    """
+    for path, answer in files.items():
+        known = before[path].classes if path in before else []
+        lost = sorted(found.name for found in known if found.name not in names)
+        if not lost:
+            continue
+        listed = _enumerate([repr(name) for name in lost])
+        if not answer.classes:
+            hint = "restore it, or remove the file: then its products go"
+            raise UserError(f"the file has no builder any more; it had {listed}", where=path, hint=hint)
+        new = _enumerate([repr(found.name) for found in answer.classes])
+        notify(f"'{FOLDER}/{os.path.basename(path)}': {listed} is gone, and so are its products; the file has {new}")
+
+
+def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescription, str]], places: Mapping[str, str]) -> None:
+    """Refuse builders whose patterns neither the class nor the configuration has: their sources would lose their products."""
+    known, wrong = {found.origin: (found, path) for found, path in own}, []
+    for builder in builders:
+        if builder.kind is not BuilderKind.PYTHON or builder.patterns or builder.adapter:
+            continue
+        if builder.origin in known:
+            found, path = known[builder.origin]
+            name = found.origin.rpartition(":")[2]
+            what, where = f"class {name} has name, create_jobs and process_job and no patterns", f"{path}:{found.line}"
+        else:
+            what, where = f"builder {builder.name!r} has no patterns", places.get(builder.name, "")
+        wrong.append(UserError(what, where=where, hint="say which sources it is for: patterns = ('*.ext',)"))
+    if wrong:
+        raise ConfigErrors(wrong)
 
 
 def _check_entries(

@@ -27,10 +27,7 @@ def complete(config: Config, memory: Path, notify: Callable[[str], None] = lambd
     Raises:
         UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.
     """
-    platforms = tuple(platform.id for platform in config.project.platforms)
-    builders = registry.complete(
-        config.project.builders, config.project_dir, memory, platforms, notify, config.places, config.project.variables
-    )
+    builders = registry.complete(config, memory, notify)
     check(builders, config.places)
     return builders
 

@@ -218,9 +218,8 @@ def _complete_builders(config: Config) -> tuple[Builder, ...]:
     """Return the builders as the engine sees them, without leaving anything in the cache."""
     from aptui.engine import registry
 
-    platforms = tuple(platform.id for platform in config.project.platforms)
     with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
-        return registry.complete(config.project.builders, config.project_dir, Path(folder, "builders"), platforms)
+        return registry.complete(config, Path(folder, "builders"))
 
 
 def _make_settings_folder() -> str:

@@ -102,8 +102,7 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
 def _complete_builders(config: Config, memory: Path) -> tuple[Builder, ...]:
     from aptui.engine import registry
 
-    platforms = tuple(platform.id for platform in config.project.platforms)
-    return registry.complete(config.project.builders, config.project_dir, memory, platforms, variables=config.project.variables)
+    return registry.complete(config, memory)
 
 
 def log_file(row: JobRow, config: Config) -> Path:

@@ -107,19 +107,6 @@ def load_file(path: str) -> ModuleType:
     return module
 
 
-def builder_classes(module: ModuleType) -> list[type[Any]]:
-    """Return the classes defined in `module` that are builders: they have a `name` and answer the two questions."""
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and value.__module__ == module.__name__
-        and isinstance(getattr(value, "name", None), str)
-        and callable(getattr(value, "create_jobs", None))
-        and callable(getattr(value, "process_job", None))
-    ]
-
-
 def _attribute(module: ModuleType, name: str) -> type[Any]:
     found: Any = module
     for part in name.split("."):

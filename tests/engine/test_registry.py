@@ -6,8 +6,12 @@ import os
 import subprocess
 
 import pytest
+from homes import own_project
+from msgspec.structs import replace
 
-from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
+from aptui.config import load
+from aptui.config.model import Config
+from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind, Platform, Project
 from aptui.engine.registry import builder_uuid, complete
 from aptui.shared.errors import UserError
 
@@ -38,7 +42,12 @@ class Place:
         return path
 
     def complete(self, *builders):
-        return complete(builders, self.folder, self.cache, ("linux",))
+        return complete(self.config(*builders), self.cache)
+
+    def config(self, *builders):
+        unlisted = Builder(b"", "", BuilderKind.PYTHON, platforms=("linux",))
+        project = Project((Platform("linux"),), "linux", (), builders, unlisted_builder=unlisted)
+        return Config(self.folder, "project", self.folder, self.folder, self.folder, project)
 
 
 @pytest.fixture
@@ -259,3 +268,95 @@ def test_parameters_that_only_the_project_may_set_are_known_to_the_engine(place)
 @pytest.mark.parametrize(("name", "params"), [("shader", ("compiler",)), ("lua", ("luac",)), ("image", ("max_megapixels",))])
 def test_shipped_builders_mark_the_programs_they_run(place, name, params):
     assert place.complete(entry(name))[0].trusted_params == params
+
+
+LACKING = {
+    "patterns": ('    patterns = ("*.mesh", "x/*.obj")\n', "name, create_jobs and process_job and no patterns"),
+    "name": ('    name = "{called}"\n', "patterns, create_jobs and process_job and no name"),
+    "process_job": ("    def process_job(self, request): ...\n", "name, patterns and create_jobs and no process_job"),
+    "create_jobs": ("    def create_jobs(self, request): ...\n", "name, patterns and process_job and no create_jobs"),
+}
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["a builder before", "never a builder"])
+@pytest.mark.parametrize(("line", "what"), LACKING.values(), ids=LACKING)
+def test_class_that_lacks_a_member_of_builders_is_refused_with_its_place(place, line, what, is_known):
+    assert line in CODE
+    if is_known:
+        place.write("mesh.py")
+        place.complete()
+    path = place.write("mesh.py", code=CODE.replace(line, ""))
+
+    with pytest.raises(UserError) as raised:
+        place.complete()
+    with pytest.raises(UserError) as again:
+        place.complete()
+
+    assert (raised.value.what, raised.value.where) == (f"class Made has {what}", f"{path}:2")
+    assert again.value.what == raised.value.what
+    place.write("mesh.py")
+    assert [found.name for found in place.complete()] == ["mesh"]
+
+
+def test_patterns_of_the_configuration_are_enough(place):
+    place.write("mesh.py", code=CODE.replace(LACKING["patterns"][0], ""))
+    pattern = Pattern(PatternKind.GLOB, "*.m", "m")
+
+    assert place.complete(entry("mesh", patterns=(pattern,)))[0].patterns == (pattern,)
+
+
+def test_helper_classes_are_no_builders_that_lack_something(place):
+    helpers = (
+        "class Base:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"
+        "class _Mixin:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"
+        "class Other:\n    name = 'x'\n    patterns = ()\n"
+    )
+    place.write("mesh.py", code=helpers + CODE.replace("class {name}:", "class {name}(Base):"))
+
+    assert [found.name for found in place.complete()] == ["mesh"]
+
+
+def test_file_that_loses_its_only_builder_is_refused_and_a_removed_file_is_not(place):
+    path = place.write("mesh.py")
+    place.complete()
+    place.write("mesh.py", code="x = 1\n")
+
+    with pytest.raises(UserError) as raised:
+        place.complete()
+
+    assert (raised.value.what, raised.value.where) == ("the file has no builder any more; it had 'mesh'", str(path))
+    path.unlink()
+    assert place.complete() == ()
+
+
+def test_renamed_builder_is_reported(place):
+    place.write("mesh.py")
+    place.complete()
+    place.write("mesh.py", "shape")
+    told = []
+
+    found = complete(place.config(), place.cache, told.append)
+
+    assert [builder.name for builder in found] == ["shape"]
+    assert told == ["'builders/mesh.py': 'mesh' is gone, and so are its products; the file has 'shape'"]
+
+
+def test_builder_without_an_entry_is_as_one_whose_entry_has_only_a_name(tmp_path, monkeypatch):
+    settings = (
+        "limits: {analyse: 3s, process: 2s, memory: 512MiB}\nenvironment: [LEVEL]\nretry: {times: 2}\nundeclared_reads: add\n"
+        "scan_folders: [{name: p, path: a}]\nplatforms: {linux: {}, server: {}}\n"
+    )
+    monkeypatch.setenv("LEVEL", "9")
+    found = []
+    for entries in ("", "builders: [{name: mesh, uses: mesh}]\n"):
+        folder = tmp_path / str(len(entries))
+        folder.mkdir()
+        project = own_project(folder, monkeypatch, {
+            "aptui.yaml": settings + entries, "a/x.mesh": "", "builders/mesh.py": CODE.format(name="Made", called="mesh"),
+        })  # fmt: skip
+        (builder,) = complete(load.load(project), tmp_path / "memory")
+        found.append(replace(builder, origin="", code_files=()))
+
+    assert found[0] == found[1]
+    assert (found[0].process_limit_s, found[0].analyse_limit_s, found[0].memory_limit_bytes) == (2.0, 3.0, 512 << 20)
+    assert dict(found[0].variables).keys() == {"LEVEL"}

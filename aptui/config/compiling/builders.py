@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from aptui.config.commands import PLACEHOLDERS, unknown_placeholder
 from aptui.config.compiling.platforms import DeclaredPlatforms
 from aptui.config.compiling.tree import MergedTree
@@ -92,16 +94,23 @@ class BuilderCompiler:
             references=tuple(self._references(node)),
             trusted_params=self._find_trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
-            variables=() if kind is BuilderKind.COPY else self.variables(node),
+            variables=() if kind is BuilderKind.COPY else self._variables(node),
             retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
             resources=runs.find_resources(node),
             has_drafts=runs.has_drafts(node),
         )
         return builder if platforms else None
 
-    def variables(self, builder: Node | None = None) -> tuple[tuple[str, str], ...]:
+    def compile_unlisted(self) -> Builder:
+        """Return what holds for a Python builder without an entry: the same as for one whose entry has only a name."""
+        entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
+        builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
+        del self.places[""]
+        return replace(builder, uuid=b"", origin="")
+
+    def _variables(self, builder: Node) -> tuple[tuple[str, str], ...]:
         """Return the environment variables that all builders get, and this one besides, with their digests."""
-        listed = builder.get("environment") if builder else None
+        listed = builder.get("environment")
         return digests_of(item.value for item in (*self._tree.items("environment"), *(listed.value if listed else ())))
 
     def _form(self, node: Node, name: str) -> str:

@@ -90,8 +90,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     now = tools.refresh_tools(config)
     if now is None:
         raise UserError("a tool of a builder is gone", hint="see 'tools' in aptui.yaml")
-    platforms = tuple(platform.id for platform in now.project.platforms)
-    return now, registry.complete(now.project.builders, now.project_dir, memory, platforms, variables=now.project.variables)
+    return now, registry.complete(now, memory)
 
 
 def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple[str, str], ...]]]:

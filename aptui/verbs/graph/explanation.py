@@ -213,8 +213,6 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[
     }
     if builder.needs_analysis:
         found["analysis_s"] = {"value": builder.analyse_limit_s, "from": _where(limits["analyse"])}
-    if node is None:  # nobody configured it: the defaults of the builder's record hold
-        return {name: {"value": limit["value"], "from": "aptui"} for name, limit in found.items()}
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -31,13 +32,18 @@ from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
     ClassQuestion,
+    IncompleteClass,
     ScriptProblem,
     code_digest,
     code_files_of,
 )
 from aptui.worker.inputs import used
-from aptui.worker.load import NoSuchBuilder, builder_classes, find_entry_point, load_class, load_file, load_function
+from aptui.worker.load import NoSuchBuilder, find_entry_point, load_class, load_file, load_function
 from aptui.worker.processes import signal_name
+
+_MEMBERS = ("name", "patterns", "create_jobs", "process_job")
+_METHODS = frozenset({"create_jobs", "process_job"})
+_OBLIGATORY = frozenset({"name", *_METHODS})
 
 
 def main() -> None:
@@ -86,8 +92,48 @@ def describe(question: ClassQuestion) -> ClassAnswer:
         found = [_description(builder, origin)]
     else:
         module = load_file(question.path)
-        found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builder_classes(module)]
-    return ClassAnswer(found, [_fact(path) for path in _code_files(module)])
+        builders = [value for value in _classes(module) if _list_members(value) >= _OBLIGATORY]
+        found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builders]
+    return ClassAnswer(found, [_fact(path) for path in _code_files(module)], incomplete=_find_incomplete(module, question))
+
+
+def _classes(module: ModuleType) -> list[type[Any]]:
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+
+
+def _list_members(builder: type[Any]) -> set[str]:
+    """Return which members of a builder a class has, in the form that they must have."""
+    found = {name for name in _METHODS if callable(getattr(builder, name, None))}
+    found |= {"name"} if isinstance(getattr(builder, "name", None), str) else set()
+    return found | ({"patterns"} if getattr(builder, "patterns", ()) else set())
+
+
+def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[IncompleteClass]:
+    """Return the classes of a file that look like builders and are not.
+
+    Bases of other classes of the file, abstract classes and names that begin with `_` are helpers. A builder without
+    patterns is complete: the configuration may have them.
+    """
+    if not question.path:
+        return []
+    classes = _classes(module)
+    bases = {base for value in classes for base in value.__mro__[1:]}
+    found = []
+    for value in classes:
+        has = _list_members(value)
+        is_helper = value in bases or value.__name__.startswith("_") or bool(getattr(value, "__abstractmethods__", None))
+        if not is_helper and len(has) > 1 and has & _METHODS and not has >= _OBLIGATORY:
+            members = tuple(name for name in _MEMBERS if name in has)
+            lacks = tuple(name for name in _MEMBERS if name not in has)
+            found.append(IncompleteClass(value.__name__, _line_of(value), members, lacks))
+    return found
+
+
+def _line_of(builder: type[Any]) -> int:
+    try:
+        return inspect.getsourcelines(builder)[1]
+    except (OSError, TypeError):  # made by other code
+        return 0
 
 
 def _find_by(stand_in: Builder) -> ClassAnswer:
@@ -115,6 +161,7 @@ def _description(builder: type[Any], origin: str) -> ClassDescription:
         flags=tuple(sorted(map(str, getattr(builder, "flags", ())))),
         params_schema=_schema_text(getattr(builder, "params_schema", None)),
         trusted_params=trusted_params(builder),
+        line=_line_of(builder),
     )
 
 

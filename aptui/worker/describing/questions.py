@@ -39,6 +39,17 @@ class ClassDescription(Struct):
     params_schema: str
     trusted_params: tuple[str, ...]
     """Without a default: what an older version remembered does not know them, and is asked for anew."""
+    line: int
+    """Of the file where the class begins, 0 if that is not known."""
+
+
+class IncompleteClass(Struct):
+    """A class that looks like a builder: `has` and `lacks` are members of builders."""
+
+    name: str
+    line: int
+    has: tuple[str, ...]
+    lacks: tuple[str, ...]
 
 
 class ScriptProblem(Struct):
@@ -65,6 +76,7 @@ class ClassAnswer(Struct):
     known: tuple[str, ...] = ()
     found: list[Builder] = field(default_factory=list)
     problems: list[ScriptProblem] = field(default_factory=list)
+    incomplete: list[IncompleteClass] = field(default_factory=list)
 
 
 def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:
