@@ -152,10 +152,8 @@ class Reporter:
             parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
-        elif news.eta_ms > 0 and unfinished:
+        elif news.eta_ms > 0:
             parts.append(format_time_left(news.eta_ms, news.least_ms, news.measured_percent))
-        elif rate > 0 and unfinished:
-            parts.append(f"about {printing.duration(max(1.0, unfinished / rate))} left")
         return ", ".join(parts)
 
     def _rate(self, finished: int) -> float:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
+from msgspec.structs import replace
 from verb_project import Run, runner
 from waiting import PATIENCE_S, until
 
@@ -406,7 +407,7 @@ def test_what_is_left_is_estimated_once_the_scan_ended() -> None:
     clock.now = 10.0
     reporter(progress(100, waiting=100, is_scanning=True))
     clock.now = 20.0
-    reporter(progress(200, waiting=99))
+    reporter(replace(progress(200, waiting=99), eta_ms=10_000))
     scanning, known = stream.getvalue().splitlines()
 
     assert "scanning, 7 files so far" in scanning

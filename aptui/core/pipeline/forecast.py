@@ -30,12 +30,14 @@ class PendingWork(Struct, frozen=True):
 
     `work_ms`: of all jobs together; `measured_ms`: the part of it that the jobs' own last runs vouch for; `chain_ms`: the longest
     chain of jobs that wait for each other, or for one resource; `unknown_count`: jobs of builders that nobody saw run.
+    `job_count`: how many jobs that are. New sources that wait for their bytes or their analysis count with one job per platform.
     """
 
     work_ms: float
     measured_ms: float
     chain_ms: float
     unknown_count: int
+    job_count: float = 0.0
 
 
 def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_JOBS) -> PendingWork:
@@ -53,10 +55,11 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
     waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.list_awaited())
     after = _after(jobs.waiters, estimate_ms) if waiting_count <= most else {}
-    work = measured = chain = 0.0
+    work = measured = chain = job_count = 0.0
     held: Counter[str] = Counter()
     unknown = 0
     for group, scale in _groups(jobs, most, waiting_count):
+        job_count += scale * len(group)
         for job in group:
             need = estimate_ms(job)
             if job.state is JobState.RUNNING:
@@ -70,9 +73,32 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
                 measured += need * scale
             elif usual.get(job.builder) is None:
                 unknown += 1
+    for builder, expected in _count_unplanned(jobs, most).items():
+        work += expected * (OVERHEAD_MS + (usual.get(builder) or 0.0))
+        job_count += expected
+        unknown += usual.get(builder) is None
     if jobs.resources is not None:
         chain = max(chain, *(held[name] / limit for name, limit in jobs.resources.limits.items()))
-    return PendingWork(work, measured, chain, unknown)
+    return PendingWork(work, measured, chain, unknown, job_count)
+
+
+def _count_unplanned(jobs: Jobs, most: int) -> dict[bytes, float]:
+    """Return {builder: how many jobs its new sources will likely have} for sources that are not read or analysed yet."""
+    planner, expected = jobs.planner, dict.fromkeys(jobs.builders, 0.0)
+    ready = [job for job in islice(jobs.ready, most) if job.is_analysis]
+    running = [job for job in jobs.running.values() if job.is_analysis]
+    for group, scale in ((ready, jobs.ready.analysis_count / len(ready) if ready else 1.0), (running, 1.0)):
+        for analysis in group:
+            siblings = (job for job in analysis.source.jobs.values() if job.builder == analysis.builder and not job.is_analysis)
+            if next(siblings, None) is None:
+                platforms = planner.platforms_of(jobs.builders[analysis.builder], analysis.source)
+                expected[analysis.builder] += scale * len(platforms)
+    unread = [key for key in islice(jobs.memory.hashing, most) if key not in jobs.memory.sources]
+    scale = len(jobs.memory.hashing) / most if len(jobs.memory.hashing) > most else 1.0
+    for fact in map(jobs.memory.hashing.__getitem__, unread):
+        for builder in planner.builders_for(fact.rel, fact.scan_folder):
+            expected[builder.uuid] += scale * len(planner.platforms_of(builder, fact))
+    return {builder: count for builder, count in expected.items() if count}
 
 
 def _is_measured(job: Job) -> bool:

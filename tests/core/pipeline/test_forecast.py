@@ -8,6 +8,7 @@ from fakes import Setup, copier, scripter
 from msgspec.structs import replace
 
 from aptui.core.messages import SlotsFree
+from aptui.core.model import FileFact, PathKey
 from aptui.core.orders import RunResult
 from aptui.core.pipeline.forecast import OVERHEAD_MS, pending_work
 
@@ -132,3 +133,31 @@ def test_jobs_that_hold_one_resource_take_their_time_one_after_the_other() -> No
     work = world.pipeline.pending_work({})
 
     assert (work.work_ms, work.chain_ms) == (4 * (1_000 + OVERHEAD_MS), 2 * (1_000 + OVERHEAD_MS))
+
+
+def test_new_sources_that_are_not_analysed_or_read_count_with_one_job_per_platform() -> None:
+    world = World(
+        Setup(builders=(copier(platforms=("linux", "mac")), scripter(platforms=("linux", "mac"))), platforms=("linux", "mac"))
+    )
+    world.duration_ms = 1_000
+    world.write("first.s")
+    world.settle()
+    world.slots = 0
+    for at in range(10):
+        world.write(f"{at}.s")
+    world.scan()
+    world.run()
+
+    analysing = world.pipeline.pending_work({})
+    world.pipeline.memory.hashing.update(
+        (f"{at}.txt", replace(fact, rel=f"{at}.txt")) for at, fact in enumerate([_fact(world)] * 3)
+    )
+
+    assert (analysing.job_count, analysing.work_ms, analysing.unknown_count) == (20, 20 * (1_000 + OVERHEAD_MS), 0)
+    assert world.pipeline.pending_work({}).job_count == 26
+
+
+def _fact(world: World) -> FileFact:
+    (source,) = world.archive.sources([PathKey("first.s")]).values()
+    assert source.fact is not None
+    return source.fact

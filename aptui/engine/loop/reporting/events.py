@@ -20,7 +20,6 @@ from aptui.shared.errors import HostError
 from aptui.store.logs.joblog import EngineLog
 
 _PROGRESS_S = 0.1
-_RATE_WINDOW_S = 5.0
 
 Listener = Callable[[Notice], None]
 
@@ -47,7 +46,6 @@ class NoticePublisher:
         """How long the last of each kind took: a look at all files that finds nothing is no reason to forget the others."""
         self._begun: set[str] = set()
         """Of which kind there was any in this spell of work."""
-        self._finished: deque[tuple[float, int]] = deque()
         self._before = (0, 0)
         """Runs that had completed and failed when this spell of work began."""
 
@@ -127,14 +125,13 @@ class NoticePublisher:
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
-        """Complete `counts` with timers, and with an estimate if they have none; tell it if it is not as it was.
+        """Complete `counts` with timers; tell it if it is not as it was.
 
         Args:
             is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
         """
         if counts.is_working and not (self._last and self._last.is_working):
             self._begun.clear()
-            self._finished.clear()
             self._last_s = now
             self._before = (self._last.jobs_done, self._last.jobs_failed) if self._last else (0, 0)
         elapsed = min(now - self._last_s, 10 * _PROGRESS_S)
@@ -143,13 +140,11 @@ class NoticePublisher:
         self._count("analysis", elapsed, goes_on=counts.analyses_running > 0)
         is_processing = counts.jobs_running > 0 if is_processing is None else is_processing
         self._count("processing", elapsed, goes_on=is_processing, has_ended=(counts.jobs_done, counts.jobs_failed) != self._before)
-        eta_ms = self._eta_ms(counts, now)
         news = replace(
             counts,
             scan_ms=int(self._took_s["scan"] * 1000),
             analysis_ms=int(self._took_s["analysis"] * 1000),
             processing_ms=int(self._took_s["processing"] * 1000),
-            eta_ms=counts.eta_ms if counts.eta_ms > 0 else eta_ms,
             done_before=self._before[0],
             failed_before=self._before[1],
         )
@@ -167,23 +162,6 @@ class NoticePublisher:
     def latest_progress(self) -> Progress | None:
         """The last progress that was reported."""
         return self._last
-
-    def _eta_ms(self, counts: Progress, now: float) -> int:
-        """Return how long what is pending takes at the rate of the last seconds, -1 when nobody can say."""
-        done = counts.jobs_done + counts.jobs_failed
-        self._finished.append((now, done))
-        while self._finished[0][0] < now - _RATE_WINDOW_S:
-            self._finished.popleft()
-        (then, before), left = self._finished[0], counts.jobs_waiting + counts.jobs_running
-        if (
-            not left
-            or counts.is_scanning
-            or counts.analyses_waiting + counts.analyses_running
-            or done <= before
-            or now - then < 10 * _PROGRESS_S
-        ):
-            return 0 if not left and not counts.is_scanning else -1
-        return int(left * (now - then) / (done - before) * 1000)
 
 
 def _step(notice: JobChanged) -> str:

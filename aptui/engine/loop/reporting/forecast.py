@@ -1,5 +1,8 @@
 """When the engine will rest: the pending work over the pace at which it is done, never less than its longest chain.
 
+While that is not known, for builders that never ran or results that are restored, it is the pending jobs over the rate at
+which jobs end. Every display of the remaining time shows this estimate.
+
 Asked ten times a second; the work is added up anew only now and then, so that it costs a fiftieth of the time at most.
 
 Tests: `tests/engine/loop/reporting/test_forecast.py`.
@@ -57,21 +60,22 @@ class Forecaster:
             at_work: run keys of the jobs that workers are at.
             now: monotonic seconds.
         """
-        left = counts.jobs_waiting + counts.jobs_running
-        if not left or counts.is_scanning or counts.analyses_waiting + counts.analyses_running:
+        self._began_s = {key: self._began_s.get(key, now) for key in at_work}
+        if counts.is_scanning or not counts.pending_count:
             self._samples.clear()
             self._work = None
-            self._began_s = {key: self._began_s.get(key, now) for key in at_work}
-            return counts
-        self._began_s = {key: self._began_s.get(key, now) for key in at_work}
+            return counts if counts.is_scanning else replace(counts, eta_ms=0)
         elapsed = {key: 1000 * (now - began) for key, began in self._began_s.items()}
         pace = self._pace(counts, sum(elapsed.values()), now)
         if self._work is None or now >= self._due_s:
             self._add_up(elapsed, now)
         work = self._work
-        if work is None or pace <= 0 or work.unknown_count:
+        if work is None:
             return counts
         gone_ms = 1000 * (now - self._estimated_s)
+        if pace <= 0 or work.unknown_count:
+            each_ms = self._job_interval_ms()
+            return replace(counts, eta_ms=max(1, int(work.job_count * each_ms - gone_ms))) if each_ms else counts
         least = max(work.chain_ms, work.work_ms / max(pace, self._workers))
         likely = max(work.chain_ms, work.work_ms / pace)
         return replace(
@@ -85,6 +89,11 @@ class Forecaster:
         began = self._cost_clock()
         self._work = self._estimate(elapsed)
         self._estimated_s, self._due_s = now, now + max(_ESTIMATE_EVERY_S, _MOST_SHARE * (self._cost_clock() - began))
+
+    def _job_interval_ms(self) -> float:
+        """Return how often a job ended in the last seconds, 0 if that is not known."""
+        (then, _, _, before), (now, _, _, done) = self._samples[0], self._samples[-1]
+        return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
         """Return how many ms of work are done in one, 0 when nobody can say."""

@@ -55,23 +55,6 @@ def test_what_ended_before_this_work_began_is_told_apart() -> None:
     assert (second.done_before, second.done_now, second.failed_now) == (10_000, 4, 0)
 
 
-def test_the_estimate_is_what_is_left_at_the_rate_of_the_last_seconds() -> None:
-    last = told(
-        (100.0, counts(waiting=100, running=2)),
-        (101.0, counts(waiting=90, running=2, done=10)),
-        (102.0, counts(waiting=78, running=2, done=20)),
-    )[-1]
-
-    assert last.eta_ms == 8000
-
-
-def test_nobody_can_say_while_the_scan_is_under_way_or_nothing_has_ended() -> None:
-    scanning = told((100.0, counts(waiting=1, is_scanning=True)), (102.0, counts(waiting=1, done=5, is_scanning=True)))[-1]
-    stuck = told((100.0, counts(waiting=5)), (103.0, counts(waiting=5)))[-1]
-
-    assert (scanning.eta_ms, stuck.eta_ms) == (-1, -1)
-
-
 def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
     idle = counts(done=3)
 

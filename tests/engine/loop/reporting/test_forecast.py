@@ -47,30 +47,38 @@ def test_a_chain_takes_as_long_as_it_is() -> None:
     assert (told.eta_ms, told.least_ms) == (50_000, 50_000)
 
 
-def test_nobody_can_say_amid_a_scan_or_an_analysis_or_where_jobs_never_ran_or_nothing_ended() -> None:
-    for changes in (
-        {"is_scanning": True},
-        {"analyses_waiting": 1},
-        {"analyses_running": 1},
-        {"jobs_waiting": 0, "jobs_running": 0},
-    ):
-        room = Room()
+def test_no_estimate_during_a_scan_or_before_anything_ended() -> None:
+    scanning, idle = Room(), Room()
+    for room in (scanning, idle):
         room.at(100.0)
-        assert room.at(110.0, 20, 20_000, **changes).eta_ms == -1
-    unknown = Room(replace(WORK, unknown_count=1))
-    unknown.at(100.0)
-    assert unknown.at(110.0, 20, 20_000).eta_ms == -1
-    idle = Room()
-    idle.at(100.0)
+
+    assert scanning.at(110.0, 20, 20_000, is_scanning=True).eta_ms == -1
     assert idle.at(110.0).eta_ms == -1
 
 
-def test_what_was_there_already_says_nothing_of_what_has_to_run() -> None:
+def test_estimate_is_zero_when_nothing_is_pending() -> None:
     room = Room()
     room.at(100.0)
-    room.spent = 1, 1_000
 
-    assert room.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0).eta_ms == -1
+    assert room.at(110.0, 20, 20_000, jobs_waiting=0, jobs_running=0).eta_ms == 0
+
+
+def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None:
+    room = Room()
+    room.at(100.0, jobs_waiting=0, jobs_running=0, analyses_waiting=50)
+
+    assert room.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
+
+
+def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs() -> None:
+    unknown, restored = Room(replace(WORK, unknown_count=1, job_count=40.0)), Room(replace(WORK, job_count=40.0))
+    for room in (unknown, restored):
+        room.at(100.0)
+    restored.spent = 1, 1_000
+
+    told = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
+
+    assert [(each.eta_ms, each.least_ms, each.measured_percent) for each in told] == [(20_000, -1, -1)] * 2
 
 
 def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long() -> None:
