@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from _thread import allocate_lock
 from collections import deque
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.sdk import JobLog
@@ -122,6 +124,30 @@ class RunLog:
             return (*self._head, *self._tail)
         gap = LogRecord(LogLevel.INFO, self._window, f"[… {self._dropped} records left out …]", self._head[-1].time_ms)
         return (*self._head, gap, *self._tail)
+
+
+@contextmanager
+def noting_warnings(log: RunLog) -> Iterator[None]:
+    """Log each warning of Python code (`warnings.warn`) as one warning, with its place; a later run is warned again."""
+    write = log.for_builder().warning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        del line
+        if file is None:
+            write(f"{category.__name__}: {message} ({os.path.basename(filename)}:{lineno})")
+        else:
+            file.write(warnings.formatwarning(message, category, filename, lineno))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]:

@@ -39,7 +39,7 @@ from aptui.worker.commands.command_job import run_command
 from aptui.worker.commands.workspace import ReusableWorkspace
 from aptui.worker.inputs import reads
 from aptui.worker.inputs import used as worker_used
-from aptui.worker.log import RunLog, valid_text
+from aptui.worker.log import RunLog, noting_warnings, valid_text
 from aptui.worker.outputs.links import with_links
 from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products, sync_products
 from aptui.worker.outputs.references import add_references
@@ -119,7 +119,7 @@ def analyse(
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
-    with reads.listening(seen):
+    with reads.listening(seen), noting_warnings(log):
         response = instance.create_jobs(request)
     if not isinstance(response, CreateJobsResponse):
         raise AnswerRefused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
@@ -325,7 +325,7 @@ class _BuilderRun:
             scan_folders=reads.scan_folders(),
         )
         peak = _Peak()
-        with reads.listening(self._seen if _counts(self.builder) else None):
+        with reads.listening(self._seen if _counts(self.builder) else None), noting_warnings(self.log):
             response = instance.process_job(request)
         self.peak_rss_bytes = peak.read_peak_bytes()
         if not isinstance(response, ProcessJobResponse):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import warnings
 from pathlib import Path
 from uuid import UUID
 
@@ -491,6 +492,34 @@ def test_a_process_left_behind_fails_the_run_and_is_gone(room):
     assert result.error == f"builder left a process behind: sleep (pid {child.pid}); killed"
     assert not os.path.exists(f"/proc/{child.pid}")
     child.wait()
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_warn_of_a_builder_is_one_warning_in_every_run(room):
+    def process_job(request):
+        warnings.warn("this\nis odd", stacklevel=1)
+        warnings.warn(RuntimeWarning("worse"), stacklevel=1)
+        return made(product(request))
+
+    for _run in range(2):
+        result = room.process(process_job)
+
+        assert (result.outcome, result.warnings, result.errors, result.reads) == (Outcome.SUCCEEDED, 2, 0, ())
+        line = process_job.__code__.co_firstlineno + 1
+        assert [record.text for record in result.log] == [
+            f"UserWarning: this\nis odd (test_run.py:{line})", f"RuntimeWarning: worse (test_run.py:{line + 1})",
+        ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_warn_while_jobs_are_created_is_one_warning(room):
+    def create_jobs(_request):
+        warnings.warn("odd", stacklevel=1)
+        return CreateJobsResponse(Result.SUCCESS)
+
+    result = room.analyse(create_jobs)
+
+    assert [(record.level, record.text.partition(" (")[0]) for record in result.log] == [(2, "UserWarning: odd")]
 
 
 def test_warnings_and_errors_are_counted_and_do_not_fail_a_run(room):

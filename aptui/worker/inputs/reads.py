@@ -10,6 +10,7 @@ variable.
 
 from __future__ import annotations
 
+import linecache
 import os
 import stat
 import sys
@@ -233,6 +234,8 @@ def _place() -> str:
     outermost = frame
     while frame is not None:
         file = frame.f_code.co_filename
+        if file == linecache.__file__:  # a warning or a traceback shows a line of code
+            return ""
         if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
             if file.endswith(("/sdk.py", "/sdk_names.py")):
                 frame = frame.f_back

@@ -169,6 +169,18 @@ def test_what_a_script_prints_stands_in_the_log_in_its_place(project):
     assert project.errors() == {}
 
 
+def test_warnings_warn_of_a_script_is_one_warning_and_no_undeclared_read(project):
+    project.script(processing("import warnings; warnings.warn('odd')"))
+
+    ran = project.engine_run()
+
+    ((level, text),) = log_of(project)[:-1]
+    assert (level, text.partition(" (")[0]) == (2, "UserWarning: odd")
+    assert "bootstrap.py:" in text
+    assert (project.errors(), ran.said) == ({}, [])
+    assert rows(project, "SELECT ErrorCount, WarningCount FROM Jobs") == [(0, 1)]
+
+
 def test_an_exception_fails_the_job_and_its_traceback_stands_in_the_log(project):
     project.script(processing("raise ValueError('no such\\nthing')"))
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import linecache
 import os
 import sys
+import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,23 @@ def test_a_run_says_which_files_of_scan_folders_it_opened_and_where(room):
 
     assert result.outcome is Outcome.SUCCEEDED
     assert names(room, result) == {"sub/part.png": line_of(process_job, 2), "other.txt": line_of(process_job, 3)}
+
+
+def test_lines_of_code_that_a_warning_or_traceback_shows_do_not_count(room):
+    room.source("builder.py", b"raise ValueError('no')\n")
+    code = room.root / "builder.py"
+    compiled = compile(code.read_text(), code, "exec")
+
+    def process_job(request):
+        try:
+            exec(compiled)
+        except ValueError:
+            assert "raise ValueError('no')" in traceback.format_exc()
+        linecache.clearcache()
+        assert "raise ValueError('no')" in warnings.formatwarning("odd", UserWarning, str(code), 1)
+        return done(request)
+
+    assert room.process(process_job).reads == ()
 
 
 def test_what_is_written_missing_a_folder_or_outside_does_not_count(room, tmp_path):
