@@ -154,14 +154,20 @@ def options_of(given: GivenSwitches, base: str) -> Options:
 
 
 def project_dir(given: GivenSwitches) -> str:
-    """Return the project's folder: as it was named, else the nearest one from the current folder upwards."""
+    """Return the project's folder: as it was named, else the nearest one from the current folder upwards.
+
+    Raises:
+        UserError: it has no project.
+    """
     named = given.last("project-path") or _regset(given, f"{_BOOTSTRAP}/project_path")
-    if named:
-        return os.path.abspath(named)
     older = given.last("gamefolder")
-    if older:
-        root = given.first("assetroot") or given.last("engine-path") or os.getcwd()
-        return os.path.abspath(os.path.join(root, older))
+    if older and not named:
+        named = os.path.join(given.first("assetroot") or given.last("engine-path") or os.getcwd(), older)
+    if named:
+        named = os.path.abspath(named)
+        if not os.path.isfile(os.path.join(named, MARKER)):
+            raise UserError(f"no '{MARKER}' in '{named}'", hint="name the folder that has it, with '--project-path=DIR'")
+        return named
     folder = os.getcwd()
     while not is_project(folder):
         folder, before = os.path.dirname(folder), folder

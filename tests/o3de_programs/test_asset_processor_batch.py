@@ -189,6 +189,18 @@ def test_scan_folders_settings_and_platforms_come_from_the_command_line(batch: B
     assert not (batch.cache / "linux" / "a.txt").exists()
 
 
+@pytest.mark.parametrize("words", [["/gamefolder=Samples"], ["--project-path=Samples"]])
+def test_a_folder_without_a_project_is_refused_with_a_switch_of_this_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert asset_processor_batch.main(["/platforms=pc", *words]) != 0
+
+    said = capsys.readouterr().out
+    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder that has it, with '--project-path=DIR'" in said
+
+
 def test_an_older_command_line_finds_the_project(batch: Batch) -> None:
     batch.source("a.txt", "text")
 

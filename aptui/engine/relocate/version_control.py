@@ -63,7 +63,7 @@ class Git:
                 capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
             )  # fmt: skip
         except FileNotFoundError:
-            raise UserError("there is no program 'git'", hint="leave '--scm' out") from None
+            raise UserError("there is no program 'git'", hint="install it, or leave the switch for version control out") from None
         except subprocess.TimeoutExpired:
             return 1, "it takes too long"
         return done.returncode, os.fsdecode(done.stdout if not done.returncode else done.stderr)
