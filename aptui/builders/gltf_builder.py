@@ -93,6 +93,8 @@ class GltfBuilder:
             _check(document, options, request)
             request.check_cancelled()
             product = _product(document, data, options, request)
+        except RecursionError:
+            return ProcessJobResponse(error=f"{request.source}: nested too deep")
         except (BrokenGltfError, ParamError, UnusableError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, [product])

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
 from aptui.builders.files import lfs
+from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -164,7 +165,10 @@ def _validate(text: str, *, comments_allowed: bool) -> bool:
     try:
         decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _BrokenJsonError(_explain(error, text, comments_allowed=comments_allowed), error.pos) from None
+        what, position = explain(error, text)
+        if not comments_allowed and text.startswith(("//", "/*"), position):
+            what = f"{what}; a comment needs allow_comments: true"
+        raise _BrokenJsonError(what, position) from None
     except _NotANumberError:
         constant = next(match for match in _TOKEN.finditer(text) if match[0] in ("NaN", "Infinity", "-Infinity"))
         raise _BrokenJsonError(f"{constant[0]} is not JSON", constant.start()) from None
@@ -177,14 +181,6 @@ def _validate(text: str, *, comments_allowed: bool) -> bool:
 
 def _nothing(_literal: str) -> None:
     """Stand for a number that nobody looks at."""
-
-
-def _explain(error: json.JSONDecodeError, text: str, *, comments_allowed: bool) -> str:
-    if not text.strip():
-        return "the file is empty"
-    if not comments_allowed and text.startswith(("//", "/*"), error.pos):
-        return f"{error.msg}; a comment needs allow_comments: true"
-    return error.msg
 
 
 def _too_deep(text: str) -> _BrokenJsonError:
@@ -254,4 +250,5 @@ def _lay_out(text: str, indent: str) -> str:
 
 def _place(source: str, text: str, position: int) -> str:
     """Return `source:line:column`, both from 1."""
-    return f"{source}:{text.count(chr(10), 0, position) + 1}:{position - text.rfind(chr(10), 0, position)}"
+    line, column = place_in(text[:position])
+    return f"{source}:{line}:{column}"

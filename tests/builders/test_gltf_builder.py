@@ -192,13 +192,13 @@ def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
 
 
 CONTAINERS = [
-    ("empty", b"", "a.gltf: line 1, column 1: Expecting value"),
+    ("empty", b"", "a.gltf: line 1, column 1: the file is empty"),
     ("comma", b'{"asset": 1\n "b": 2}', "a.gltf: line 2, column 2: Expecting ',' delimiter"),
     ("list", b"[]", "a.gltf: the JSON is no object"),
     ("nan", b'{"asset": NaN}', "a.gltf: NaN is not JSON"),
     ("huge", b'{"asset": 1e999}', "a.gltf: the number 1e999 is too large"),
     ("abyss", b'{"a":' * 100_000, "a.gltf: nested too deep"),
-    ("latin", b'{"a": "\xe9"}', "a.gltf: invalid UTF-8 at byte offset 7 of the JSON"),
+    ("latin", b'{"a": "\xe9"}', "a.gltf: line 1, column 8: the text is not UTF-8; save the file as UTF-8"),
     ("no asset", b"{}", "a.gltf: has no asset.version, which every glTF has"),
     ("old", b'{"asset": {"version": "1.0"}}', "a.gltf: is glTF version 1.0; only 2 is known"),
     ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: nodes is no list"),
@@ -246,7 +246,7 @@ MISTAKES = [
         f"{POSITION}: its place in the buffer is 2, which is no multiple of 4, the size of its numbers",
     ),
     ("buffers.0.byteLength", 9999, "buffer 0: byteLength is 9,999, and it has 408 bytes"),
-    ("buffers.0.uri", "data:x;base64,***", "buffer 0: its data URI is damaged: Only base64 data is allowed"),
+    ("buffers.0.uri", "data:x;base64,***", "buffer 0: its data URI is damaged: it is not base64"),
     ("buffers.0.uri", "file:///etc/passwd", "buffer 0: 'file:///etc/passwd' is no file of the project"),
     ("images.0", {}, "image 0: must have either a uri or a bufferView"),
     ("images.0", {"bufferView": 0}, "image 0: is in a bufferView, and has no mimeType"),
@@ -289,7 +289,6 @@ MISTAKES = [
     ("nodes.0.rotation", [0, 0, 1], "node 0 ('root'): rotation must have 4 numbers"),
     ("nodes.0.children", [1, 8], "node 0 ('root'): children[1] is 8, and there are 3 nodes"),
     ("nodes.2.children", [1], "node 2 ('joint'): its child 1 is also one of node 0"),
-    ("scenes.0.nodes", [1], "scene 0: node 1 is no root, it is a child of node 0"),
     ("scene", 1, "scene is 1, and there are 1 scenes"),
     ("animations.0.samplers", [], f"{WALK}: has no samplers or no channels"),
     ("animations.0.samplers.0.input", 99, f"{WALK}: input is 99, and there are 9 accessors"),
@@ -338,6 +337,181 @@ def change(sample, accessor, form, index, value):
     data = bytearray(sample.numbers)
     struct.pack_into(f"<{form}", data, at, value)
     sample.numbers = bytes(data)
+
+
+def test_scene_that_lists_a_child_warns_unless_strict(bench, sample):
+    sample.tree["scenes"][0]["nodes"] = [1]
+    source = sample.write(bench)
+
+    assert bench.made(source)
+    assert bench.warnings == ["rock.gltf: scene 0: node 1 is not a root, it is a child of node 0"]
+    assert bench.error(source, strict=True) == bench.warnings[0]
+
+
+def test_json_of_a_glb_padded_with_nul_warns(bench, sample):
+    sample = embedded(sample)
+    sample.tree["asset"]["generator"] = "x"
+    text = json.dumps(sample.tree).encode()
+    data = glb(sample.tree, sample.numbers)
+    padded = data[: 20 + len(text)] + bytes(-len(text) % 4) + data[20 + len(text) + -len(text) % 4 :]
+    assert padded != data
+
+    assert bench.made(bench.write("a.glb", padded)) == {"a.glb": padded}
+    assert bench.warnings == ["a.glb: the JSON of the GLB is padded with NUL, which must be blanks"]
+
+
+def test_buffer_whose_bytes_are_elsewhere_warns_and_stays(bench, sample):
+    sample.tree["buffers"].insert(0, {"byteLength": 16})
+    for view in sample.tree["bufferViews"]:
+        view["buffer"] = 1
+    sample.tree["bufferViews"].append({"buffer": 0, "byteLength": 16})
+    bench.write("rock.bin", sample.numbers)
+    bench.write("rock face.png", picture())
+
+    tree, _ = read_glb(bench.made(bench.write("rock.gltf", json.dumps(sample.tree)))["rock.glb"])
+
+    assert bench.warnings == ["rock.gltf: buffer 0: has no uri: its 16 bytes are not in the model"]
+    assert tree["buffers"][1:] == [{"byteLength": 16}]
+    assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 16}
+
+
+def test_model_whose_buffers_are_all_elsewhere_is_packed(bench):
+    tree = {"asset": {"version": "2.0"}, "buffers": [{"byteLength": 16}], "bufferViews": [{"buffer": 0, "byteLength": 16}]}
+
+    made, chunk = read_glb(bench.made(bench.write("a.gltf", json.dumps(tree)))["a.glb"])
+
+    assert (made["buffers"], made["bufferViews"], chunk) == (tree["buffers"], tree["bufferViews"], b"")
+
+
+def test_joint_that_is_not_in_the_skin_is_named(sample):
+    change(sample, 7, "B", 5, 9)
+
+    errors, _ = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert errors == ["node 1: joint 9 of attribute 'JOINTS_0' of mesh 0, primitive 0, is not in skin 0, which has 2 joints"]
+
+
+def test_negative_weights_are_named(sample):
+    change(sample, 8, "f", 1, -0.5)
+
+    errors, _ = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert errors == [f"{ROCK}: attribute 'WEIGHTS_0' has negative weights"]
+
+
+def test_weights_that_do_not_add_up_warn(sample):
+    change(sample, 8, "f", 4, 0.5)
+
+    errors, warnings = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert errors == []
+    assert warnings == ["accessor 8 ('WEIGHTS_0' of mesh 'rock', primitive 0): the weights of vertex 1 add up to 0.5, not to 1"]
+
+
+@pytest.mark.parametrize(("given", "missing"), [("JOINTS_0", "WEIGHTS_0"), ("WEIGHTS_0", "JOINTS_0")])
+def test_joints_and_weights_go_together(sample, given, missing):
+    del sample.tree["meshes"][0]["primitives"][0]["attributes"][missing]
+
+    errors, _ = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert errors == [f"{ROCK}: has {given}, and no {missing}"]
+
+
+def test_skin_of_a_mesh_without_joints_warns(sample):
+    for key in ("JOINTS_0", "WEIGHTS_0"):
+        del sample.tree["meshes"][0]["primitives"][0]["attributes"][key]
+
+    assert mistakes(embedded(sample).tree, sample.numbers) == ([], [f"{ROCK}: has a skin, and no joints"])
+
+
+def test_index_that_restarts_a_primitive_is_named(sample):
+    change(sample, 3, "H", 2, 0xFFFF)
+
+    errors, _ = mistakes(embedded(sample).tree, sample.numbers)
+
+    assert errors == [f"{ROCK}: index 2 (accessor 3) is 65,535, which restarts the primitive in some engines"]
+
+
+PNG, JPEG = picture(), picture("JPEG")
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (PNG[:-6], f"the PNG is cut off after {len(PNG) - 6} bytes"),
+        (PNG[:8], "the PNG is cut off after 8 bytes"),
+        (PNG[:8] + PNG[33:], "the PNG is damaged: its header is missing, or not where it belongs"),
+        (JPEG[:-2], f"the JPEG is cut off after {len(JPEG) - 2} bytes"),
+        (JPEG[:20], "the JPEG is cut off after 20 bytes"),
+        (JPEG[:2] + b"\xff\xe0\0\x04ab" + b"hello", "the JPEG is damaged at byte 8"),
+        (JPEG[:2] + b"\xff\xda\0\x02\xff\xd9", "the JPEG is damaged: nothing says how large the picture is"),
+    ],
+)
+def test_picture_that_is_cut_off_or_damaged_is_named(sample, data, error):
+    sample = embedded(sample)
+    sample.tree["images"][0]["uri"] = data_uri(data)
+
+    assert mistakes(sample.tree, sample.numbers)[0] == [f"image 0: {error}"]
+
+
+def test_whole_jpeg_is_right(sample):
+    sample = embedded(sample)
+    sample.tree["images"][0]["uri"] = data_uri(JPEG)
+
+    assert mistakes(sample.tree, sample.numbers) == ([], [])
+
+
+# ---------------------------------------------------------------------------------------------------------- hostile models
+
+
+@pytest.mark.parametrize("more", [{}, {"sparse": {"count": 1, "indices": {}, "values": {}}}])
+def test_accessor_of_more_than_a_gibibyte_is_refused(more):
+    accessor = {"componentType": 5126, "type": "MAT4", "count": 1 << 31, **more}
+
+    errors, _ = mistakes({"asset": {"version": "2.0"}, "accessors": [accessor]})
+
+    assert errors == ["accessor 0: count is 2,147,483,648, which takes 137,438,953,472 bytes; more than 1,073,741,824 are refused"]
+
+
+def test_model_that_stands_for_far_more_than_its_files_is_refused(sample, monkeypatch):
+    """Accessors of zeros, buffers and images of one file, and accessors of one view count each time."""
+    monkeypatch.setattr("aptui.builders.gltf.data.FREE_EXPANDED_BYTES", 0)
+    data = bytes(1000)
+    asset = {"asset": {"version": "2.0"}}
+    sparse = {"componentType": 5126, "type": "VEC3", "count": 1 << 20, "sparse": {"count": 1, "indices": {}, "values": {}}}
+    view = {"bufferView": 0, "componentType": 5126, "type": "SCALAR", "count": 250}
+    whole = {"buffers": [{"uri": "a.bin", "byteLength": 1000}], "bufferViews": [{"buffer": 0, "byteLength": 1000}]}
+    hostile = [
+        {"accessors": [sparse]},
+        {"buffers": [{"uri": "a.bin", "byteLength": 1000}]},
+        {"images": [{"uri": "a.png"}]},
+        {**whole, "accessors": [view]},
+    ]
+
+    for tree in hostile:
+        name, entries = list(tree.items())[-1]
+        repeated = {**asset, **tree, name: entries * 3000 if name != "accessors" or tree is hostile[3] else entries}
+        document = parse_document(json.dumps(repeated).encode())
+        document.size = 500
+        checker = Checker(document, lambda path: data if path == "a.bin" else PNG)
+        checker.check()
+        assert any("stands for far more bytes than its files have" in error for error in checker.errors), name
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_deep_json_is_refused(bench, depth):
+    text = '{"asset": {"version": "2.0"}, "materials": [' + '{"a":' * depth + "1" + "}" * depth + "]}"
+
+    response = bench.process(bench.write("a.gltf", text))
+
+    assert response.result is Result.SUCCESS or response.error == "a.gltf: nested too deep"
+    assert depth == 900 or response.error
+
+
+def test_number_of_thousands_of_digits_is_refused(bench):
+    text = '{"asset": {"version": "2.0"}, "scene": ' + "1" * 5000 + "}"
+
+    assert bench.error(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
 
 
 def test_an_index_beyond_the_vertices_is_named(sample):

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.files.references import UnusableError, read
 from aptui.builders.params import one_line
 from aptui.sdk import ProcessJobRequest
@@ -40,15 +41,20 @@ class SchemaFile:
 
         self.path = path
         try:
-            schema = json.loads(read(request, path, "the parameter 'schema'").decode("utf-8-sig"))
+            text = read(request, path, "the parameter 'schema'").decode("utf-8-sig")
+            schema = json.loads(text)
             kind = validator_for(schema, default=Draft202012Validator)
             kind.check_schema(schema)
         except json.JSONDecodeError as error:
-            raise UnusableError(f"the schema {path}:{error.lineno}:{error.colno}: {error.msg}") from None
+            what, position = explain(error, text)
+            line, column = place_in(text[:position])
+            raise UnusableError(f"the schema {path}:{line}:{column}: {what}") from None
         except SchemaError as error:
             raise UnusableError(f"the schema {path}: {error.json_path}: {_short(error.message)}") from None
-        except (UnicodeDecodeError, RecursionError) as error:
-            raise UnusableError(f"the schema {path}: {one_line(error)}") from None
+        except UnicodeDecodeError:
+            raise UnusableError(f"the schema {path}: is not UTF-8; save it as UTF-8") from None
+        except RecursionError:
+            raise UnusableError(f"the schema {path}: is nested too deep") from None
         # An explicit registry: the default one would fetch what `$ref` names.
         self._validator = kind(schema, registry=REGISTRY)
 

@@ -9,8 +9,10 @@ Tests: `tests/builders/test_gltf_builder.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aptui.builders.gltf.data import FLOAT, INDEX_TYPES, NAMES, GltfContents, Object, as_object, as_objects, count_of, is_number
-from aptui.builders.gltf.file import BrokenGltfError, media_type, uri_bytes
+from aptui.builders.gltf.file import BrokenGltfError, media_type, picture_mistake, uri_bytes
 
 _ATTRIBUTE_TYPES = {
     "POSITION": ("VEC3",),
@@ -22,6 +24,13 @@ _ATTRIBUTE_TYPES = {
     "WEIGHTS": ("VEC4",),
 }
 _TARGET_TYPES = {"POSITION": ("VEC3",), "NORMAL": ("VEC3",), "TANGENT": ("VEC3",), "TEXCOORD": ("VEC2",), "COLOR": ("VEC3", "VEC4")}
+_RESTARTS = {5121: 0xFF, 5123: 0xFFFF, 5125: 0xFFFFFFFF}
+"""{componentType: the index that no primitive may have} (§3.7.2.1)."""
+
+_INFLUENCES = ("JOINTS_", "WEIGHTS_")
+_LARGEST_ROUNDING = 0.01
+"""By how much the weights of a vertex may miss 1: many exporters round them."""
+
 _OUTPUT_TYPES = {"translation": "VEC3", "rotation": "VEC4", "scale": "VEC3", "weights": "SCALAR"}
 
 
@@ -115,6 +124,9 @@ class Checker(GltfContents):
             raise BrokenGltfError("its first bytes are those of no image (png, jpeg, webp, ktx2, dds)")
         if declared_type is not None and declared_type != kind:
             raise BrokenGltfError(f"its mimeType is {declared_type!r}, and its first bytes are those of {kind}")
+        self._expand(len(data))
+        if mistake := picture_mistake(data):
+            raise BrokenGltfError(mistake)
 
     def _check_texture(self, _index: int, texture: Object) -> None:
         self._one("images", texture, "source")
@@ -154,6 +166,7 @@ class Checker(GltfContents):
         if mode not in range(7):
             raise BrokenGltfError(f"mode is {mode!r}, which must be from 0 to 6")
         count = self._vertex_count(attributes, _ATTRIBUTE_TYPES)
+        self._check_influences(attributes)
         for order, target in enumerate(as_objects(primitive.get("targets"))):
             if target and self._vertex_count(target, _TARGET_TYPES) != count:
                 raise BrokenGltfError(f"target {order} has other vertices than the primitive's {count:,}")
@@ -175,16 +188,58 @@ class Checker(GltfContents):
             raise BrokenGltfError(f"attributes differ in count: {', '.join(f'{key} {count:,}' for key, count in counts.items())}")
         return next(iter(counts.values()), 0)
 
+    def _check_influences(self, attributes: Object) -> None:
+        """Every set of joints has weights, none of which is negative, and together they are 1 (§3.7.3.3)."""
+        joints, weights = ({key.removeprefix(kind) for key in attributes if key.startswith(kind)} for kind in _INFLUENCES)
+        for number in sorted(joints ^ weights):
+            missing, given = ("WEIGHTS", "JOINTS") if number in joints else ("JOINTS", "WEIGHTS")
+            raise BrokenGltfError(f"has {given}_{number}, and no {missing}_{number}")
+        sums: Any = 0
+        for number in sorted(weights):
+            accessor = attributes[f"WEIGHTS_{number}"]
+            if self._once("lowest", accessor, lambda array: float(array.min())) is None:
+                return
+            if self._known["lowest", accessor] < 0:
+                raise BrokenGltfError(f"attribute 'WEIGHTS_{number}' has negative weights")
+            sums = sums + self._once("sums", accessor, lambda array: self._np.asarray(array, "float64").sum(axis=1))
+        if weights and self._all("accessors")[attributes[f"WEIGHTS_{min(weights)}"]]["componentType"] == FLOAT:
+            wrong = self._np.abs(sums - 1) > _LARGEST_ROUNDING
+            if wrong.any():
+                at = int(wrong.argmax())
+                where = self._describe_accessor(attributes[f"WEIGHTS_{min(weights)}"])
+                self.warnings.append(f"{where}: the weights of vertex {at:,} add up to {sums[at]:.3g}, not to 1")
+
+    def _check_skin_of(self, node: Object) -> None:
+        """The joints of a mesh are those of the skin that a node gives it."""
+        mesh, skin = self._one("meshes", node, "mesh"), self._one("skins", node, "skin")
+        if mesh is None or skin is None:
+            return
+        joints = self._all("skins")[skin].get("joints")
+        count = len(joints) if isinstance(joints, list) else 0
+        for number, primitive in enumerate(as_objects(self._all("meshes")[mesh].get("primitives"))):
+            attributes = as_object(primitive.get("attributes"))
+            found = [key for key in attributes if key.startswith("JOINTS_") and isinstance(attributes[key], int)]
+            if not found:
+                self.warnings.append(f"{self._name_of('meshes', mesh)}, primitive {number}: has a skin, and no joints")
+            for key in found:
+                highest = self._once("highest", attributes[key], lambda array: (int(array.max()), int(array.argmax())))
+                if highest is not None and highest[0] >= count:
+                    raise BrokenGltfError(
+                        f"joint {highest[0]:,} of attribute '{key}' of mesh {mesh}, primitive {number}, "
+                        f"is not in skin {skin}, which has {count:,} joints"
+                    )
+
     def _check_indices(self, index: int, count: int) -> None:
         accessor = self._all("accessors")[index]
         if accessor["type"] != "SCALAR" or accessor["componentType"] not in INDEX_TYPES:
             raise BrokenGltfError("indices must be SCALAR, of an unsigned componentType (5121, 5123 or 5125)")
-        array = self._arrays.get(index)
-        if array is None:
+        found = self._once("highest", index, lambda array: (int(array.max()), int(array.argmax())))
+        if found is None:
             return
-        highest = int(array.max())
+        highest, at = found
+        if highest == _RESTARTS[accessor["componentType"]]:
+            raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, which restarts the primitive in some engines")
         if highest >= count:
-            at = int(array.argmax())
             raise BrokenGltfError(f"index {at:,} (accessor {index}) is {highest:,}, and there are {count:,} vertices")
 
     # ---------------------------------------------------------------------------------------------------------------- nodes
@@ -216,6 +271,7 @@ class Checker(GltfContents):
             self._one(kind, node, key)
         if "skin" in node and "mesh" not in node:
             raise BrokenGltfError("has a skin, and no mesh")
+        self._check_skin_of(node)
         for key, length in (("matrix", 16), ("translation", 3), ("rotation", 4), ("scale", 3)):
             given = node.get(key, [0] * length)
             if not isinstance(given, list) or len(given) != length or not all(map(is_number, given)):
@@ -238,7 +294,10 @@ class Checker(GltfContents):
             with self._name_errors(self._name_of("scenes", index)):
                 for node_index in self._some("nodes", scene, "nodes"):
                     if node_index in parents:
-                        raise BrokenGltfError(f"node {node_index} is no root, it is a child of node {parents[node_index]}")
+                        self.warnings.append(
+                            f"{self._name_of('scenes', index)}: node {node_index} is not a root, "
+                            f"it is a child of node {parents[node_index]}"
+                        )
         with self._name_errors(""):
             self._one("scenes", self._tree, "scene")
 
@@ -295,8 +354,7 @@ class Checker(GltfContents):
         entry, output = self._all("accessors")[times], self._all("accessors")[values]
         if (entry["type"], entry["componentType"]) != ("SCALAR", FLOAT):
             raise BrokenGltfError(f"sampler {number}: its input (accessor {times}) must be SCALAR floats")
-        array = self._arrays.get(times)
-        if array is not None and ((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0):
+        if self._once("falls", times, lambda array: bool((self._np.diff(array[:, 0]) <= 0).any() or array[0, 0] < 0)):
             raise BrokenGltfError(f"sampler {number}: the times of its input (accessor {times}) must be positive, and rise")
         expected_count = entry["count"] * (3 if way == "CUBICSPLINE" else 1)
         is_list = output["type"] == "SCALAR"  # weights: one for each morph target

@@ -12,11 +12,20 @@ from typing import Any
 from urllib.parse import unquote
 
 from aptui.builders.files.references import UnusableError
-from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, is_fallback, objects
+from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
 from aptui.builders.params import one_line
 
 MOST_MISTAKES = 100
 """Of one document; who has more has one cause for many."""
+
+MOST_EXPANDED_PER_BYTE = 64
+"""Bytes that buffers, images and accessors together may stand for, for each byte of the files; accessors share some of theirs."""
+
+FREE_EXPANDED_BYTES = 256 << 20
+"""Bytes that they may stand for in any case: sparse morph targets of zeros take next to none in the file."""
+
+LARGEST_ACCESSOR_BYTES = 1 << 30
+"""Also for an accessor whose bytes nobody sees here, for a program that loads the model makes room for them."""
 
 _COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 FLOAT = 5126
@@ -53,7 +62,8 @@ class GltfContents:
         self.warnings: list[str] = list(document.warnings)
         self._np = importlib.import_module("numpy")
         self._document = document
-        self._read = read
+        self._read = self._counting(read)
+        self._expandable = FREE_EXPANDED_BYTES + MOST_EXPANDED_PER_BYTE * document.size
         self._tree = document.tree
         self._lists: dict[str, list[Object]] = {}
         self._buffers: dict[int, bytes | None] = {}
@@ -61,6 +71,38 @@ class GltfContents:
         self._arrays: dict[int, Array] = {}
         self._bad: set[int] = set()
         self._bad_views: set[int] = set()
+        self._known: dict[tuple[str, int], Any] = {}
+
+    def _counting(self, read: Read) -> Read:
+        """Return `read`, where each file allows for more expanded bytes the first time that it is read."""
+        seen: set[str] = set()
+
+        def read_counted(path: str) -> bytes:
+            data = read(path)
+            if path not in seen:
+                seen.add(path)
+                self._expandable += MOST_EXPANDED_PER_BYTE * len(data)
+            return data
+
+        return read_counted
+
+    def _expand(self, size: int) -> None:
+        """Take `size` bytes of those that the document may stand for.
+
+        Raises:
+            BrokenGltfError: there are not so many left.
+        """
+        self._expandable -= size
+        if self._expandable < 0:
+            raise BrokenGltfError("the model stands for far more bytes than its files have; it is damaged, or made to do harm")
+
+    def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
+        """Return what `make` finds in the array of accessor `index`, looked at once; None if it cannot be seen."""
+        if index not in self._arrays:
+            return None
+        if (what, index) not in self._known:
+            self._known[what, index] = make(self._arrays[index])
+        return self._known[what, index]
 
     # ------------------------------------------------------------------------------------------------------------- finding
 
@@ -126,7 +168,9 @@ class GltfContents:
         length = count_of(buffer, "byteLength")
         if not length:  # what gltfpack makes of an empty scene
             self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
-        if is_fallback(buffer) and "uri" not in buffer and (index or self._document.chunk is None):
+        if has_no_bytes(self._document, index, buffer):
+            if not is_fallback(buffer):
+                self.warnings.append(f"buffer {index}: has no uri: its {length:,} bytes are not in the model")
             return
         data = buffer_bytes(self._document, index, buffer, self._read)
         if len(data) < length:
@@ -134,6 +178,7 @@ class GltfContents:
             raise BrokenGltfError(f"byteLength is {length:,}, and {where} has {len(data):,} bytes")
         if "uri" not in buffer and len(data) > length + 3:
             self.warnings.append(f"buffer {index}: byteLength is {length:,}, and the binary chunk has {len(data):,} bytes")
+        self._expand(length)
         self._buffers[index] = data
 
     def _check_view(self, view: Object) -> None:
@@ -155,6 +200,14 @@ class GltfContents:
         if not isinstance(shape, str) or shape not in _SHAPES:
             raise BrokenGltfError(f"type is {shape!r}, which must be one of {', '.join(_SHAPES)}")
         count = count_of(accessor, "count", least=1)
+        columns, rows = _SHAPES[shape]
+        size = count * columns * rows * self._np.dtype(_COMPONENTS[component]).itemsize
+        if size > LARGEST_ACCESSOR_BYTES:
+            raise BrokenGltfError(
+                f"count is {count:,}, which takes {size:,} bytes; more than {LARGEST_ACCESSOR_BYTES:,} are refused"
+            )
+        if "bufferView" in accessor or "sparse" in accessor:
+            self._expand(size)
         array = self._element_data(accessor, count)
         if "sparse" in accessor:
             array = self._with_sparse(accessor, count, array)

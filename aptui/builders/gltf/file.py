@@ -1,6 +1,6 @@
 """glTF 2.0 as a container: reading `.gltf` and `.glb`, finding the bytes of buffers and images, packing one `.glb`.
 
-Whether the contents are right is `gltf_check`'s question. Section numbers are those of the glTF 2.0 specification.
+Whether the contents are right is the question of `check`. Section numbers are those of the glTF 2.0 specification.
 
 Tests: `tests/builders/test_gltf_builder.py`.
 """
@@ -17,12 +17,17 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from msgspec import Struct, field
 
+from aptui.builders.files.json_text import explain, place_in
+
 Read = Callable[[str], bytes]
 """Returns the bytes of the file that a decoded URI names; raises `references.UnusableError`."""
 
 _GLB_MAGIC = 0x46546C67
 _JSON_CHUNK = 0x4E4F534A
 _BIN_CHUNK = 0x004E4942
+_MOST_DIGITS = 20
+"""Digits of an integer: more than any count or offset has."""
+
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 
 _MAGIC = {
@@ -38,9 +43,10 @@ class BrokenGltfError(Exception):
 
 
 class Document(Struct):
-    """A glTF file: its JSON, and the BIN chunk of a GLB (None without one)."""
+    """A glTF file of `size` bytes: its JSON, and the BIN chunk of a GLB (None without one)."""
 
     tree: dict[str, Any]
+    size: int
     chunk: bytes | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -53,7 +59,7 @@ def parse_document(data: bytes) -> Document:
     """
     if data.startswith(b"glTF"):
         return _parse_glb(data)
-    return Document(_parse_json(data))
+    return Document(_parse_json(data), len(data))
 
 
 def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -104,6 +110,52 @@ def is_fallback(buffer: dict[str, Any]) -> bool:
     return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in _MESHOPT)
 
 
+def has_no_bytes(document: Document, index: int, buffer: dict[str, Any]) -> bool:
+    """Return whether the bytes of `buffer` are in no file: it has no uri, and is not the binary chunk of a GLB (§3.6.1)."""
+    return "uri" not in buffer and not (index == 0 and document.chunk is not None)
+
+
+def picture_mistake(data: bytes) -> str:
+    """Return what is wrong with a PNG or JPEG as a container, "" for nothing and for other formats; no pixel is decoded."""
+    if data.startswith(b"\x89PNG"):
+        return _png_mistake(data)
+    return _jpeg_mistake(data) if data.startswith(b"\xff\xd8") else ""
+
+
+def _png_mistake(data: bytes) -> str:
+    """Follow the chunks to the end (PNG, 5.3)."""
+    at, kind = 8, b""
+    while kind != b"IEND":
+        if at + 12 > len(data):
+            return f"the PNG is cut off after {len(data):,} bytes"
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if (at == 8) != (kind == b"IHDR"):
+            return "the PNG is damaged: its header is missing, or not where it belongs"
+        at += 12 + length
+    return f"the PNG is cut off after {len(data):,} bytes" if at > len(data) else ""
+
+
+def _jpeg_mistake(data: bytes) -> str:
+    """Follow the segments to the pixels (ITU-T T.81, B.1.1)."""
+    at, has_size = 2, False
+    while True:
+        if at + 4 > len(data):
+            return f"the JPEG is cut off after {len(data):,} bytes"
+        prefix, kind, length = struct.unpack_from(">BBH", data, at)
+        if prefix != 0xFF or kind < 0xC0:
+            return f"the JPEG is damaged at byte {at:,}"
+        if kind == 0xFF:  # a byte that fills up
+            at += 1
+            continue
+        has_size |= kind <= 0xCF and kind not in (0xC4, 0xC8, 0xCC)
+        at += 2 + length
+        if kind == 0xDA:
+            break
+    if not has_size:
+        return "the JPEG is damaged: nothing says how large the picture is"
+    return "" if data.rfind(b"\xff\xd9") >= at else f"the JPEG is cut off after {len(data):,} bytes"
+
+
 def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     """Return `document` as one GLB: all buffers in its BIN chunk, and the images too if wished. Equal documents give equal bytes.
 
@@ -114,20 +166,24 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
     moved: dict[int, tuple[int, int]] = {}
     remaining: list[dict[str, Any]] = []
     for index, buffer in enumerate(objects(tree, "buffers")):
-        if is_fallback(buffer) and "uri" not in buffer and not (index == 0 and document.chunk is not None):
+        if has_no_bytes(document, index, buffer):
             moved[index] = (len(remaining) + 1, 0)
             remaining.append(buffer)
             continue
         moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
-    for view in objects(tree, "bufferViews"):
-        for each in [view, *_find_compressed(view)]:
-            new, offset = moved[each["buffer"]]
-            each["buffer"] = new
-            if offset:
-                each["byteOffset"] = each.get("byteOffset", 0) + offset
+    views = [each for view in objects(tree, "bufferViews") for each in [view, *_find_compressed(view)]]
+    for each in views:
+        new, offset = moved[each["buffer"]]
+        each["buffer"] = new
+        if offset:
+            each["byteOffset"] = each.get("byteOffset", 0) + offset
     _embed_images(tree, binary, read, embeds_files=embeds_images)
-    if binary or remaining:
+    if binary:
         tree["buffers"] = [{"byteLength": len(binary)}, *remaining]
+    elif remaining:
+        tree["buffers"] = remaining
+        for each in views:
+            each["buffer"] -= 1
     return _glb(tree, bytes(binary))
 
 
@@ -199,7 +255,7 @@ def _parse_glb(data: bytes) -> Document:
         raise BrokenGltfError(f"is GLB version {version}; only 2 is known")
     if length > len(data):
         raise BrokenGltfError(f"the GLB should have {length:,} bytes, and has {len(data):,}")
-    document = Document({})
+    document = Document({}, len(data))
     if length < len(data):
         document.warnings.append(f"{len(data) - length:,} bytes after the end of the GLB")
     at, number = 12, 0
@@ -213,7 +269,10 @@ def _parse_glb(data: bytes) -> Document:
         if (number == 0) != (kind == _JSON_CHUNK):
             raise BrokenGltfError(f"chunk {number} of the GLB is {'not ' if number == 0 else ''}JSON")
         if number == 0:
-            document.tree = _parse_json(content)
+            text = content.rstrip(b"\0")
+            if len(text) < len(content):
+                document.warnings.append("the JSON of the GLB is padded with NUL, which must be blanks")
+            document.tree = _parse_json(text)
         elif number == 1 and kind == _BIN_CHUNK:
             document.chunk = content
         at, number = at + 8 + size + -size % 4, number + 1
@@ -230,16 +289,24 @@ def _parse_json(data: bytes) -> dict[str, Any]:
             raise BrokenGltfError(f"the number {text[:40]} is too large")
         return value
 
+    def integer(text: str) -> int:
+        if len(text) > _MOST_DIGITS:
+            raise BrokenGltfError(f"the number {text[:40]} is too large")
+        return int(text)
+
+    text = ""
     try:
-        tree = json.loads(data.decode("utf-8-sig"), parse_constant=refuse, parse_float=number)
+        text = data.decode("utf-8-sig")
+        tree = json.loads(text, parse_constant=refuse, parse_float=number, parse_int=integer)
     except UnicodeDecodeError as error:
-        raise BrokenGltfError(f"invalid UTF-8 at byte offset {error.start} of the JSON") from None
+        line, column = place_in(data[: error.start].decode("utf-8", "replace"))
+        raise BrokenGltfError(f"line {line}, column {column}: the text is not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise BrokenGltfError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        what, position = explain(error, text)
+        line, column = place_in(text[:position])
+        raise BrokenGltfError(f"line {line}, column {column}: {what}") from None
     except RecursionError:
         raise BrokenGltfError("nested too deep") from None
-    except ValueError as error:
-        raise BrokenGltfError(str(error)) from None
     if not isinstance(tree, dict):
         raise BrokenGltfError("the JSON is no object")
     return tree
@@ -251,5 +318,5 @@ def _data_uri_bytes(uri: str) -> bytes:
         raise BrokenGltfError("its data URI has no comma")
     try:
         return base64.b64decode(unquote(body), validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
-    except (binascii.Error, ValueError) as error:
-        raise BrokenGltfError(f"its data URI is damaged: {error}") from None
+    except (binascii.Error, ValueError):
+        raise BrokenGltfError("its data URI is damaged: it is not base64") from None

@@ -1,0 +1,33 @@
+"""JSON as text: where a mistake is, and in which words; what the data means is not here.
+
+Tests: `tests/builders/files/test_json_text.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+TRAILING_COMMA = "a comma before the closing bracket, where JSON allows none"
+
+_COMMA_AND_END = re.compile(r",[ \t\r\n]*[}\]]")
+_BLANKS = " \t\r\n"
+
+
+def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
+    """Return what is wrong, and its position in `text`.
+
+    Versions of Python differ in what they say of a trailing comma: those before 3.13 miss a value or a name at the bracket.
+    """
+    if not text.strip():
+        return "the file is empty", error.pos
+    before = text[: error.pos].rstrip(_BLANKS)
+    for at in (error.pos, len(before) - 1):
+        if at >= 0 and (found := _COMMA_AND_END.match(text, at)) and found.end() > error.pos:
+            return TRAILING_COMMA, at
+    return error.msg, error.pos
+
+
+def place_in(before: str) -> tuple[int, int]:
+    """Return (line, column), both from 1, of what follows the text `before`."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
