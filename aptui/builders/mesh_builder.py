@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Any, ClassVar
@@ -19,7 +19,14 @@ from aptui.builders.files import lfs, obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
 from aptui.builders.needs import MissingError, library
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
+from aptui.builders.params import (
+    ParamError,
+    check_params,
+    describe_damage,
+    library_versions,
+    one_job_per_platform,
+    one_line,
+)
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
@@ -35,9 +42,17 @@ GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
 
 _STL_HEADER_BYTES = 84
 _STL_TRIANGLE_BYTES = 50
-_PLY_COUNT = re.compile(rb"^element[ \t]+(vertex|face)[ \t]+(\d+)", re.MULTILINE)
+_PLY_COUNT = re.compile(rb"^element[ \t]+(\w+)[ \t]+(\d+)", re.MULTILINE)
 _PLY_TEXTURE = re.compile(rb"^comment[ \t]+TextureFile[ \t]+(\S.*?)\s*$", re.MULTILINE | re.IGNORECASE)
 _PLY_END = re.compile(rb"^end_header\r?\n", re.MULTILINE)
+_OFF_COUNTS = re.compile(r"^(?:#[^\n]*\n|\s)*C?OFF(?:#[^\n]*\n|\s)+(\d+)\s+(\d+)")
+
+MOST_MATERIALS = 4096
+"""Of an OBJ: each becomes a mesh of its own, and the time for them grows with the square of their number."""
+
+MOST_TEXTURE_MEGAPIXELS = 512
+"""Of all textures of a model together, each counted once."""
+
 _ALL_MATERIALS = "\x00materials"
 """The name under which trimesh is given all material files of an OBJ as one."""
 
@@ -92,6 +107,9 @@ class MeshBuilder:
         except (_BrokenMeshError, obj_file.BrokenObjError) as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
+        except ImportError as error:
+            missing = error.name or "trimesh"
+            return ProcessJobResponse(error=f"{request.source}: needs the Python package '{missing}': pip install {missing}")
         except (MissingError, ParamError, UnusableError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         name = f"{request.stem}.glb"
@@ -174,17 +192,23 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     elif kind == ".ply":
         _check_ply(data)
         check_names(request, _ply_textures(data, request.source))
+    elif kind == ".off":
+        _check_off(_text(data))
     if kind.removeprefix(".") not in trimesh.available_formats():
         raise _BrokenMeshError(f"trimesh reads no '{kind}' here")
     try:
         scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
+    except ImportError:
+        raise
     except Exception as error:  # noqa: BLE001 -- trimesh's readers raise whatever damaged bytes lead them to
-        raise _BrokenMeshError(f"damaged model: {one_line(error)}") from None
+        request.log.info(f"{request.source}: trimesh: {one_line(error)}")
+        raise _BrokenMeshError(f"the model is damaged: {describe_damage(error)}") from None
     meshes = {name: mesh for name, mesh in scene.geometry.items() if len(getattr(mesh, "faces", ()))}
     if not meshes:
         raise _BrokenMeshError("holds no triangles")
     for mesh in meshes.values():
         _check_mesh(mesh)
+    _share_textures(meshes.values())
     if kind == ".ply":
         _check_ply_counts(data, meshes)
     return trimesh.Scene({name if len(meshes) > 1 else request.stem: mesh for name, mesh in meshes.items()})
@@ -195,7 +219,10 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     outline = obj_file.outline_obj(text)
     if not outline.face_count:
         raise _BrokenMeshError("holds no faces")
+    if len(outline.materials) > MOST_MATERIALS:
+        raise _BrokenMeshError(f"uses {len(outline.materials):,} materials; more than {MOST_MATERIALS:,} are refused")
     parts, names, is_complete = [], set(), True
+    pixels: dict[str, int] = {}
     for path in (placed(request.source, name) for name in outline.libraries):
         try:
             found = _text(read(request, path))
@@ -207,7 +234,7 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
             continue
         names |= obj_file.material_names(found)
         parts.append(obj_file.with_textures(found, partial(placed, path)))
-        _warn_of_textures(found, path, request)
+        _warn_of_textures(found, path, request, pixels)
     if is_complete:
         for name, line in outline.materials.items():
             if outline.libraries and name not in names:
@@ -217,16 +244,31 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     return (f"mtllib {_ALL_MATERIALS}\n{text}" if materials else text).encode(), materials
 
 
-def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest) -> None:
+def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pixels: dict[str, int]) -> None:
     """Warn of pictures that are missing or damaged; trimesh makes a mesh without them.
+
+    Args:
+        materials: text of a material file.
+        path: of that file.
+        request: of the job.
+        pixels: of the pictures so far, {path: count}; those of this file are added.
 
     Raises:
         ForbiddenNameError: one lies outside the project.
+        _BrokenMeshError: together they have too many pixels.
     """
     for name in obj_file.textures(materials):
         picture = placed(path, name)
+        if picture in pixels:
+            continue
         try:
-            load_picture(open_picture(read(request, picture, path), picture, TEXTURE_FORMATS))
+            opened = open_picture(read(request, picture, path), picture, TEXTURE_FORMATS)
+            pixels[picture] = opened.width * opened.height
+            if sum(pixels.values()) > MOST_TEXTURE_MEGAPIXELS * 1_000_000:
+                raise _BrokenMeshError(f"its textures have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together")
+            load_picture(opened)
+        except _BrokenMeshError:
+            raise
         except ForbiddenNameError:
             raise
         except PictureError as error:
@@ -246,6 +288,26 @@ def _check_stl(data: bytes) -> None:
         raise _BrokenMeshError(f"should have {needed:,} bytes for {count:,} triangles, and has {len(data):,}")
 
 
+def _check_off(text: str) -> None:
+    """Refuse an OFF that has fewer lines than it promises vertices and faces."""
+    if not (match := _OFF_COUNTS.match(text)):
+        raise _BrokenMeshError("does not begin with 'OFF' and the numbers of vertices and faces", 1)
+    promised = int(match[1]) + int(match[2])
+    found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
+    if found < promised:
+        raise _BrokenMeshError(f"promises {promised:,} lines of vertices and faces, and has {found:,}")
+
+
+def _share_textures(meshes: Iterable[Any]) -> None:
+    """Give materials of one texture one picture: trimesh opens a file for each, and each would be decoded."""
+    shared: dict[bytes, Any] = {}
+    for mesh in meshes:
+        material: Any = getattr(mesh.visual, "material", None)
+        file = getattr(getattr(material, "image", None), "fp", None)
+        if isinstance(file, BytesIO):
+            material.image = shared.setdefault(file.getvalue(), material.image)
+
+
 def _end_of_header(data: bytes) -> int:
     match = _PLY_END.search(data)
     return match.end() if match else len(data)
@@ -256,6 +318,9 @@ def _check_ply(data: bytes) -> None:
         raise _BrokenMeshError("does not begin with 'ply'", 1)
     if not _PLY_END.search(data):
         raise _BrokenMeshError("its header has no 'end_header'")
+    for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)]):
+        if int(count) > len(data):
+            raise _BrokenMeshError(f"promises {int(count):,} of '{kind.decode()}', and has {len(data):,} bytes")
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
@@ -297,21 +362,43 @@ def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
     import numpy as np
 
     if options["merge_vertices"]:
-        mesh.merge_vertices(merge_norm=options["normals"] != "keep")
+        _merge_vertices(mesh, by_normals=options["normals"] == "keep")
     normals = None
     if options["normals"] == "smooth":
         normals = _smooth_normals(mesh)
     elif options["normals"] == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
         normals = np.array(mesh.vertex_normals)
     turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options["up_axis"] == "z" else np.eye(3), dtype="float64")
+    vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
+    if visual.kind == "face":
+        # glTF colours vertices: each face gets corners of its own. trimesh would blend the colours of neighbours, by scipy.
+        corners, count = faces.reshape(-1), len(faces)
+        vertices, faces = vertices[corners], np.arange(3 * count).reshape(count, 3)
+        normals = None if normals is None else normals[corners]
+        visual = trimesh.visual.ColorVisuals(vertex_colors=np.repeat(visual.face_colors, 3, axis=0))
     # A new mesh: one whose vertices change keeps normals that are not right any more.
     return trimesh.Trimesh(
-        vertices=mesh.vertices @ turn.T * float(options["scale"]),
-        faces=mesh.faces,
+        vertices=vertices @ turn.T * float(options["scale"]),
+        faces=faces,
         vertex_normals=None if normals is None else normals @ turn.T,
-        visual=mesh.visual,
+        visual=visual,
         process=False,
     )
+
+
+def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
+    """Merge vertices that are equal in all respects; trimesh looks at places, normals and texture coordinates, not at colours."""
+    import numpy as np
+
+    if mesh.visual.kind != "vertex":
+        mesh.merge_vertices(merge_norm=not by_normals)
+        return
+    columns = [mesh.vertices.round(8), mesh.visual.vertex_colors]
+    if by_normals and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
+        columns.append(mesh.vertex_normals.round(2))
+    _, first, places = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    mesh.update_vertices(first[order], inverse=np.argsort(order)[places.reshape(-1)])
 
 
 def _smooth_normals(mesh: Any) -> Any:

@@ -5,10 +5,11 @@ import sys
 import pytest
 from gltf_sample import read_glb
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import parse_document
-from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MeshBuilder
+from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MOST_MATERIALS, MeshBuilder
 from aptui.sdk import Cancelled, Result
 
 BUILDER = MeshBuilder
@@ -51,6 +52,102 @@ def model(bench, source, **params):
         numbers = struct.unpack_from(f"<{accessor['count'] * width}{form}", chunk, view.get("byteOffset", 0))
         rows[name] = [numbers[at : at + width] for at in range(0, len(numbers), width)]
     return tree, rows
+
+
+def colours(bench, source, **params):
+    """Return [((x, y, z), (red, green, blue, alpha))] of a product's vertices."""
+    tree, chunk = read_glb(bench.made(source, **params)[f"{source.partition('.')[0]}.glb"])
+    attributes = tree["meshes"][0]["primitives"][0]["attributes"]
+    found = []
+    for name, form in (("POSITION", "<3f"), ("COLOR_0", "<4B")):
+        accessor = tree["accessors"][attributes[name]]
+        at = tree["bufferViews"][accessor["bufferView"]].get("byteOffset", 0)
+        found.append([struct.unpack_from(form, chunk, at + struct.calcsize(form) * row) for row in range(accessor["count"])])
+    return list(zip(*found, strict=True))
+
+
+FACES = (
+    "ply\nformat ascii 1.0\nelement vertex 4\nproperty float x\nproperty float y\nproperty float z\nelement face 2\n"
+    "property list uchar int vertex_indices\nproperty uchar red\nproperty uchar green\nproperty uchar blue\nend_header\n"
+    "0 0 0\n1 0 0\n0 1 0\n1 1 0\n3 0 1 2 255 0 0\n3 1 3 2 0 0 255\n"
+)
+
+
+def test_faces_of_a_ply_keep_their_colours(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+
+    found = colours(bench, bench.write("a.ply", FACES))
+
+    assert [colour for _, colour in found] == [(255, 0, 0, 255)] * 3 + [(0, 0, 255, 255)] * 3
+    assert [place for place, _ in found][3:] == [(1, 0, 0), (1, 1, 0), (0, 1, 0)]
+
+
+def test_vertices_of_other_colours_are_not_merged(bench):
+    head = PLY.replace("vertex 3", "vertex 4").replace("element face", "property uchar red\nelement face")
+    head = head.replace("property uchar red\n", "property uchar red\nproperty uchar green\nproperty uchar blue\n")
+    body = "0 0 0 255 0 0\n0 0 0 255 0 0\n1 0 0 255 0 0\n0 0 0 0 255 0\n3 0 2 3\n"
+
+    found = colours(bench, bench.write("a.ply", head + body))
+
+    assert found == [
+        ((0, 0, 0), (255, 0, 0, 255)),
+        ((1, 0, 0), (255, 0, 0, 255)),
+        ((0, 0, 0), (0, 255, 0, 255)),
+    ]
+
+
+def test_package_that_trimesh_lacks_is_named(bench, monkeypatch):
+    def load_scene(*_arguments, **_options):
+        raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+
+    monkeypatch.setattr("trimesh.load_scene", load_scene)
+
+    assert bench.error(bench.write("a.off", OFF)) == "a.off: needs the Python package 'scipy': pip install scipy"
+
+
+def test_materials_of_one_texture_decode_it_once(bench, monkeypatch):
+    count = 40
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nvt 0 0\n"
+    faces = "".join(f"usemtl m{number}\nf 1/1 2/1 3/1\n" for number in range(count))
+    bench.write("a.mtl", "".join(f"newmtl m{number}\nmap_Kd wood.png\n" for number in range(count)))
+    bench.write("wood.png", picture())
+    source = bench.write("a.obj", "mtllib a.mtl\n" + corners + faces)
+    decoded = []
+    load = PngImageFile.load_prepare
+    monkeypatch.setattr(PngImageFile, "load_prepare", lambda self: (decoded.append(self), load(self))[1])
+
+    assert bench.made(source)
+    assert len(decoded) <= 4
+
+
+def test_textures_of_too_many_pixels_together_fail(bench, monkeypatch):
+    monkeypatch.setattr("aptui.builders.mesh_builder.MOST_TEXTURE_MEGAPIXELS", 0.000007)
+    bench.write("mat/a.mtl", "newmtl wood\nmap_Kd a.png\nbump a.png\nmap_Ks b.png\n")
+    bench.write("mat/a.png", picture())
+    bench.write("mat/b.png", picture())
+
+    assert "pixels together" in bench.error(bench.write("a.obj", TEXTURED))
+
+
+def test_too_many_materials_fail(bench):
+    text = SQUARE + "".join(f"usemtl m{number}\nf 1 2 3\n" for number in range(MOST_MATERIALS + 1))
+
+    assert bench.error(bench.write("a.obj", text)) == "a.obj: uses 4,097 materials; more than 4,096 are refused"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("a.ply", PLY.replace("vertex 3", "vertex 3000000000") + CORNERS, "promises 3,000,000,000 of 'vertex', and has "),
+        ("a.ply", PLY.replace("element face", "element dust 9999999999\nelement face") + CORNERS, "of 'dust', and has "),
+        ("a.off", "OFF\n4000000000 4000000000 0\n0 0 0\n", "promises 8,000,000,000 lines of vertices and faces, and has 1"),
+        ("a.off", "hello", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
+        ("a.off", "OFF\n", "a.off:1: does not begin with 'OFF' and the numbers of vertices and faces"),
+        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: what it says of itself does not fit together"),
+    ],
+)
+def test_model_that_promises_more_than_it_has_fails_in_plain_words(bench, name, data, error):
+    assert error in bench.error(bench.write(name, data))
 
 
 def test_a_textured_model_becomes_one_glb(bench):
@@ -233,7 +330,7 @@ BROKEN = [
     ("a.ply", PLY + CORNERS + "3 0 1 7\n", "a.ply: face 0 refers to a vertex that is not there, there are 3"),
     ("a.ply", PLY + CORNERS.replace("1", "nan", 1) + "3 0 1 2\n", "a.ply: vertex 1 is not a finite number"),
     ("a.off", "OFF\n3 1 0\n0 0 0\n", "a.off: "),
-    ("a.off", "OOPS", "a.off: "),
+    ("a.off", "OOPS", "a.off:1: does not begin with "),
     ("a.xyzzy", "text", "a.xyzzy: trimesh reads no '.xyzzy' here"),
     (
         "a.obj",
