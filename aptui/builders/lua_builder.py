@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.needs import EXTRA, MissingError, find_program, has_library, library, program_digest, run
+from aptui.builders.needs import EXTRA, MissingError, TooLongError, find_program, has_library, library, program_digest, run
 from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -98,7 +98,7 @@ class LuaBuilder:
         except _BrokenLuaError as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
-        except (ParamError, MissingError, OSError) as error:
+        except (ParamError, MissingError, TooLongError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         name = os.path.basename(request.source)
         with open(request.product_path(name), "wb") as file:
@@ -123,6 +123,8 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     """Return (bytes, asset type) of the product."""
     if data.startswith(_SIGNATURE):
         raise _BrokenLuaError("is bytecode already, not a script")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _BrokenLuaError("is UTF-16, which Lua does not read; save it as UTF-8", 1)
     compiler = _compiler(options)
     if options["luac"] and not compiler:
         raise MissingError(f"needs the program '{options['luac']}', which the parameter 'luac' names and which is not found")

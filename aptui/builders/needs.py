@@ -11,9 +11,12 @@ import importlib
 import importlib.util
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +26,17 @@ from aptui.builders.params import one_line
 EXTRA = "pip install 'aptui[builders]'"
 
 MOST_OUTPUT_CHARACTERS = 1_000_000
+
+
+MOST_CPU_S = 120
+"""Processor time of a compiler: large shaders take seconds."""
+
+MOST_DATA_BYTES = 4 << 30
+"""Memory of a compiler: large shaders take less than a tenth."""
+
+
+class TooLongError(Exception):
+    """A program took all of its time; the text is one line."""
 
 
 class MissingError(Exception):
@@ -105,22 +119,35 @@ _digests: dict[tuple[str, int, int], str] = {}
 def run(arguments: Sequence[str], folder: str) -> Ended:
     """Run a program in `folder` until it ends; its messages are in English.
 
+    It may take `MOST_CPU_S` of processor time and `MOST_DATA_BYTES` of memory: a few macros of a shader can stand for gigabytes.
+
     Raises:
         MissingError: it cannot be started.
+        TooLongError: it took all of its time.
     """
     try:
-        ended = subprocess.run(
+        process = subprocess.Popen(
             arguments,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
     except OSError as error:
         raise MissingError(f"cannot start '{os.path.basename(arguments[0])}': {error.strerror}") from None
-    return Ended(ended.returncode, ended.stdout[:MOST_OUTPUT_CHARACTERS].decode("utf-8", "replace"))
+    with process:
+        assert process.stdout is not None
+        for limit, most in ((resource.RLIMIT_CPU, MOST_CPU_S), (resource.RLIMIT_DATA, MOST_DATA_BYTES)):
+            with suppress(OSError, ValueError):  # it has ended, or may have less already
+                resource.prlimit(process.pid, limit, (most, most))
+        output = process.stdout.read(MOST_OUTPUT_CHARACTERS)
+        while process.stdout.read(MOST_OUTPUT_CHARACTERS):
+            pass
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        name = os.path.basename(arguments[0])
+        raise TooLongError(f"{name} took more than {MOST_CPU_S} s of processor time; a macro or an include may grow without end")
+    return Ended(process.returncode, output.decode("utf-8", "replace"))
 
 
 def messages(output: str, pattern: re.Pattern[str]) -> list[MissingNeed]:

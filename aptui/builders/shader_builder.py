@@ -6,6 +6,7 @@ directly or not, are source dependencies, also every place where a missing inclu
 
 from __future__ import annotations
 
+import codecs
 import os
 import posixpath
 import re
@@ -15,7 +16,16 @@ from uuid import UUID
 
 from aptui.builders.files import lfs
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
-from aptui.builders.needs import MissingError, MissingNeed, find_program, messages, program_digest, run, summarize_errors
+from aptui.builders.needs import (
+    MissingError,
+    MissingNeed,
+    TooLongError,
+    find_program,
+    messages,
+    program_digest,
+    run,
+    summarize_errors,
+)
 from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
@@ -118,7 +128,7 @@ class ShaderBuilder:
             options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
             product = _compile_shader(data, options, request)
-        except (_BrokenShaderError, ParamError, MissingError, UnusableError, OSError) as error:
+        except (_BrokenShaderError, ParamError, MissingError, TooLongError, UnusableError, OSError) as error:
             text = one_line(error)
             is_placed = text.startswith(f"{request.source}:") or isinstance(error, _BrokenShaderError)
             return ProcessJobResponse(error=text if is_placed else f"{request.source}: {text}")
@@ -207,7 +217,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     if not compiler:
         requested = f"the program '{options['compiler']}'" if options["compiler"] else f"one of the programs {', '.join(COMPILERS)}"
         raise MissingError(f"needs {requested}: install the package glslang-tools, or set the parameter 'compiler'")
-    list_included(request, options["include_paths"], refuses=True)
+    included = list_included(request, options["include_paths"], refuses=True)
     for folder in options["include_paths"]:
         located(request.scan_folder, posixpath.normpath(f"{folder}/."), request.scan_folders, "the parameter 'include_paths'")
     is_glslc = "glslc" in os.path.basename(compiler).lower()
@@ -222,7 +232,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     spell = _glslc_arguments if is_glslc else _glslang_arguments
     arguments = spell(options, _stage(request.source, options), source, "" if is_copy else path)
-    ended = run([compiler, *arguments], request.scan_folder)
+    ended = run([compiler, *arguments], _folder_without_marks(data, included, options["include_paths"], request))
     _report(ended.status, ended.output, is_glslc=is_glslc, request=request)
     if is_copy:
         with open(path, "wb") as file:
@@ -230,6 +240,36 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     elif not os.path.isfile(path):
         raise _BrokenShaderError(f"{request.source}: the compiler ended well, and made nothing")
     return JobProduct(name, 0, SHADER_ASSET_TYPE if is_copy else SPIRV_ASSET_TYPE)
+
+
+def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: Sequence[str], request: ProcessJobRequest) -> str:
+    """Return where to compile: the scan folder, or a copy of the shader and its includes if any begins with a byte order mark.
+
+    Compilers take the mark for a character of the program.
+    """
+    files = {request.source: data}
+    for path in included:
+        try:
+            files[path] = read(request, path)
+        except UnusableError:
+            continue  # a place where a compiler looks in vain
+    marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
+    for path, text in files.items():
+        if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise _BrokenShaderError(f"{path}:1:1: is UTF-16, which compilers do not read; save it as UTF-8")
+    if not marked:
+        return request.scan_folder
+    if any(path.startswith(("../", "/")) for path in files):
+        raise _BrokenShaderError(f"{marked[0]}:1:1: begins with a byte order mark; save it as UTF-8 without one")
+    folder = os.path.join(request.temp_dir, "without-marks")
+    for path in include_paths:
+        os.makedirs(os.path.join(folder, path), exist_ok=True)
+    for path, text in files.items():
+        place = os.path.join(folder, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        with open(place, "wb") as file:
+            file.write(text.removeprefix(codecs.BOM_UTF8))
+    return folder
 
 
 def _glslang_arguments(options: Mapping[str, Any], stage: str, source: str, product: str) -> list[str]:

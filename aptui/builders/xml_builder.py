@@ -8,12 +8,14 @@ entities, CDATA, attribute quotes and the encoding come out as they went in.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from uuid import UUID
 from xml.parsers import expat
 
 from aptui.builders.files import lfs
+from aptui.builders.files.json_text import place_in
 from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 
 XML_ASSET_TYPE = UUID("6e2b9d47-1c85-5a3e-b7f0-93d1a8c40e05")
 """Asset type of every product of this builder: an XML document."""
+
+_DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?encoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._-]*)[\"']")
+_EAST_ASIAN = {
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j", "ms932", "cp932"), "cp932"),
+    **dict.fromkeys(("euc-jp", "euc_jp", "x-euc-jp"), "euc_jp"),
+    **dict.fromkeys(("iso-2022-jp", "iso2022-jp"), "iso2022_jp"),
+    **dict.fromkeys(("gb2312", "gb_2312-80", "gbk", "cp936", "gb18030"), "gb18030"),
+    **dict.fromkeys(("big5", "big5-hkscs", "cp950", "x-x-big5"), "big5hkscs"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "cp949", "windows-949"), "cp949"),
+}
+"""{name in a declaration: Python's codec, the widest of its family, as what calls itself GB2312 often is GBK}."""
 
 _BLANKS = " \t\r\n"
 
@@ -69,19 +82,27 @@ class XmlBuilder:
             data = lfs.source_bytes(request)
         except (ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
-        reading = _XmlReading(is_dtd_forbidden=options["dtd"] == "forbid")
         try:
-            reading.read(data)
+            text, encoding = _as_expat_reads(data)
+            reading = _XmlReading(encoding and "utf-8", is_dtd_forbidden=options["dtd"] == "forbid")
+            reading.read(text)
+            product = _without(text, reading.needless) if options["output"] == "min" else data
+            if encoding and options["output"] == "min":
+                product = product.decode().encode(encoding)
         except _RefusedError as error:
             return ProcessJobResponse(error=f"{request.source}:{error.place}: {error}")
         except expat.ExpatError as error:
+            if wrong := _wrong_bytes(data):
+                return ProcessJobResponse(error=f"{request.source}:{wrong}")
             what = expat.ErrorString(error.code) or "not XML"
             return ProcessJobResponse(error=f"{request.source}:{error.lineno}:{error.offset + 1}: {what}")
-        except (LookupError, ValueError) as error:
-            return ProcessJobResponse(error=f"{request.source}:1:1: {one_line(error)}")
+        except (LookupError, ValueError):
+            name = _find_encoding(data) or "that it declares"
+            what = f"the encoding '{name}' is not read here; save the file as UTF-8"
+            return ProcessJobResponse(error=f"{request.source}:1:1: {what}")
         name = os.path.basename(request.source)
         with open(request.product_path(name), "wb") as file:
-            file.write(_without(data, reading.needless) if options["output"] == "min" else data)
+            file.write(product)
         return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, XML_ASSET_TYPE)])
 
 
@@ -101,7 +122,7 @@ class _XmlReading:
     Expat tells where each event begins; it ends where the next one does.
     """
 
-    def __init__(self, *, is_dtd_forbidden: bool) -> None:
+    def __init__(self, encoding: str | None, *, is_dtd_forbidden: bool) -> None:
         self.needless: list[tuple[int, int]] = []
         self._open = [_Element(is_preserved=False)]
         self._data = self._comment_end = b""
@@ -110,7 +131,7 @@ class _XmlReading:
         self._is_in_cdata = False
         self._is_in_dtd = False
         self._is_dtd_forbidden = is_dtd_forbidden
-        self._parser = self._make_parser()
+        self._parser = self._make_parser(encoding)
 
     def read(self, data: bytes) -> None:
         """Read all of `data`.
@@ -123,8 +144,8 @@ class _XmlReading:
         self._parser.Parse(data, True)
         self._end_pending(len(data))
 
-    def _make_parser(self) -> XMLParserType:
-        parser = expat.ParserCreate()
+    def _make_parser(self, encoding: str | None) -> XMLParserType:
+        parser = expat.ParserCreate(encoding)
         parser.ordered_attributes = True
         parser.StartElementHandler = self._on_start
         parser.EndElementHandler = self._on_end
@@ -203,6 +224,40 @@ class _XmlReading:
 
     def _refuse(self, what: str) -> NoReturn:
         raise _RefusedError(what, f"{self._parser.CurrentLineNumber}:{self._parser.CurrentColumnNumber + 1}")
+
+
+def _find_encoding(data: bytes) -> str:
+    match = _DECLARED.match(data)
+    return match[1].decode("ascii") if match else ""
+
+
+def _as_expat_reads(data: bytes) -> tuple[bytes, str | None]:
+    """Return `data` in UTF-8, and the encoding that it had if expat does not know that: those of East Asia.
+
+    Raises:
+        _RefusedError: it has bytes that the declared encoding does not have.
+    """
+    encoding = _EAST_ASIAN.get(_find_encoding(data).lower())
+    if encoding is None:
+        return data, None
+    if wrong := _wrong_bytes(data):
+        place, _, what = wrong.partition(": ")
+        raise _RefusedError(what, place)
+    return data.decode(encoding).encode(), encoding
+
+
+def _wrong_bytes(data: bytes) -> str:
+    """Return where (`line:column`) and that `data` is not in the encoding that it declares, "" if it is."""
+    name = "UTF-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else _find_encoding(data) or "UTF-8"
+    encoding = _EAST_ASIAN.get(name.lower(), name)
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line, column = place_in(data[: error.start].decode(encoding, "replace"))
+        return f"{line}:{column}: invalid {name} at byte offset {error.start}; save the file as UTF-8"
+    except LookupError:
+        pass
+    return ""
 
 
 def _encoding(data: bytes) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
@@ -37,6 +38,8 @@ MOST_NODES = 100_000
 MOST_VIOLATIONS_SHOWN = 50
 
 _MIB = 1 << 20
+_BRACKET = re.compile(r"[\[\]{}]")
+_LONGEST_SHOWN = 200
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {"null", "bool", "int", "float", "str", "seq", "map", "merge", "timestamp", "value"}
 
@@ -153,6 +156,7 @@ class _YamlReading:
         self._allows_tags = allows_tags
         self._measures: dict[int, tuple[int, int]] = {}
         self._text = _decode(data)
+        _refuse_brackets(self._text)
         self.documents = _compose(self._yaml, self._text)
         for node in self.documents:
             self._measure(node)
@@ -213,7 +217,7 @@ class _YamlReading:
         try:
             return self._yaml.constructor.construct_object(node)
         except Exception as error:  # constructors of dates and numbers raise whatever odd text leads them to
-            raise _BrokenYamlError(f"{node.value!r} is no {_tag(node)}", _place(node)) from error
+            raise _BrokenYamlError(f"{_shorten(repr(node.value))} is no {_tag(node)}", _place(node)) from error
 
     def _measure(self, node: Any) -> tuple[int, int]:
         """Return how many nodes `node` is with all aliases expanded, and how many levels it has."""
@@ -273,9 +277,27 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem)))
-        raise _BrokenYamlError(what or one_line(error), f"{mark.line + 1}:{mark.column + 1}" if mark else "") from None
+        raise _BrokenYamlError(_shorten(what or one_line(error)), f"{mark.line + 1}:{mark.column + 1}" if mark else "") from None
     except (YAMLError, ValueError) as error:
-        raise _BrokenYamlError(one_line(error)) from None
+        raise _BrokenYamlError(_shorten(one_line(error))) from None
+
+
+def _refuse_brackets(text: str) -> None:
+    """Refuse lists in lists beyond the limit before they are read: the reader looks ahead over a thousand of them each time.
+
+    Brackets are counted wherever they stand. Where they seem to go too deep, the text up to there is parsed to be sure.
+    """
+    depth, limit = 0, DEEPEST_NESTING
+    for match in _BRACKET.finditer(text):
+        depth = depth + 1 if match[0] in "[{" else max(0, depth - 1)
+        if depth > limit:
+            try:
+                place = _too_deep(text[: match.end()])
+            except Exception:  # noqa: BLE001 -- it is cut off, and what is wrong before is told when all is read
+                place = ""
+            if place:
+                raise _BrokenYamlError(f"nested deeper than {DEEPEST_NESTING} levels", place)
+            limit *= 4
 
 
 def _too_deep(text: str) -> str:
@@ -300,6 +322,10 @@ def _decode(data: bytes) -> str:
     except UnicodeDecodeError as error:
         where = _place_in(data[: error.start].decode(error.encoding, "replace"))
         raise _BrokenYamlError(f"invalid {error.encoding.upper()} at byte offset {error.start}", where) from None
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 
 
 def _children(node: Any) -> Iterable[Any]:

@@ -169,3 +169,9 @@ def test_the_real_compiler_agrees_with_the_library(bench):
 def test_parameters_differ_by_platform(bench):
     assert bench.analyse({}, {"server": {"compile": "check"}}).result is Result.SUCCESS
     assert "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse({}, {"server": {"version": "6"}}).error
+
+
+def test_script_in_utf_16_says_what_to_do(bench):
+    error = bench.error(bench.write("a.lua", "return 1".encode("utf-16")))
+
+    assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"

@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do if [ "$1" = -o ]; then printf module > "$2"; fi; shift; d
 """
 
 REAL = [
-    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+    pytest.param(name, marks=[pytest.mark.real, pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed")])
     for name in ("glslangValidator", "glslc")
 ]
 
@@ -328,3 +328,48 @@ def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere
     source = write_real(bench)
 
     assert made_elsewhere(bench, source, **params) == digests_of(bench.made(source, **params))
+
+
+MARK = b"\xef\xbb\xbf"
+
+
+@pytest.mark.real
+def test_shader_and_includes_with_a_byte_order_mark_are_compiled_without_it(bench, fake):
+    note = fake()
+    bench.write("fx/lib/light.glsl", MARK + b"say ERROR: fx/lib/light.glsl:1: a mark is here\n")
+    text = b'#include "lib/light.glsl"\nsay WARNING: fx/a.frag:2: told\n'
+
+    (product,) = bench.process(bench.write("fx/a.frag", MARK + text), include_paths=["inc"]).products
+
+    assert product.path == "a.frag.spv"
+    assert note()[0] != str(bench.folder / "assets")
+    assert bench.warnings == ["fx/a.frag:2: told"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", REAL)
+def test_real_compiler_takes_byte_order_marks(bench, name):
+    bench.write("light.glsl", MARK + b"float light() { return 1.0; }\n")
+    source = bench.write("a.frag", MARK + FRAG.encode())
+
+    assert bench.made(source, compiler=name, defines={"LIGHTS": 2})["a.frag.spv"][:4] == struct.pack("<I", 0x07230203)
+
+
+@pytest.mark.real
+def test_shader_in_utf_16_says_what_to_do(bench, fake):
+    fake()
+
+    error = bench.error(bench.write("a.frag", "void main() {}".encode("utf-16")))
+
+    assert error == "a.frag:1:1: is UTF-16, which compilers do not read; save it as UTF-8"
+
+
+@pytest.mark.real
+def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_programs, monkeypatch):
+    (no_programs / "glslc").write_text("#!/bin/sh\nwhile :; do :; done\n")
+    (no_programs / "glslc").chmod(0o755)
+    monkeypatch.setattr("aptui.builders.needs.MOST_CPU_S", 1)
+
+    error = bench.error(bench.write("a.frag", "void main() {}"))
+
+    assert error == "a.frag: glslc took more than 1 s of processor time; a macro or an include may grow without end"

@@ -57,8 +57,12 @@ BROKEN = [
     ("twice", "<a x='1' x='2'/>", "a.xml:1:10: duplicate attribute"),
     ("after", "<a/>\n<b/>", "a.xml:2:1: junk after document element"),
     ("reference", "<a>\n&nbsp;</a>", "a.xml:2:1: undefined entity"),
-    ("bytes", b"<a>\xff</a>", "a.xml:1:4: not well-formed (invalid token)"),
-    ("encoding", "<?xml version='1.0' encoding='x-y'?><a/>", "a.xml:1:1: unknown encoding: x-y"),
+    ("bytes", b"<a>\xff</a>", "a.xml:1:4: invalid UTF-8 at byte offset 3; save the file as UTF-8"),
+    (
+        "encoding",
+        "<?xml version='1.0' encoding='x-y'?><a/>",
+        "a.xml:1:1: the encoding 'x-y' is not read here; save the file as UTF-8",
+    ),
     (
         "laughs",
         '<!DOCTYPE a [\n<!ENTITY l "ha"><!ENTITY m "&l;&l;">]><a>&m;</a>',
@@ -109,3 +113,59 @@ def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere
     source = bench.write("a.xml", "<a> <b/> </a>")
 
     assert made_elsewhere(bench, source, output="min") == digests_of(bench.made(source, output="min"))
+
+
+EAST_ASIAN = [
+    ("Shift_JIS", "shift_jis", "日本"),
+    ("windows-31j", "cp932", "日本"),
+    ("EUC-JP", "euc_jp", "日本"),
+    ("ISO-2022-JP", "iso2022_jp", "日本"),
+    ("GB2312", "gb2312", "中国"),
+    ("gbk", "gbk", "中國"),
+    ("GB18030", "gb18030", "中國"),
+    ("Big5", "big5", "中國"),
+    ("EUC-KR", "euc_kr", "한국"),
+]
+
+
+@pytest.mark.parametrize(("name", "codec", "word"), EAST_ASIAN)
+def test_encodings_of_east_asia_are_read_and_kept(bench, name, codec, word):
+    text = f'<?xml version="1.0" encoding="{name}"?>\n<a> <!-- {word} --><b c="{word}">{word}</b> </a>'
+    source = bench.write("a.xml", text.encode(codec))
+
+    assert bench.made(source) == {"a.xml": text.encode(codec)}
+    wished = text.replace(f" <!-- {word} -->", "").replace("> </a", "></a").replace("?>\n", "?>\n")
+    assert bench.made(source, output="min") == {"a.xml": wished.encode(codec)}
+
+
+def test_mistake_in_an_encoding_of_east_asia_is_named_by_line_and_column(bench):
+    text = '<?xml version="1.0" encoding="Shift_JIS"?>\n<a>日本</b>'
+
+    assert bench.error(bench.write("a.xml", text.encode("shift_jis"))) == "a.xml:2:8: mismatched tag"
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"<a>\n<b>\xe9</b></a>", "a.xml:2:4: invalid UTF-8 at byte offset 7; save the file as UTF-8"),
+        (
+            b'<?xml version="1.0" encoding="Shift_JIS"?>\n<a>\x81\xff</a>',
+            "a.xml:2:4: invalid Shift_JIS at byte offset 46; save the file as UTF-8",
+        ),
+        (
+            b'<?xml version="1.0" encoding="utf-7"?><a/>',
+            "a.xml:1:1: the encoding 'utf-7' is not read here; save the file as UTF-8",
+        ),
+        ("<a/>".encode("utf-32"), "a.xml:1:"),
+    ],
+)
+def test_wrong_bytes_are_named_by_line_and_column(bench, data, error):
+    assert bench.error(bench.write("a.xml", data)).startswith(error)
+
+
+def test_deep_and_wide_documents_are_read_once(bench):
+    deep = "<a>" * 100_000 + "</a>" * 100_000
+    wide = "<a " + " ".join(f"a{number}='1'" for number in range(50_000)) + "/>"
+
+    assert bench.made(bench.write("deep.xml", deep))
+    assert bench.made(bench.write("wide.xml", wide))

@@ -1,4 +1,5 @@
 import json
+from importlib import import_module
 
 import pytest
 
@@ -78,6 +79,30 @@ BROKEN = [
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
 def test_broken_text_fails_naming_line_and_column(bench, data, error):
     assert bench.error(bench.write("a.yaml", data)) == error
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{" * 100_000, "a:\n - " + "[{" * 50_000, "- [a, " + "[b, " * 50_000])
+def test_lists_in_lists_are_refused_before_more_than_a_few_are_read(bench, text, monkeypatch):
+    parsed = []
+    scanner = import_module("ruamel.yaml.scanner").RoundTripScanner
+    base = import_module("ruamel.yaml.scanner").Scanner
+    for kind in {scanner, base}:
+        fetch = kind.fetch_more_tokens
+        monkeypatch.setattr(kind, "fetch_more_tokens", lambda self, fetch=fetch: (parsed.append(1), fetch(self))[1])
+
+    assert "nested deeper than 50 levels" in bench.error(bench.write("a.yaml", text))
+    assert 50 < len(parsed) < 2000
+
+
+def test_brackets_in_text_are_not_lists(bench):
+    art = "a: |\n" + ("  " + "[" * 60 + "\n") * 3 + "b: '" + "{" * 300 + "'\n# " + "[" * 2000 + "\nc: 1\n"
+
+    assert bench.made(bench.write("a.yaml", art))
+
+
+def test_long_text_in_a_message_is_shortened(bench):
+    assert len(bench.error(bench.write("a.yaml", "a: *" + "x" * 5000))) < 300
+    assert len(bench.error(bench.write("a.yaml", "a: " + "9" * 5000), output="json")) < 300
 
 
 NO_JSON = [
