@@ -184,7 +184,7 @@ BANNED_WORDS = {
 WORDS_WITH_A_REASON = {
     "look_up": "English for asking a cache or an index",
     "_look_up": "the same",
-    "_is_looked_up": "the same",
+    "_is_probed": "the same",
     "look_up_commit": "the same",
     "_ring_bell": "the terminal's bell",
 }

@@ -162,6 +162,8 @@ class RunResult(Struct, frozen=True):
     `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
     processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
     builder ran, "" = one did. `kind` is what it failed of (`core.results.retry`), "" = nobody knows, or another run would, too.
+    `probed` are ((absolute path, "" = it was looked for and is missing), (listed folder and `/*`, digest of its names), ...):
+    a stored result counts only where they are the same. `is_private`: it is not stored, for it read what its key does not cover.
     `is_final`: it is a final, though a draft was asked for (`core.results.quality`).
     """
 
@@ -179,6 +181,8 @@ class RunResult(Struct, frozen=True):
     command_line: str = ""
     reprocess: tuple[str, ...] = ()
     reads: tuple[Read, ...] = ()
+    probed: tuple[tuple[str, str], ...] = ()
+    is_private: bool = False
     origin: str = ""
     used: Used = NOTHING_USED
     kind: str = ""

@@ -483,3 +483,12 @@ def reason(error: OSError) -> str:
 
 def _fail(run_key: int, text: str) -> RunResult:
     return RunResult(run_key, Outcome.FAILED, text, errors=1)
+
+
+def digest_listing(folder: str) -> str:
+    """Return a digest of the names in a folder, in hex; "" when it cannot be listed."""
+    try:
+        names = sorted(os.listdir(os.fsencode(folder)))
+    except OSError:
+        return ""
+    return hashlib.sha256(b"\0".join(names)).hexdigest()

@@ -178,6 +178,8 @@ def process(
         command_line=valid_text(run.command_line),
         reprocess=run.reprocess if is_done else (),
         reads=run.reads,
+        probed=run.probed if len(run.probed) <= reads.MOST_PROBED else (),
+        is_private=len(run.probed) > reads.MOST_PROBED,
         used=Used(code(), began_ns, run.used_files, run.found, run.changed),
         kind=ending.kind,
     )
@@ -208,6 +210,7 @@ class _BuilderRun:
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
         self.reads: tuple[Read, ...] = ()
+        self.probed: tuple[tuple[str, str], ...] = ()
         self.used_files: tuple[UsedFile, ...] = ()
         self.found: tuple[UsedFile, ...] = ()
         self.changed: tuple[str, ...] = ()
@@ -260,9 +263,12 @@ class _BuilderRun:
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
             found = _find_reads(self._seen, self.builder)
             self.reads = tuple(read for read in found if adds or read.is_hidden or outcome is Outcome.SUCCEEDED)
+            self.probed = self._seen.find_probed()
 
     def check_ending(self, ending: RunEnding) -> RunEnding:
         """Return how the run ended: STALE, with any outcome, when files changed that it was seen to read."""
+        if not _counts(self.builder):
+            return ending
         self.used_files, self.changed = self._seen.list_used(), ending.changed
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
@@ -325,7 +331,7 @@ class _BuilderRun:
             scan_folders=reads.scan_folders(),
         )
         peak = _Peak()
-        with reads.listening(self._seen if _counts(self.builder) else None), noting_warnings(self.log):
+        with reads.listening(self._seen), noting_warnings(self.log):
             response = instance.process_job(request)
         self.peak_rss_bytes = peak.read_peak_bytes()
         if not isinstance(response, ProcessJobResponse):

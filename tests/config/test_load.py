@@ -408,7 +408,7 @@ def test_a_tool_that_went_away_is_reported_though_no_yaml_changed(write: Write) 
         load(folder)
 
 
-def test_tools_are_looked_up_in_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_are_probed_in_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     write_tool(tmp_path / "bin", "one")
     monkeypatch.setenv("PATH", f"{tmp_path / 'nowhere'}:{tmp_path / 'bin'}")

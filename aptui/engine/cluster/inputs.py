@@ -182,7 +182,11 @@ class InputTransfer:
             return replace(result, reads=())
         if result.outcome != Outcome.SUCCEEDED:
             raise InputElsewhere(result.error or "it failed there")
-        absent = next((read.path for read in result.reads if not read.digest and os.path.lexists(os_path(read.path))), "")
+        missing = (
+            *(read.path for read in result.reads if not read.digest),
+            *(path for path, digest in result.probed if not digest),
+        )
+        absent = next((path for path in missing if os.path.lexists(os_path(path))), "")
         if absent:
             raise InputElsewhere(f"it reads '{absent}' without declaring it")
         if files.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
@@ -215,8 +219,6 @@ def _as_here(result: RunResult, builder: Builder) -> RunResult:
     match builder.undeclared_reads:
         case UndeclaredReads.ADD:
             return result
-        case UndeclaredReads.IGNORE:
-            return replace(result, reads=())
         case _:
             reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)
             return replace(result, reads=tuple(reads))

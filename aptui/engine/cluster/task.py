@@ -276,6 +276,7 @@ class _Job:
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
             reads=tuple(replace(read, path=into.path(read.path)) for read in result.reads),
+            probed=tuple((into.path(path), digest) for path, digest in result.probed),
         )
 
 

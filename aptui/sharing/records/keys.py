@@ -15,12 +15,13 @@ from msgspec import Struct
 
 from aptui.core.fingerprint import FOUND
 
-FORMAT = 4
+FORMAT = 5
 """Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
 
 Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record
 says what its run reported to have used, and was kept only because that was what the job had been planned with: older ones may be of
-other code than their keys say. Since 4 the name of what a run found says which scan folder it lies in.
+other code than their keys say. Since 4 the name of what a run found says which scan folder it lies in. Since 5
+the files that a run looked for in vain, and the folders that it listed, are among what it found.
 """
 Discovered = tuple[tuple[str, str], ...]
 """((name of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import ProcessOrder
-from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule, UndeclaredReads
+from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
@@ -76,7 +76,7 @@ def run_command(
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
         log.follow_output(_Writing(rule, builder.name, output))
-        if builder.traces_reads and builder.undeclared_reads is not UndeclaredReads.IGNORE:
+        if builder.traces_reads:
             ended = _run_traced(command, environment, output, folders, reads, log, meanwhile)
         else:
             ended = commands.execute(command, environment, output, meanwhile)

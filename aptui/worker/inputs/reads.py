@@ -1,5 +1,8 @@
 """Reads of a call below scan folders, and where in the builder's code: observed by an audit hook of Python.
 
+Paths that a call looked for and did not find are observed too, and the folders that it listed: a stored result is tied to both.
+`os.path.exists` and its like raise no audit event, so a worker replaces `os.stat`, `os.lstat` and `os.access`.
+
 Only what Python itself opens is observed: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
 libraries that open files, programs that a builder starts, processes that it forks, and what it remembers from an earlier
 call or its import are not.
@@ -14,15 +17,18 @@ import linecache
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
 from types import FrameType
+from typing import Any
 
 import aptui
 from aptui.core.orders import Read
 from aptui.core.paths import to_text
 from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
+from aptui.worker import files
 from aptui.worker.files import is_pointer
 from aptui.worker.inputs.outside_reads import find_named_by_content, is_of_the_system
 
@@ -30,6 +36,8 @@ _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
+_FOR_BUILDERS = ("/sdk.py", "/sdk_names.py", "/shared/files/named_files.py")
+"""Ends of the files that open something for a builder: the line that counts is the builder's."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
 
@@ -49,6 +57,8 @@ class Reads:
         self._stamps: dict[str, Stamp] = {}
         self._written: set[str] = set()
         self._outside: dict[str, None] = {}
+        self._absent: dict[str, None] = {}
+        self._listed: dict[str, str] = {}
         self.is_source_read = False
 
     def note(self, path: str, where: Callable[[], str], flags: int = 0, *, is_before: bool = False) -> None:
@@ -58,15 +68,12 @@ class Reads:
             flags: of open(2).
             is_before: it is not open yet, so what it is now is what will be read.
         """
-        if not path.startswith("/"):
-            path = f"{os.getcwd()}/{path}"
-        if "/." in path or "//" in path:
-            path = os.path.normpath(path)
+        path = _absolute(path)
         self.is_source_read = self.is_source_read or path == self._source
         if not path.startswith(_roots):
             self._note_outside(path, flags)
             return
-        if not path.startswith(_roots) or path == self._source or path.startswith(self._own) or flags & _NO_CONTENT:
+        if path == self._source or path.startswith(self._own) or flags & _NO_CONTENT:
             return
         if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
             self._written.add(path)
@@ -76,6 +83,28 @@ class Reads:
             place = where()
             if place:
                 self._found[path] = place
+
+    def note_absent(self, path: str) -> None:
+        """Take note that `path` was looked for and does not exist."""
+        path = _absolute(path)
+        if path.startswith(_roots) and not path.startswith(self._own):
+            self._absent[path] = None
+
+    def note_listed(self, path: str) -> None:
+        """Take note that the folder `path` is listed."""
+        path = _absolute(path)
+        if f"{path}/".startswith(_roots) and not f"{path}/".startswith(self._own) and path not in self._listed:
+            self._listed[path] = files.digest_listing(path)
+
+    def find_probed(self) -> tuple[tuple[str, str], ...]:
+        """Return (absolute path, "") of what was not found, and (folder and `/*`, digest of its names) of what was listed.
+
+        What the call itself made is left out.
+        """
+        opened = (path for path in self._found if self._stamps.get(path, stamp_of(path)) == () and not os.path.isdir(path))
+        absent = dict.fromkeys((*self._absent, *opened))
+        listed = ((_text(f"{path}/*"), digest) for path, digest in self._listed.items())
+        return (*((_text(path), "") for path in absent if path not in self._written), *listed)
 
     def _note_outside(self, path: str, flags: int) -> None:
         is_read = not (flags & os.O_ACCMODE == os.O_WRONLY or flags & (os.O_TRUNC | _NO_CONTENT))
@@ -127,6 +156,8 @@ class Reads:
 
 
 _MOST_OUTSIDE = 10_000
+MOST_PROBED = 1000
+"""Maximum number of missing files and listed folders of a stored result; a run with more is not stored."""
 _pointers: dict[str, tuple[Stamp, bool]] = {}
 _MOST_POINTERS = 20_000
 
@@ -151,6 +182,12 @@ def stamp_of(path: str) -> Stamp:
     return () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        path = f"{os.getcwd()}/{path}"
+    return os.path.normpath(path) if "/." in path or "//" in path else path
+
+
 def _text(path: str) -> str:
     return to_text(os.fsencode(_as_configured(path)))
 
@@ -171,6 +208,8 @@ def watch(scan_folders: Sequence[str]) -> None:
     _roots = tuple({*(folder + "/" for folder in scan_folders), *(there for there, _here in _aliases)})
     if _roots and not _is_installed:
         sys.addaudithook(_hook)
+        for name in ("stat", "lstat", "access"):
+            _watch_probes(name)
         _is_installed = True
 
 
@@ -190,9 +229,54 @@ def listening(reads: Reads | None) -> Iterator[None]:
         _reads = None
 
 
+def _watch_probes(name: str) -> None:
+    """Replace a function of `os` by one that also notes the paths that it does not find."""
+    real = getattr(os, name)
+
+    @wraps(real)
+    def probe(path: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            found = real(path, *arguments, **options)
+        except (FileNotFoundError, NotADirectoryError):
+            _note_absent(path, options)
+            raise
+        if found is False:
+            _note_absent(path, options)
+        return found
+
+    for functions in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if real in functions:
+            functions.add(probe)
+    setattr(os, name, probe)
+
+
+def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
+    reads = _reads
+    if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
+        with suppress(Exception):  # the caller gets what `os` says
+            reads.note_absent(os.fsdecode(path))
+
+
+def _note_listing(reads: Reads, path: Any) -> None:
+    global _reads  # noqa: PLW0603  # the look at its names is an event too
+    if isinstance(path, int):
+        return
+    _reads = None
+    try:
+        reads.note_listed("." if path is None else os.fsdecode(path))
+    except Exception:  # noqa: BLE001, S110  # the call itself says what is wrong
+        pass
+    finally:
+        _reads = reads
+
+
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
     reads = _reads
-    if reads is None or event != "open":
+    if reads is None:
+        return
+    if event in ("os.listdir", "os.scandir"):
+        _note_listing(reads, arguments[0])
+    if event != "open":
         return
     try:
         path, _mode, flags = arguments
@@ -237,7 +321,7 @@ def _place() -> str:
         if file == linecache.__file__:  # a warning or a traceback shows a line of code
             return ""
         if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
-            if file.endswith(("/sdk.py", "/sdk_names.py")):
+            if file.endswith(_FOR_BUILDERS):
                 frame = frame.f_back
                 continue
             break

@@ -250,7 +250,7 @@ def test_readers_that_are_closed_leave_no_process_however_busy(tmp_path: Path) -
 # ------------------------------------------------------------------------------------------------------------ read or not
 
 
-def test_a_product_that_did_not_change_is_not_read_again_but_looked_up_again(room: Room) -> None:
+def test_a_product_that_did_not_change_is_not_read_again_but_probed_again(room: Room) -> None:
     room.add("a.txt", "b.txt later.txt")
     room.add("b.txt")
     assert room.scan("a.txt").read == 1

@@ -116,14 +116,28 @@ def test_a_run_that_starts_no_call_hears_nothing(room):
     assert room.process(done).reads == ()
 
 
-def test_what_nobody_wants_to_know_is_not_listened_to(room):
+def test_ignored_reads_are_reported_but_a_change_of_them_does_not_end_the_run(room):
     room.source("part.txt")
 
     def process_job(request):
         (room.root / "part.txt").read_bytes()
+        os.utime(room.root / "part.txt", (1, 1))
         return done(request)
 
-    assert room.process(process_job, builder=replace(PYTHON, undeclared_reads=UndeclaredReads.IGNORE)).reads == ()
+    result = room.process(process_job, builder=replace(PYTHON, undeclared_reads=UndeclaredReads.IGNORE))
+
+    assert (result.outcome, result.used.files) == (Outcome.SUCCEEDED, ())
+    assert list(names(room, result)) == ["part.txt"]
+
+
+def test_read_through_the_sdk_names_the_line_of_the_builder(room):
+    room.source("part.txt")
+
+    def process_job(request):
+        request.read_named("part.txt")
+        return done(request)
+
+    assert names(room, room.process(process_job)) == {"part.txt": line_of(process_job, 1)}
 
 
 def test_reads_that_will_be_dependencies_have_digests_and_may_be_missing(room):

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, FileFact, Job, JobPlan, PathKey, SourceEdge
+from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, FileFact, Job, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
 from aptui.core.paths import key_of, normalize, parent
@@ -47,8 +47,11 @@ class UndeclaredReadCheck:
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
         declared.update(key_of(rel) for path, _digest in result.discovered if (rel := self._graph.relative(path)))
         undeclared = self._find_undeclared(job, builder, declared, result.reads)
+        if builder.undeclared_reads is not UndeclaredReads.ADD:
+            is_private = result.is_private or any(self._find_undeclared_path(job, declared, read) for read in result.reads)
+            result = replace(result, is_private=is_private)
         result = self._with_hidden(builder, result, now_ms)
-        if not undeclared:
+        if not undeclared or builder.undeclared_reads is UndeclaredReads.IGNORE:
             return result
         warnings = _warn_of(builder, undeclared, now_ms)
         if builder.undeclared_reads is UndeclaredReads.ADD:
@@ -121,14 +124,20 @@ class UndeclaredReadCheck:
         adds = builder.undeclared_reads is UndeclaredReads.ADD
         found = []
         for read in reads:
-            rel = self._graph.counting(read.path)
-            if rel is None or key_of(rel) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel):
+            rel = self._find_undeclared_path(job, declared, read)
+            if rel is None:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
             # What is there and is no source is of the cache, or ignored; for what is not there only a dependency can wait.
             if (is_source or (adds and not read.digest)) and not self._is_ignored(rel):
                 found.append((rel, read))
         return found
+
+    def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
+        """Return the relative path of what was read, None if it is declared, the source itself, or hidden."""
+        rel = self._graph.counting(read.path)
+        is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
+        return None if is_known else rel
 
     def _is_ignored(self, rel: str) -> bool:
         ignores = _ignores(self._project.ignore_regex)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ABI = "1"
 """Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
 _MOST_DIGESTS = 50_000
-_HIDDEN = "!"
+_HIDDEN, _PROBED = "!", "?"
 """No quoted name of a scan folder begins so."""
 
 
@@ -55,6 +55,7 @@ class FilePlaces(Struct, frozen=True):
 
     In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
     only where it lies beside that source. One that was read though the file of another scan folder hides it is `@!FOLDER/PATH`.
+    What a run looked for in vain, is `@?FOLDER/PATH`, a folder that it listed `@?FOLDER/PATH/*`: it is not an input of the job.
     """
 
     own: str
@@ -74,9 +75,14 @@ class FilePlaces(Struct, frozen=True):
                 return f"@{sign}{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
         raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
+    def name_probed(self, path: str) -> str:
+        """Return how a record names what a run looked for, or a folder that it listed; see `RunResult.probed`."""
+        name = self.name_of(path)
+        return f"@{_PROBED}{name[1:]}"
+
     def path_of(self, name: str) -> str:
         """Return the absolute path of what a record names, as the system knows it; "" where there is no such scan folder."""
-        folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).partition("/")
+        folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{files.os_path(rel)}" if root else ""
 
@@ -102,9 +108,13 @@ class Present:
     def beside(self, own: str) -> Callable[[Discovered], bool]:
         """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
         places = FilePlaces(own, self._named)
-        return lambda discovered: all(
-            self._digest(places.path_of(name)) == digest and places.counts(name) for name, digest in discovered
-        )
+        return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
+
+    def _is_same(self, places: FilePlaces, name: str, digest: str) -> bool:
+        path = places.path_of(name)
+        if not name.startswith(f"@{_PROBED}"):
+            return self._digest(path) == digest and places.counts(name)
+        return files.digest_listing(os.path.dirname(path)) == digest if digest else not os.path.lexists(path)
 
     def _digest(self, path: str) -> str:
         read_ns = time.time_ns()
@@ -148,7 +158,12 @@ def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: File
     return Record(
         base_key(facts),
         tuple(replace(product, staged="") for product in result.products),
-        as_discovered((places.name_of(path, hidden), digest) for path, digest in result.discovered),
+        as_discovered(
+            (
+                *((places.name_of(path, hidden), digest) for path, digest in result.discovered),
+                *((places.name_probed(path), digest) for path, digest in result.probed),
+            )
+        ),
         result.log,
         result.warnings,
         result.errors,
@@ -185,7 +200,9 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
             replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
         ),
         source_digest=order.source_digest,
-        discovered=tuple((places.find_path(name), digest) for name, digest in record.discovered),
+        discovered=tuple(
+            (places.find_path(name), digest) for name, digest in record.discovered if not name.startswith(f"@{_PROBED}")
+        ),
         log=(*record.log, note) if record.log else (),
         warnings=record.warnings,
         errors=record.errors,

@@ -24,7 +24,7 @@ from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, from_text
-from aptui.core.project import Builder, BuilderKind, ScanFolder, UndeclaredReads
+from aptui.core.project import Builder, BuilderKind, ScanFolder
 from aptui.core.results.quality import Quality, as_final
 from aptui.engine.cache.shared import results
 from aptui.engine.cache.shared.rules import SharingRules
@@ -118,7 +118,7 @@ class SharedCache:
         self._fetched: dict[int, str] = {}
         """{run key: folder} of what was found and is not in the cache yet."""
         self._beaten: set[int] = set()
-        self._log_lengths: dict[int, int] = {}
+        self._made_here: set[int] = set()
         """How many lines of log a run that takes part came back with, by its key."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
@@ -132,7 +132,7 @@ class SharedCache:
         group = _Group()
         for order in orders:
             job = pipeline.running.get(order.run_key)
-            if job is None or not isinstance(order, ProcessOrder) or not self._is_looked_up(job):
+            if job is None or not isinstance(order, ProcessOrder) or not self._is_probed(job):
                 group.misses.append(order)
             else:
                 group.open_count += 1
@@ -141,7 +141,7 @@ class SharedCache:
             return []
         return group.misses
 
-    def _is_looked_up(self, job: Job) -> bool:
+    def _is_probed(self, job: Job) -> bool:
         return not (job.is_forced or (job.ties is not None and job.ties.runs_here)) and self._takes_part(job)
 
     def _takes_part(self, job: Job) -> bool:
@@ -259,7 +259,7 @@ class SharedCache:
             self._beaten.discard(result.run_key)
             return False
         if result.outcome == Outcome.SUCCEEDED and not result.origin:
-            self._log_lengths[result.run_key] = len(result.log)
+            self._made_here.add(result.run_key)
         return True
 
     # ------------------------------------------------------------------------------------------------------------- keeping
@@ -271,28 +271,28 @@ class SharedCache:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
         for run_key in done:
-            length = self._log_lengths.pop(run_key, None)
-            made = pipeline.committing(run_key)
-            if length is None or made is None or not self._takes_part(made.job):
+            made = pipeline.committing(run_key) if run_key in self._made_here else None
+            self._made_here.discard(run_key)
+            if made is None or not self._takes_part(made.job):
                 continue
             try:
-                self._keep(made, length, pipeline)
+                self._keep(made, pipeline)
             except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
                 self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
         """These runs came to nothing."""
         for run_key in run_keys:
-            self._log_lengths.pop(run_key, None)
+            self._made_here.discard(run_key)
             folder = self._fetched.pop(run_key, "")
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _keep(self, commit: Commit, length: int, pipeline: Pipeline) -> None:
+    def _keep(self, commit: Commit, pipeline: Pipeline) -> None:
         job, result = commit.job, commit.result
         builder = self._builders[job.builder]
-        if builder.undeclared_reads is UndeclaredReads.WARN and len(result.log) > length:
-            return  # it read what its key does not cover; its log says so
+        if result.is_private:
+            return
         facts = results.facts_of(job, builder, commit.inputs)
         try:
             record = results.record_of(

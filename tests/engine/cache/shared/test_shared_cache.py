@@ -472,3 +472,93 @@ def test_a_pointer_among_dependencies_fails_the_job_before_it_runs(world: Checko
 
     project.write("assets/a.up.note", "far away")
     assert failed(project.engine_run()) == {}
+
+
+PROBING = """
+import os
+from pathlib import Path
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+class Probe:
+    name = "probe"
+    version = "1"
+    patterns = ("*.probe",)
+
+    def create_jobs(self, request):
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor("probe", item.id) for item in request.platforms])
+
+    def process_job(self, request):
+        opt = os.path.join(request.scan_folder, "opt.inc")
+        if HOW == "open":
+            try:
+                text = open(opt).read()
+            except OSError:
+                text = "missing"
+        elif HOW == "exists":
+            text = str(os.path.exists(opt))
+        elif HOW == "access":
+            text = str(os.access(opt, os.R_OK))
+        elif HOW == "pathlib":
+            text = str(Path(opt).is_file())
+        elif HOW == "named":
+            try:
+                text = request.read_named("opt.inc").decode()
+            except Exception:
+                text = "missing"
+        else:
+            text = ",".join(sorted(os.listdir(request.scan_folder)))
+        with open(request.product_path("x.out"), "w") as file:
+            file.write(text)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct("x.out")])
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "undeclared_reads", "mode"),
+    [
+        *((how, "warn", "") for how in ("open", "exists", "access", "pathlib", "named", "listing")),
+        *((how, "ignore", "") for how in ("open", "exists", "listing")),
+        *((how, "add", "") for how in ("open", "exists")),
+        ("open", "warn", "server"),
+        ("listing", "ignore", "server"),
+    ],
+)
+def test_stored_result_counts_only_while_what_was_looked_for_is_missing(
+    world: Checkouts, how: str, undeclared_reads: str, mode: str
+) -> None:
+    settings = f"  - {{name: probe, uses: probe}}\nundeclared_reads: {undeclared_reads}\n"
+    project = world.checkout("one", mode=mode, settings=settings)
+    project.write("builders/probe.py", f"HOW = {how!r}\n{PROBING}")
+    project.write("assets/x.probe", "x")
+    project.engine_run()
+    assert not project.errors()
+    before = project.texts()["x.out"]
+
+    def built_again() -> tuple[str, int]:
+        shutil.rmtree(project.cache)
+        if mode:
+            shutil.rmtree(world.store, ignore_errors=True)
+        project.engine_run()
+        assert not project.errors()
+        return project.texts()["x.out"], "from " in project.reasons()["x.probe:probe"]
+
+    assert built_again() == (before, True)
+    project.write("assets/opt.inc", "there")
+    after, _is_stored = built_again()
+    assert after != before
+    project.delete("assets/opt.inc")
+    assert built_again() == (before, True)
+
+
+def test_result_of_an_ignored_undeclared_read_is_not_stored(world: Checkouts) -> None:
+    project = world.checkout("one", settings="  - {name: probe, uses: probe}\nundeclared_reads: ignore\n")
+    project.write("builders/probe.py", f"HOW = 'open'\n{PROBING}")
+    project.write("assets/x.probe", "x")
+    project.write("assets/opt.inc", "one")
+    project.engine_run()
+
+    project.write("assets/opt.inc", "two")
+    shutil.rmtree(project.cache)
+    project.engine_run()
+
+    assert project.texts()["x.out"] == "two", project.errors()
