@@ -89,8 +89,10 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
     answers: list[port.Answer | KnownError] = []
     client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), answers.append)
     if not client.listen_until(lambda: answers, _AT_ONCE_S):
-        client.ask(port.Subscribe(wants_all=False))
-        client.listen_until(lambda: answers, on_news=lambda news: reporter(news.notice))
+        health = client.ask(port.Subscribe(wants_all=False)).get("health")
+        if isinstance(health, dict) and (holds := health.get("holds")):
+            reporter.say(printing.line(f"waiting: changes are held by {', '.join(holds)}"), "yellow")
+        client.listen_while_alive(lambda: answers, on_news=lambda news: reporter(news.notice))
     if isinstance(answers[0], KnownError):
         raise answers[0]
     return answers[0]

@@ -23,7 +23,7 @@ from msgspec import Struct
 from aptui import __version__
 from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
-from aptui.link.port import PROTOCOL, Answer, EngineHello, Verb
+from aptui.link.port import PROTOCOL, Answer, EngineHello, PingEngine, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.forms import prepare_form
 
@@ -32,6 +32,10 @@ _LINE_LIMIT_BYTES = 64 << 20
 """An engine is trusted, but not to fill the memory of a broken client."""
 _SEND_LIMIT = (10, 0)
 """Seconds and microseconds. An engine reads many times a second; one that takes nothing for so long is stuck or stopped."""
+
+
+_SILENCE_S = 60.0
+"""An engine answers pings many times a second, also while it works; without an answer for this long it is stuck or stopped."""
 
 
 class NoEngine(HostError):
@@ -179,14 +183,16 @@ class EngineClient:
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
-        """Say `verb` and return the answer; None = wait for ever. News that come meanwhile go to `on_news`, else they are kept.
+        """Say `verb` and return the answer; None = wait as long as the engine works. News go to `on_news`, else they are kept.
 
         Raises:
-            Refused: the engine refuses. NoAnswer: it is too late. EngineGone: the connection has ended.
+            Refused: the engine refuses. NoAnswer: the answer is too late. EngineGone: the connection has ended.
         """
         answers: list[Answer | KnownError] = []
         number = self.post(verb, answers.append)
-        if not self.listen_until(lambda: answers, timeout_s, on_news=on_news):
+        if timeout_s is None:
+            self.listen_while_alive(lambda: answers, on_news=on_news)
+        elif not self.listen_until(lambda: answers, timeout_s, on_news=on_news):
             self._awaited.pop(number, None)
             raise NoAnswer(f"the engine did not answer within {timeout_s:g} s", hint="it may be busy; try again")
         if isinstance(answers[0], KnownError):
@@ -216,6 +222,19 @@ class EngineClient:
             while on_news is not None and self._unread_notices:
                 on_news(self._unread_notices.popleft())
         return True
+
+    def listen_while_alive(self, is_over: Callable[[], object], *, on_news: Callable[[NoticeLine], object] | None = None) -> None:
+        """Take in what the engine says until `is_over`; an engine that is silent for long is pinged, as it may be stopped.
+
+        Raises:
+            NoAnswer: the engine does not answer a ping. EngineGone: the connection has ended.
+        """
+        while not self.listen_until(is_over, _SILENCE_S, on_news=on_news):
+            pongs: list[Answer | KnownError] = []
+            self.post(PingEngine(), pongs.append)
+            if not self.listen_until(lambda: pongs or is_over(), _SILENCE_S, on_news=on_news):  # noqa: B023  # called here alone
+                what = f"the engine (process {self.hello.pid}) has not answered for {_SILENCE_S:g} s"
+                raise NoAnswer(what, hint="it is stuck or stopped; 'aptui ps' lists it")
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
         """Return the next news, None if none came in time; None as time = wait for ever.

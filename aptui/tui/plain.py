@@ -45,6 +45,8 @@ def line_of(notice: Notice, now_ms: int) -> str:
             text = f"{'!' if notice.level >= LogLevel.WARNING else '·'} {notice.text}"
         case HealthChanged() if notice.health.is_paused:
             text = "‖ paused"
+        case HealthChanged() if notice.health.is_draining:
+            text = "‖ draining: changes wait"
         case _:
             return ""
     return f"{time_of_day} {sanitize(text)}"

@@ -144,6 +144,32 @@ def test_an_engine_that_takes_nothing_any_more_is_given_up(monkeypatch: pytest.M
             assert isinstance(heard[0], EngineGone)
 
 
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
+    is_stuck: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = engine.room.desk.take
+    pings: list[object] = []
+
+    def answer(request) -> None:
+        if isinstance(request.verb, PingEngine):
+            pings.append(request)
+            if is_stuck:
+                return
+            if len(pings) == 3:
+                next(each for each in engine.room.desk.taken if isinstance(each.verb, Settle)).answer(run=1)
+        take(request)
+
+    monkeypatch.setattr(engine.room.desk, "take", answer)
+    monkeypatch.setattr("aptui.link.client._SILENCE_S", 0.2 if is_stuck else 0.05)
+    with connect(engine) as client:
+        if is_stuck:
+            with pytest.raises(NoAnswer, match="has not answered"):
+                client.ask(Settle())
+        else:
+            assert client.ask(Settle()) == {"run": 1}
+
+
 def test_news_may_be_heard_while_an_answer_is_awaited(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())

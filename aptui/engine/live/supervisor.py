@@ -267,16 +267,11 @@ class EngineSupervisor:
         return min((due for due in times if due is not None), default=math.inf)
 
     def _after_turn(self, now: float) -> None:
+        self._check_place(now)
         engine = self.engine
-        if engine is not None and (self._is_displaced or (now >= self._place_at and self.is_cache_displaced())):
-            raise HostError(
-                f"the cache is no longer the folder at '{self.config.cache_dir}'", hint="it was moved, replaced or deleted"
-            )
         if engine is None:
             if now >= self._retry_at:
                 self._try_again()
-            if now >= self._end_at and self.engine is None:
-                self.stop()
         elif engine.is_idle:
             self._rest(engine, now)
         else:
@@ -299,6 +294,16 @@ class EngineSupervisor:
             self._say(self._database.trouble, LogLevel.ERROR)
         self._notify_health()
 
+    def _check_place(self, now: float) -> None:
+        """End an engine that was asked to, or whose project is gone; let go of a cache that is no longer at its path."""
+        if (self.stops_when_idle and self._is_at_rest) or (self.engine is None and now >= self._end_at):
+            self.stop()
+        if self._is_displaced or (now >= self._place_at and self.is_cache_displaced()):
+            raise HostError(
+                f"the folder at '{self.config.cache_dir}' is no longer the cache that was opened",
+                hint="it was moved, replaced or deleted",
+            )
+
     def _rest(self, engine: Engine, now: float) -> None:
         """Nothing is pending: record it, not at once, for the next save may come in a moment."""
         if self._is_first_scan:
@@ -313,8 +318,15 @@ class EngineSupervisor:
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
-        if self.stops_when_idle and self.watching.is_quiet:
-            self.stop()
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether no job is pending, and no change will be processed until a person acts: the next start finds the change."""
+        engine, watching = self.engine, self.watching
+        if engine is None:
+            return True
+        is_quiet = watching.is_quiet or watching.is_draining or bool(watching.holds)
+        return engine.is_idle and self._idle_since is not None and is_quiet
 
     # ------------------------------------------------------------------------------------------------------------ trouble
 

@@ -14,8 +14,19 @@ class QueuePause:
     """Whether the queue of one engine is paused, and what starts all the same."""
 
     def __init__(self) -> None:
-        self.is_on = False
+        self._is_on = False
         self._next: deque[int] = deque()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the queue is paused."""
+        return self._is_on
+
+    @is_on.setter
+    def is_on(self, is_on: bool) -> None:
+        self._is_on = is_on
+        if not is_on:
+            self._next.clear()  # `run-next` was for this pause, not for the next one
 
     @property
     def lets_one_start(self) -> bool:

@@ -27,13 +27,31 @@ from aptui.engine.requests.relocation import RelocationRequests
 from aptui.link import places, port
 from aptui.link.port import Request
 from aptui.link.server import LinkServer
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import BusyError, KnownError
 from aptui.shared.relocation.records import Relocate
 from aptui.sharing.account import SharingSum
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
+
+
+_HELD_S = 60.0
+"""How long `settle` waits for the end of a hold: `aptui hold` has no limit, and its command may itself run `aptui batch`."""
+_TROUBLE_S = 10.0
+"""How long `settle` waits for an engine in trouble; it tries again after 1, 2, 4 and 8 s."""
+
+
+class _Obstacle(Struct, frozen=True):
+    """Why nothing will be settled until a person acts; clients are refused after `timeout_s`."""
+
+    what: str
+    hint: str
+    timeout_s: float = 0.0
+
+
+_PAUSED = _Obstacle("the queue is paused: nothing would end", "'aptui resume' lets it go on")
+_DRAINED = _Obstacle("the engine is drained: changes wait", "'aptui resume' lets it go on")
 
 
 class _Settling(Struct):
@@ -68,6 +86,8 @@ class RequestHandler:
         self._asked: dict[int, tuple[int, int, int]] = {}
         """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
         self._waiting: list[_WaitingRequest] = []
+        self._obstacle: _Obstacle | None = None
+        self._obstacle_since_s = 0.0
         self._relocating = RelocationRequests(live)
         self._missing = MissingScanRequests(live)
         self._serving = GatewayRequests(live, self._state)
@@ -239,6 +259,8 @@ class RequestHandler:
             return "in trouble"
         if live.is_paused:
             return "paused"
+        if live.watching.is_draining:
+            return "drained" if engine.is_idle else "draining"
         if live.health.holds:
             return "held"
         return "idle" if engine.is_idle and live.watching.is_quiet else "working"
@@ -246,7 +268,7 @@ class RequestHandler:
     def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
         live = self._live
         if live.server is None:
-            return
+            raise KnownError("the engine ends", hint="start it again")
         live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
         if verb.is_coalesced:
             self._drawing.add(request.client)
@@ -300,6 +322,8 @@ class RequestHandler:
 
     def _rescan(self, request: Request, verb: port.RescanSources) -> None:
         engine = self._engine()
+        if self._live.watching.is_draining:
+            raise _refusal(_DRAINED)
         self._live.check_unwatched()
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
@@ -350,24 +374,60 @@ class RequestHandler:
         request.answer(job_id=job.id, source=job.source.rel)
 
     def _drain(self, request: Request, verb: port.Drain) -> None:
+        self._engine()
         live = self._live
         if live.is_paused:
-            request.refuse("the queue is paused: nothing would end", hint="'aptui resume' lets it go on")
-            return
+            raise _refusal(_PAUSED)
         live.watching.is_draining = True
 
+        def is_over() -> bool:
+            return live.engine is None or live.engine.is_idle or live.is_paused
+
         def note_drained() -> None:
+            if live.engine is None or not live.engine.is_idle:
+                live.watching.is_draining = False
+                obstacle = self._find_obstacle() or _PAUSED
+                request.refuse(obstacle.what, obstacle.hint, BusyError.exit_code)
+                return
             request.answer()
             if verb.stops:
                 live.stop()
 
-        self._waiting.append(_WaitingRequest(request, lambda: live.engine is None or live.engine.is_idle, note_drained))
+        self._waiting.append(_WaitingRequest(request, is_over, note_drained))
+
+    def _find_obstacle(self) -> _Obstacle | None:
+        """Return why nothing would be settled, None if it will be."""
+        live = self._live
+        if live.engine is None:
+            what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
+            return _Obstacle(what, "'aptui status' says why", _TROUBLE_S)
+        if live.is_paused:
+            return _PAUSED
+        if live.watching.is_draining:
+            return _DRAINED
+        if live.watching.holds:
+            return _Obstacle(f"changes are held by {', '.join(live.watching.holds)}", "wait for its end, or end it", _HELD_S)
+        return None
+
+    def _refuse_blocked(self, now: float) -> None:
+        """Refuse clients that would wait for a person."""
+        before, obstacle = self._obstacle, self._find_obstacle()
+        if before is None or obstacle is None or before.timeout_s != obstacle.timeout_s:
+            self._obstacle_since_s = now
+        self._obstacle = obstacle
+        if obstacle is None:
+            return
+        for settling in [item for item in self._settling if self._refusal_time(item, obstacle) <= now]:
+            self._settling.remove(settling)
+            settling.request.refuse(obstacle.what, obstacle.hint, BusyError.exit_code)
+
+    def _refusal_time(self, settling: _Settling, obstacle: _Obstacle) -> float:
+        return max(settling.began_s, self._obstacle_since_s) + obstacle.timeout_s
 
     def _settle(self, request: Request, verb: port.Settle) -> None:
         live, engine = self._live, self._engine()
-        if live.is_paused:
-            request.refuse("the queue is paused: nothing would end", hint="'aptui resume' lets it go on", code=4)
-            return
+        if (obstacle := self._find_obstacle()) is not None and not obstacle.timeout_s:
+            raise _refusal(obstacle)
         problem = self._other_options(verb)
         if problem:
             request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
@@ -400,8 +460,10 @@ class RequestHandler:
     # ---------------------------------------------------------------------------------------------------------------- time
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when a client is too late with what it has to say."""
-        return self._live.server.next_deadline() if self._live.server is not None else None
+        """Return when a client is too late with its message, or has waited long enough."""
+        times = [self._refusal_time(item, self._obstacle) for item in self._settling] if self._obstacle is not None else []
+        due = self._live.server.next_deadline() if self._live.server is not None else None
+        return min([*times, *([due] if due is not None else [])], default=None)
 
     def poll(self, now: float) -> None:
         """Answer what has come true, and send what there is to say."""
@@ -409,6 +471,8 @@ class RequestHandler:
         for waiting in [item for item in self._waiting if item.is_true()]:
             self._waiting.remove(waiting)
             waiting.then()
+        if self._settling:
+            self._refuse_blocked(now)
         if self._settling and live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening:
             for settling in [item for item in self._settling if item.is_synced]:
                 self._settling.remove(settling)
@@ -458,6 +522,10 @@ def reachable(live: EngineSupervisor) -> Iterator[None]:
         yield
     finally:
         places.retract(cache_dir)
+
+
+def _refusal(obstacle: _Obstacle) -> BusyError:
+    return BusyError(obstacle.what, hint=obstacle.hint)
 
 
 def _sum_shared(engine: Engine) -> SharingSum:

@@ -78,7 +78,7 @@ class _Wait(Struct):
 
     async def _is_idle(self) -> bool:
         """Whether the engine owes nothing that it could do: then nothing will come."""
-        return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "in trouble")
+        return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
     @staticmethod
     def _moment(database: CurrentDatabase) -> Moment | None:

@@ -139,7 +139,7 @@ class ProcessorStatus(Struct, frozen=True):
 
 
 class ProcessorState(Struct, frozen=True):
-    """`state` is idle, working, paused, held, in trouble, or "gone" while no engine runs.
+    """`state` is idle, working, paused, draining, drained, held, in trouble, or "gone" while no engine runs.
 
     `is_ready`: the first scan is over and no critical job is owed, so that an editor can open.
     """

@@ -21,7 +21,7 @@ BOUNDS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0)
 _BUCKET_SQL = "CASE " + " ".join(f"WHEN o.duration_ms <= {round(bound * 1000)} THEN {at}" for at, bound in enumerate(BOUNDS_S))
 _DURATIONS_SQL = f"""SELECT j.BuilderGuid, {_BUCKET_SQL} ELSE {len(BOUNDS_S)} END, COUNT(*), SUM(o.duration_ms)
 FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID WHERE o.completed_ms > 0 GROUP BY 1, 2"""
-_STATES = ("idle", "working", "paused", "held", "in trouble")
+_STATES = ("idle", "working", "paused", "draining", "drained", "held", "in trouble")
 
 
 def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[str, Any] | None) -> str:

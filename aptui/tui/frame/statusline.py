@@ -80,6 +80,8 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
         return words[state]
     if health is not None and health.is_paused:
         return Part("‖ paused", "warning")
+    if health is not None and health.is_draining:
+        return Part("‖ draining" if progress is not None and progress.is_working else "‖ drained", "warning")
     if health is not None and health.holds:
         return Part("‖ on hold", "warning")
     if progress is None:

@@ -154,7 +154,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
     client.ask(port.Subscribe(wants_all=False))
     client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
     try:
-        client.listen_until(lambda: answers, on_news=lambda news: take_notice(news.notice))
+        client.listen_while_alive(lambda: answers, on_news=lambda news: take_notice(news.notice))
     finally:
         reporter.close()
     answer = answers[0]

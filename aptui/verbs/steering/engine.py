@@ -23,13 +23,15 @@ from aptui.config.model import Config
 from aptui.link import gateways, places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import BusyError, HostError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _STOP_LIMIT_S = 30.0
 _POLL_S = 0.02
+_ASK_AGAIN_S = 1.0
+"""Interval of checks whether an engine that stops when idle can become idle."""
 _GATEWAY_LIMIT_S = 10.0
 """So long `start` waits for the gateway to listen: its imports take a second on a busy machine."""
 
@@ -204,8 +206,15 @@ def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle
     except HostError:
         os.kill(record.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_LIMIT_S
+    ask_at = 0.0
     while record.is_alive:
-        if time.monotonic() > deadline and not is_when_idle:
+        if is_when_idle and time.monotonic() >= ask_at and (state := _engine_row(record)["state"]) != "silent":
+            if state == "paused":
+                what = f"the queue is paused: the engine (process {record.pid}) stops when it is resumed and idle"
+                raise BusyError(what, hint="'aptui resume' lets it go on, 'aptui stop' stops it now")
+            ask_at = time.monotonic() + _ASK_AGAIN_S
+            deadline = ask_at + _STOP_LIMIT_S
+        if time.monotonic() > deadline:
             raise HostError(f"the engine (process {record.pid}) does not end", hint=f"'kill -9 {record.pid}' loses nothing")
         time.sleep(_POLL_S)
     return True
@@ -301,6 +310,7 @@ def drain_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `drain`."""
     parser.add_argument("--stop", action="store_true", help="stop the engine then")
     _no_arguments(parser)
+    parser.epilog = "Until 'aptui resume' the engine takes no changes: 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
 
 
 def rescan_arguments(parser: ArgumentParser) -> None:

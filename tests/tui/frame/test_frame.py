@@ -126,6 +126,13 @@ def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
     assert activity_of(SessionState.ATTACHED, progress(jobs_done=0, jobs_failed=0), None).text == "● building"
 
 
+def test_draining_engine_is_shown_as_draining_and_then_as_drained() -> None:
+    health = Health(is_draining=True)
+
+    assert activity_of(SessionState.ATTACHED, progress(), health).text == "‖ draining"
+    assert activity_of(SessionState.ATTACHED, progress(jobs_waiting=0, jobs_running=0), health).text == "‖ drained"
+
+
 def test_the_bar_shows_done_failed_running_and_left(session: FakeSession) -> None:
     parts = Rule(session, name="bar").parts(102)
 
