@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import NoReturn
 
 from aptui.config.yaml.nodes import Node
@@ -27,23 +28,33 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 
 
-def read_json(data: bytes, name: str) -> Node:
+def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None) -> Node:
     """Parse the first value of `data`.
 
     Args:
         name: what stands in front of `:line:column` in every place.
+        warn: takes a sentence about text in another encoding, which is read with U+FFFD for each byte that is not UTF-8;
+            None = that is a mistake. The reference reads any bytes between quotes.
 
     Raises:
         UserError: at the first mistake.
     """
     try:
-        text = data.decode("utf-8-sig")
+        return _JsonReader(data.decode("utf-8-sig"), name).value(1)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
-        where = f"{name}:{line}:{column}"
-        raise UserError(f"byte 0x{data[error.start]:02x} is not UTF-8", where=where, hint="save the file as UTF-8") from None
-    return _JsonReader(text, name).value(1)
+        mistake = UserError(
+            f"byte 0x{data[error.start]:02x} is not UTF-8", where=f"{name}:{line}:{column}", hint="save the file as UTF-8"
+        )
+    if warn is None:
+        raise mistake
+    try:
+        node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
+    except UserError:
+        raise mistake from None  # all of it is in another encoding
+    warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
+    return node
 
 
 class _JsonReader:

@@ -128,7 +128,7 @@ class Registry:
             data = self._recorder.read(path)
             if data is None:
                 return None
-            self._parsed[path] = resolve_imports(read_json(data, path), self._importer(path, (path,)))
+            self._parsed[path] = resolve_imports(read_json(data, path, self._doubt), self._importer(path, (path,)))
         return self._parsed[path]
 
     def _importer(self, path: str, chain: tuple[str, ...]) -> Callable[[str, str], Node]:
@@ -139,7 +139,7 @@ class Registry:
             data = self._recorder.read(file)
             if data is None:
                 raise UserError(f"there is no file '{file}' to import", where=asked)
-            return resolve_imports(read_json(data, file), self._importer(file, (*chain, file)))
+            return resolve_imports(read_json(data, file, self._doubt), self._importer(file, (*chain, file)))
 
         return read
 

@@ -82,6 +82,18 @@ def test_a_mistake_is_told_with_its_place(text: str, message: str | None) -> Non
     assert str(caught.value) == message
 
 
+def test_bytes_in_another_encoding_are_replaced_with_a_warning_where_that_is_allowed() -> None:
+    said: list[str] = []
+
+    assert read_json(b'{"a": 1,\n "name": "caf\xe9"}', "f", said.append).plain() == {"a": 1, "name": "caf\ufffd"}
+    assert said == ["f:2:14: byte 0xe9 is not UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
+
+
+def test_a_file_that_is_all_in_another_encoding_is_a_mistake() -> None:
+    with pytest.raises(UserError, match="f:1:1: byte 0xff is not UTF-8; save the file as UTF-8"):
+        read_json('{"a": 1}'.encode("utf-16"), "f", print)
+
+
 def test_bytes_that_are_no_text_are_told_with_their_place() -> None:
     with pytest.raises(UserError, match="f:2:2: byte 0xff is not UTF-8"):
         read_json(b'{\n "\xff": 1}'.replace(b'"\xff', b"\xff"), "f")
