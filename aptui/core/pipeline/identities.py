@@ -153,12 +153,12 @@ class Identities:
         if not self._removed or source.fact is None:
             return
         rel, uuid = self._removed.get(source.fact.digest, ("", b""))
-        if rel and rel != source.rel and source.uuid != uuid:
+        if rel and rel != source.rel and source.uuid != uuid and not _brought_identity(source):
             text = (
                 f"'{source.rel}' looks like a move of '{rel}', whose '{META_SUFFIX}' file was left behind: see 'aptui identities'"
             )
             self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
-        elif rel:
+        elif rel and (rel == source.rel or source.uuid == uuid):
             del self._removed[source.fact.digest]
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
@@ -175,6 +175,12 @@ class Identities:
         """Free `uuid`, which no source has any more, for a source that claims it."""
         if self._memory.has_identities:
             self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
+
+
+def _brought_identity(source: Source) -> bool:
+    """Whether the identity file of a source was made at another path: the source moved with it."""
+    identity = source.identity
+    return identity is not None and not identity.problem and identity.original not in ("", source.rel)
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:

@@ -367,6 +367,28 @@ def test_what_a_named_source_makes_keeps_its_uuid_when_the_source_moves() -> Non
     assert uuids(world) == uuids(world.clean())
 
 
+def test_a_source_that_moves_with_its_file_is_not_taken_for_one_that_left_it(world: World) -> None:
+    """An older identity file without a source is there, and that source had the same bytes."""
+    world.write("b.s", "x")
+    world.write("b.s.meta", meta("two", "b.s"))
+    world.settle()
+    world.delete("a.s")
+    world.settle()
+    for name in ("b.s", "b.s.meta"):
+        text = world.disk.files["game"][name].text
+        world.delete(name)
+        world.write(f"sub/{name}", text)
+
+    world.settle()
+
+    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
+    assert not any("looks like a move" in text for text in said)
+    world.write("c.s", "x")
+    world.settle()
+    said = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
+    assert any("'c.s' looks like a move of 'a.s'" in text for text in said)
+
+
 def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: World) -> None:
     world.delete("a.s")
     world.write("moved.s", "x")
