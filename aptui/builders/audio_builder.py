@@ -1,8 +1,9 @@
 """The `audio` builder: any sound that libsndfile reads becomes PCM in WAV or FLAC, with the wished channels, rate and depth.
 
-Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length. Samples are rounded here
-and handed over as integers: libsndfile's own conversion of floats truncates, and wraps what is too loud. OGG is not offered: its
-writer draws a random serial number, so that equal sources would give different products.
+Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
+`max_mib`, whatever the header of the source says. Samples are rounded here and handed over as integers: libsndfile's own conversion
+of floats truncates, and wraps what is too loud. OGG is not offered: its writer draws a random serial number, so that equal sources
+would give different products.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
+from aptui.builders.files.kinds import describe_kind
+from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
 from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -33,8 +37,30 @@ MOST_FLAC_CHANNELS = 8
 _UNKNOWN_FRAMES = 1 << 62
 """libsndfile gives a number near 2**63 for a stream whose header does not say."""
 
-_SHORT_DATA = re.compile(r"^\s*((?:data|SSND)\s*:.*should be.*)$", re.MULTILINE)
+MOST_MIB = 1024
+"""Size of a product unless the project allows more: 100 minutes of stereo."""
+
+MOST_CHANNELS = 1024
+"""Channels that libsndfile reads."""
+
+MOST_RATE_FACTOR = 256
+"""Sample rates that are further apart are not converted: a small file could become an enormous one."""
+
+_SHORT_DATA = re.compile(r"^\s*(?:data|SSND)\s*:\s*(\d+).*should be\s*(\d+)", re.MULTILINE)
 """A line of libsndfile's parse log: the header promises another size than the file has."""
+
+_UNRECOGNISED, _UNSUPPORTED_ENCODINGS = 1, (4, 34)
+"""Numbers of libsndfile's errors (src/common.h); all others are called damage."""
+
+_SUPPORTED = "supported sounds are WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF"
+_READABLE = ("a WAV", "a FLAC", "an Ogg", "an MP3", "an AIFF", "a Wave64", "a Core", "a Sun")
+_WAV_ENCODINGS = {
+    0x01: "PCM", 0x02: "ADPCM", 0x03: "float", 0x06: "A-law", 0x07: "µ-law", 0x11: "ADPCM", 0x31: "GSM", 0x40: "G.721",
+    0x55: "MP3", 0x92: "AC-3", 0xFF: "AAC", 0x160: "WMA", 0x161: "WMA", 0x162: "WMA", 0x163: "WMA", 0x2000: "AC-3",
+    0x566F: "Vorbis", 0xFFFE: "PCM",
+}  # fmt: skip
+"""Names of the ways in which samples are packed in a WAV (mmreg.h)."""
+_READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40, 0x55, 0xFFFE))
 
 
 class _BadAudioError(Exception):
@@ -69,6 +95,14 @@ class AudioBuilder:
                 "description": "in Hz",
             },
             "bits": {"enum": [16, 24], "default": 16, "description": "of a sample; rounded, without dither"},
+            "max_mib": {
+                "type": "number",
+                "minimum": 0.001,
+                "maximum": 4000,
+                "default": MOST_MIB,
+                "is_trusted_only": True,
+                "description": "sounds that would take more, as a WAV, are refused",
+            },
         },
     }
 
@@ -88,27 +122,105 @@ class AudioBuilder:
             name = f"{request.stem}.{options['format']}"
             if lfs.is_pointer_file(request.full_path):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
-            # Bytes, because soundfile cannot encode the surrogates of an undecodable name.
-            with soundfile.SoundFile(os.fsencode(request.full_path)) as source:
-                facts = _convert(source, request.product_path(name), options, request)
-        except soundfile.LibsndfileError as error:
-            # Not str(error): that begins with the absolute path.
-            return ProcessJobResponse(error=f"{request.source}: damaged or unknown audio: {one_line(error.error_string)}")
+            with open(request.full_path, "rb") as file:
+                layout = read_layout(file)
+                with _open_sound(file, layout, request) as source:
+                    facts = _convert(source, file, request.product_path(name), options, request)
+        except soundfile.SoundFileError as error:
+            with open(request.full_path, "rb") as file:
+                return ProcessJobResponse(error=f"{request.source}: {_reason(getattr(error, 'code', 0), file)}")
         except (_BadAudioError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, [JobProduct(name, 0, AUDIO_ASSET_TYPE, facts=facts)])
 
 
-def _convert(source: Any, product_path: str, options: Mapping[str, Any], request: ProcessJobRequest) -> dict[str, Any]:
+@contextmanager
+def _open_sound(file: IO[bytes], layout: WavLayout | None, request: ProcessJobRequest) -> Iterator[Any]:
+    """Open a sound for libsndfile: by its name, or if that would not find the samples, as what is between them in the file."""
+    import soundfile
+
+    if layout is not None:
+        _check_wav(layout, request)
+    # Bytes, because soundfile cannot encode the surrogates of an undecodable name.
+    source = PlainWav(file, layout) if layout is not None and layout.is_misread else os.fsencode(request.full_path)
+    file.seek(0)
+    with _quiet(describe_kind(file.read(16)) in ("", "an MP3 sound")), soundfile.SoundFile(source) as sound:
+        yield sound
+
+
+def _check_wav(layout: WavLayout, request: ProcessJobRequest) -> None:
+    """Refuse a WAV whose header cannot be true, and warn of a size that is not."""
+    if len(layout.format) < 16:
+        raise _BadAudioError("damaged WAV sound: it has no description of its samples (fmt)")
+    encoding, channels = (int.from_bytes(layout.format[at : at + 2], "little") for at in (0, 2))
+    if encoding not in _READ_WAV_ENCODINGS:
+        name = _WAV_ENCODINGS.get(encoding, f"number {encoding}")
+        raise _BadAudioError(f"unsupported WAV sound: its samples are packed as {name}; save it as PCM")
+    if channels == 0 or not any(layout.format[4:8]):
+        what = "0 channels" if channels == 0 else "a sample rate of 0 Hz"
+        raise _BadAudioError(f"damaged WAV sound: its header says that it has {what}")
+    if channels > MOST_CHANNELS:
+        raise _BadAudioError(
+            f"unsupported WAV sound: its header says that it has {channels} channels, {MOST_CHANNELS} are possible"
+        )
+    if not layout.data_start:
+        raise _BadAudioError("damaged WAV sound: it has no samples (data)")
+    if layout.is_unfinished:
+        request.log.warning(f"{request.source}: its header says 0 bytes of sound; all {layout.data_bytes} that follow are used")
+
+
+@contextmanager
+def _quiet(is_needed: bool) -> Iterator[None]:
+    """Keep what the MP3 decoder prints by itself out of the log of the job."""
+    if not is_needed:
+        yield
+        return
+    usual, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(usual, 2)
+        os.close(usual)
+        os.close(nowhere)
+
+
+def _reason(code: int, file: IO[bytes]) -> str:
+    """Return why libsndfile failed, without its own words."""
+    head = file.read(4096)
+    kind = describe_kind(head)
+    noun = kind.split(" ", 1)[-1] if kind.startswith(_READABLE) else "sound"
+    if not head:
+        return "the file is empty"
+    if kind and not kind.startswith(_READABLE):
+        return f"this is {kind}; {_SUPPORTED}"
+    if code == _UNRECOGNISED and noun == "sound":
+        return f"this is not a sound of a known format; {_SUPPORTED}"
+    has_known_codec = any(mark in head for mark in (b"\x01vorbis", b"OpusHead", b"fLaC", b"FLAC"))
+    if code in _UNSUPPORTED_ENCODINGS or (noun == "Ogg file" and len(head) > 100 and not has_known_codec):
+        return f"unsupported {noun}: its samples are packed in a way that cannot be read; save it as WAV or FLAC"
+    return f"damaged {noun}: its header or its samples cannot be read; save it again, or get the original"
+
+
+def _convert(
+    source: Any, file: IO[bytes], product_path: str, options: Mapping[str, Any], request: ProcessJobRequest
+) -> dict[str, Any]:
     """Write the product and return its facts."""
     import soundfile
 
     if source.frames == 0:
         raise _BadAudioError("holds no samples")
     if short := _SHORT_DATA.search(source.extra_info):
-        request.log.warning(f"{request.source}: the header and the file disagree on the size, {one_line(short[1])}")
+        promised, present = int(short[1]), int(short[2])
+        text = f"{request.source}: its header promises {promised} bytes of sound, the file has {present}"
+        (request.log.info if promised >= UNKNOWN_SIZE else request.log.warning)(text)
     channel_count = _choose_channels(source.channels, options)
     rate = source.samplerate if options["sample_rate"] == "keep" else options["sample_rate"]
+    if max(rate, source.samplerate) > MOST_RATE_FACTOR * min(rate, source.samplerate):
+        raise _BadAudioError(f"a sample rate of {source.samplerate} Hz cannot become {rate} Hz; use keep")
+    most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * options["bits"] // 8)
+    if source.frames < _UNKNOWN_FRAMES:
+        _check_length(source.frames * rate // source.samplerate, most_frames, options)
     blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
     if rate != source.samplerate:
         blocks = _resample(blocks, source.samplerate, rate, channel_count)
@@ -118,9 +230,28 @@ def _convert(source: Any, product_path: str, options: Mapping[str, Any], request
     ) as product:
         for block in blocks:
             frames += len(block)
+            _check_length(frames, most_frames, options)
             product.write(_round_samples(block, options["bits"], loudness))
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
+    marks = read_marks(file, source.samplerate)
+    _write_marks(marks if rate == source.samplerate else marks.resample(source.samplerate, rate), frames, product_path, request)
     return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
+
+
+def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> None:
+    if frames > most_frames:
+        raise _BadAudioError(f"too long: as a WAV it would take more than {options['max_mib']:g} MiB; see max_mib")
+
+
+def _write_marks(marks: Marks, frames: int, product_path: str, request: ProcessJobRequest) -> None:
+    """Add loop points and markers to a WAV, and say what of them is lost."""
+    marks.end_within(frames)
+    for text in marks.remarks:
+        request.log.warning(f"{request.source}: {text}")
+    if product_path.endswith(".wav"):
+        marks.append_to(product_path)
+    elif text := marks.describe():
+        request.log.warning(f"{request.source}: flac has no place for its {text}, so they are lost; use format: wav")
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
@@ -134,19 +265,33 @@ def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
 
 def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
     """Yield the frames of `source`; one that ends before its header says is damaged."""
-    read_count = 0
-    while len(block := source.read(BLOCK_FRAMES, dtype="float64", always_2d=True)):
+    read_count = odd_count = 0
+    block_frames = max(1, BLOCK_FRAMES * MOST_FLAC_CHANNELS // max(MOST_FLAC_CHANNELS, source.channels))
+    while len(block := source.read(block_frames, dtype="float64", always_2d=True)):
         request.check_cancelled()
         read_count += len(block)
         request.progress(min(1.0, read_count / source.frames))
+        odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
         yield block
+    if odd_count:
+        text = f"{odd_count} samples are not numbers or infinite; they become silence or full scale"
+        request.log.warning(f"{request.source}: {text}")
     if read_count >= source.frames or source.frames >= _UNKNOWN_FRAMES:
         return
     text = f"ends after {read_count} of {source.frames} samples"
     if source.format != "MP3":
-        raise _BadAudioError(f"damaged or unknown audio: {text}")
+        raise _BadAudioError(f"damaged {source.format} sound: it {text}")
     # An MP3 without a length in its header has an estimated one.
-    request.log.warning(f"{request.source}: {text}")
+    request.log.warning(f"{request.source}: it {text}")
+
+
+def _replace_odd(block: Samples) -> int:
+    """Replace what cannot be played, which resampling would spread, and return how many samples that were."""
+    import numpy as np
+
+    is_odd = ~np.isfinite(block)
+    block[is_odd] = np.nan_to_num(block[is_odd], nan=0.0, posinf=1.0, neginf=-1.0)
+    return int(is_odd.sum())
 
 
 def _mix(block: Samples, channel_count: int) -> Samples:
@@ -172,8 +317,6 @@ def _round_samples(block: Samples, bits: int, loudness: _Loudness) -> NDArray[np
 
     full_scale = 1 << (bits - 1)
     steps = np.rint(block * full_scale)
-    # NaN in a float source: silence is what can be written.
-    steps = np.nan_to_num(steps, nan=0.0, posinf=2.0 * full_scale, neginf=-2.0 * full_scale)
     over = np.abs(steps) > full_scale
     if over.any():
         loudness.clipped_count += int(over.sum())

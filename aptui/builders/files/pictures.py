@@ -219,6 +219,8 @@ def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
         except Exception as error:  # noqa: BLE001 -- see open_picture
             return _reason(error, kind, data)
         return f"damaged {_NAMES.get(kind, kind)}: its header cannot be read; save it again"
+    if b"PNG" in data[:5]:
+        return "damaged PNG: a program that took it for text changed its first bytes; get the original"
     names = ", ".join(_NAMES.get(each, each) for each in known)
     if what := describe_kind(data):
         return f"this is {what}; supported pictures are {names}"

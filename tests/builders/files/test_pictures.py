@@ -188,6 +188,15 @@ def test_error_says_what_another_kind_of_file_is(bench, data, reason, source):
     assert bench.error(bench.write(source, data)).startswith(f"{source}: {reason}")
 
 
+@pytest.mark.parametrize("old", [b"\r\n", b"\x89", b"\r", b"\x1a"])
+def test_png_that_was_taken_for_text_says_so(bench, old):
+    bad = encoded("PNG").replace(old, b"\n" if old == b"\r\n" else b"", 1)
+
+    assert bench.error(bench.write("a.png", bad)) == (
+        "a.png: damaged PNG: a program that took it for text changed its first bytes; get the original"
+    )
+
+
 @pytest.mark.parametrize(("kind", "source"), [("JPEG", "a.png"), ("WEBP", "a.tga"), ("PNG", "a.gif"), ("BMP", "a.jpeg")])
 def test_picture_with_the_extension_of_another_format_is_taken_with_a_note(bench, kind, source):
     bench.made(bench.write(source, encoded(kind)))
