@@ -82,7 +82,7 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
     memory = _read_remembered(cache_file)
-    builders, adapted = _adapt_builders(builders, unlisted, memory, notify)
+    builders, adapted = _adapt_builders(builders, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     for path in paths:
@@ -109,7 +109,7 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
 
 
 def _adapt_builders(
-    builders: tuple[Builder, ...], unlisted: Builder, memory: _RegistryCache, notify: Callable[[str], None]
+    builders: tuple[Builder, ...], memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
@@ -130,7 +130,7 @@ def _adapt_builders(
                 notify(f"'{_script_of(found)}': another builder is called {found.name!r}, so this one is left out")
             else:
                 taken.add(found.name)
-                completed.append(_make_unlisted(found, unlisted))
+                completed.append(_make_unlisted(found, builder))
     return tuple(completed), answers
 
 

@@ -221,7 +221,10 @@ def _script_builders(opened: OpenedO3deProject, project: Project, recorder: Inpu
         recorder.names(str((root / SCRIPTS).parent))
     platforms = tuple(platform.id for platform in project.platforms)
     overrides = to_text(facts.builder_overrides, facts.job_overrides)
-    return scripts_builder(roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides)
+    return scripts_builder(
+        roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides,
+        unlisted=project.unlisted_builder,
+    )  # fmt: skip
 
 
 def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:

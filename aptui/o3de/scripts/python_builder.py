@@ -37,6 +37,8 @@ _Answer = TypeVar("_Answer")
 
 # ------------------------------------------------------------------------------------------------------------- discovery
 
+_NO_BUILDER = Builder(b"", "", BuilderKind.PYTHON)
+
 
 def scripts_builder(
     roots: Sequence[Path],
@@ -46,6 +48,7 @@ def scripts_builder(
     project: Path | None = None,
     packages: Sequence[Path] = (),
     overrides: str = "",
+    unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
     """Return what stands for all builders of scripts in a configuration, nothing where there is no script.
 
@@ -54,6 +57,7 @@ def scripts_builder(
         platforms: the enabled ones.
         packages: folders of Python packages that scripts may import from.
         overrides: what `script_overrides.to_text` makes of a `BuilderConfig.ini`.
+        unlisted: what the project says about builders without an entry (`Project.unlisted_builder`).
     """
     scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
     if not scripts:
@@ -62,7 +66,8 @@ def scripts_builder(
         scripts, str(engine) if engine else "", str(project) if project else "", tuple(map(str, packages)), overrides
     ).to_json()
     uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
-    return (Builder(uuid, _NAME, BuilderKind.PYTHON, platforms=platforms, adapter=f"{_MODULE}:find", environment=environment),)
+    adapter = f"{_MODULE}:find"
+    return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=environment),)
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
