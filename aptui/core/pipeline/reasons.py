@@ -13,6 +13,8 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.project import Builder
 from aptui.core.results import quality
 
+_OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
+"""The kinds of inputs that an analysis shares with the jobs that it plans."""
 RETRIED = "tried again: it failed before"
 
 
@@ -37,12 +39,20 @@ class Reasons:
             return self._explain(job, (*failure.inputs, *failure.settings), now) or RETRIED
         if job.state is JobState.FAILED or (failure is not None and not failure.committed):
             return RETRIED
+        if job.is_analysis and not job.inputs and job.fingerprint:
+            return self._explain_analysis(job, manifest) or job.reason or "not recorded"
         if not job.inputs:
             return "new source" if not job.fingerprint else job.reason or "not recorded"
         before = quality.as_final(job.inputs)
         if before == quality.as_final(manifest) and job.is_draft and manifest == quality.as_final(manifest) and not job.error:
             return "the final follows its draft"
         return self._explain(job, job.inputs, manifest) or "products are missing"
+
+    def _explain_analysis(self, job: Job, now: Manifest) -> str:
+        """Return why an analysis differs, whose own inputs are not stored, by the inputs of the jobs that it planned."""
+        planned = (other.inputs for other in job.source.jobs.values() if other.builder == job.builder)
+        before = tuple({entry: None for inputs in planned for entry in inputs if entry[0] in _OF_ANALYSES})
+        return self._explain(job, before, tuple(entry for entry in now if entry[0] in _OF_ANALYSES)) if before else ""
 
     def _explain(self, job: Job, before: Manifest, now: Manifest) -> str:
         """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""

@@ -158,8 +158,9 @@ def test_obstacle_outside_the_job_is_retried_whatever_retry_failed_says() -> Non
 def test_failed_analysis_runs_again_when_a_setting_that_made_it_fail_changes(kind: str) -> None:
     world = World(Setup(**with_scripter(analyse_limit_s=1.0), run_settings=(SANDBOX,), retry_failed=RetryFailed.CHANGED))
     world.write("a.s")
-    world.fates["a.s"] = [kind]
+    world.fates["a.s:analyse"] = [kind]
     world.settle()
+    assert world.statuses() == {"a.s:analyse": "failed"}
     counts = [dict(world.analyses)]
 
     for _ in range(2):
@@ -243,3 +244,85 @@ def test_retried_run_that_is_not_needed_any_more_leaves_no_errors() -> None:
     world.settle()
 
     assert described(world) == before
+
+
+# Reasons: one answer, and it names the input
+
+
+@pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])
+@pytest.mark.parametrize("restarts", [True, False], ids=["another engine", "the same engine"])
+def test_retry_of_an_unchanged_failed_job_has_one_reason(*, had_products: bool, restarts: bool) -> None:
+    world = World()
+    if had_products:
+        world.write("a.s", "right")
+        world.settle()
+    world.write("a.s", "FAIL")
+    world.settle()
+    reasons = []
+    for _ in range(3):
+        world.settle(restart=restarts)
+        reasons.append(world.job(NAME).reason)
+
+    assert reasons == ["tried again: it failed before"] * 3
+
+
+@pytest.mark.parametrize("had_products", [True, False], ids=["with products", "without products"])
+@pytest.mark.parametrize("change", ["source", "dependency", "missing dependency", "builder", "limit"])
+def test_failed_job_that_runs_again_names_what_changed_since_it_failed(change: str, *, had_products: bool) -> None:
+    world = World(Setup(run_settings=(SANDBOX,)))
+    world.write("d.inc", "1")
+    if had_products:
+        world.write("a.s", "include d.inc")
+        world.settle()
+    world.write("a.s", "include d.inc\ninclude e.inc\nFAIL")
+    world.settle()
+    expected = "source 'a.s' changed ("
+    match change:
+        case "source":
+            world.write("a.s", "include d.inc\ninclude e.inc\nFAIL 2")
+        case "dependency":
+            world.write("d.inc", "2")
+            expected = "dependency 'd.inc' changed ("
+        case "missing dependency":
+            world.write("e.inc", "")
+            expected = "dependency 'e.inc' is new"
+        case "builder":
+            world.configure(builders=(copier(), scripter(version="2")))
+            expected = "the builder's version changed from '1' to '2'"
+        case _:
+            world.configure(run_settings=(SANDBOX, PATH))
+            expected = "sandbox path '/opt/tool' is new"
+
+    world.settle(restart=True)
+
+    assert world.job(NAME).reason.startswith(expected)
+
+
+def test_failed_analysis_of_a_source_that_had_jobs_names_what_changed() -> None:
+    world = World()
+    world.write("d.inc", "1")
+    world.write("a.s", "include d.inc")
+    world.settle()
+    world.write("d.inc", "2")
+    world.fates["a.s:analyse"] = ["error"]
+
+    world.settle(restart=True)
+
+    (row,) = world.archive.tables.analyses.values()
+    assert row[2] == "failed"
+    assert str(row[10]).startswith("dependency 'd.inc' changed (")
+
+
+def test_missing_file_is_never_called_new_or_gone() -> None:
+    world = World()
+    world.write("a.s", "")
+    world.settle()
+    world.write("a.s", "include d.inc")
+    world.settle()
+    declared = world.job(NAME).reason
+    world.write("a.s", "")
+    world.settle()
+    dropped = world.job(NAME).reason
+
+    assert "dependency 'd.inc' is declared now, and missing" in declared
+    assert "dependency 'd.inc' was missing, and is no longer declared" in dropped

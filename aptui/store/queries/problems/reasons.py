@@ -1,4 +1,6 @@
-"""The reason of a job's status in one sentence, for `aptui why` and the screen; they print it.
+"""The status of a job and its reason in one sentence, for `aptui why` and the screen.
+
+The reason itself is decided once, when the run is planned (`core.pipeline.reasons`), and stored with the job.
 
 Tests: `tests/cli/test_main.py`.
 """
@@ -7,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aptui.core import fingerprint
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
-from aptui.core.records import history
 from aptui.shared.printing import when
 from aptui.store.db.statements import MOST_RUNS
 from aptui.store.queries.reader import EdgeRow, JobRow, Reader, RunRow, SourceRow
@@ -28,14 +28,14 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
         edges: of its source and its builder.
         pending: what to add if the job needs a run, such as what starts it.
     """
-    reason = row.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
+    reason = row.reason or "the reason was not recorded"
     match row.status:
         case "pending" | "processing":
             waits = list_unsettled(edges, database)
             return f"it waits for {', '.join(waits)}" if waits else f"it has to run ({reason}){pending}"
         case "failed":
             after = f", after {row.failure_cause} failed" if row.failure_cause else ""
-            return f"{_describe_failures(row, runs, database)}{after}; it ran because: {_describe_change(runs) or reason}"
+            return f"{_describe_failures(row, runs, database)}{after}; it ran because: {reason}"
         case "cancelled":
             return "it was cancelled; it runs again when its source changes or on request"
         case _:
@@ -54,14 +54,6 @@ def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) ->
     first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
     more = " or more" if count >= MOST_RUNS else ""
     return f"failed {count}{more} times in a row, first at {when(first_ms)}"
-
-
-def _describe_change(runs: Sequence[RunRow]) -> str:
-    """Return what differs between the last two runs of a job that never succeeded, "" when nothing does or it cannot be known."""
-    if len(runs) < 2 or any(run.outcome == 0 for run in runs):
-        return ""
-    last, before = history.moments(history.RunStep(), [(False, run.step) for run in runs[:2]])
-    return fingerprint.explain(before.inputs, last.inputs)
 
 
 def dependents(path: str, database: Reader) -> list[str]:

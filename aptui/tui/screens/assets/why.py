@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from aptui.core.fingerprint import MISSING
 from aptui.store.queries import assets
+from aptui.store.queries.problems.reasons import sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow
 from aptui.tui.screens.assets.panel import moment
 from aptui.tui.terminal.safety import glyph, make_safe
@@ -39,10 +40,8 @@ def read_why(reader: Reader, source: str) -> TextPreview:
 def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
     yield ((f"{glyph(job.status)} {job.status}  ", job.status), (make_safe(f"{job.platform}  {job.job_key}"), "title"))
     runs = reader.runs_of(job.job_id) if job.job_id else []
-    reason = job.reason or (runs[0].reason if runs else "") or "the reason was not recorded"
-    yield (("  because   ", "key"), (make_safe(reason), ""))
-    if job.failure_cause:
-        yield (("  after     ", "key"), (make_safe(f"{job.failure_cause} failed"), "failed"))
+    edges = [edge for edge in reader.edges_of(job.source_id) if edge.builder == job.builder]
+    yield (("  why       ", "key"), (make_safe(sentence(job, runs, edges, reader)), ""))
     if job.status == "failed":
         yield (("  error     ", "key"), (make_safe(job.error or "no reason given"), "error"))
     if job.completed_ms:
