@@ -47,7 +47,7 @@ from aptui.core.project import (
 )
 from aptui.core.records import rows
 from aptui.core.records.archive import ROW_OPERATIONS, SETTINGS_STATE
-from aptui.core.results import failure, outside
+from aptui.core.results import outside, retry
 from aptui.core.results.checks import Check
 from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.results.retry import RetryRule
@@ -405,7 +405,7 @@ class FakeArchive:
         job = Job(source, row[1], "", ANALYSIS_KEY, state=JobState(row[2]), fingerprint=row[3] or 0, error=row[4])  # type: ignore[arg-type]
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]  # type: ignore[assignment]
         job.plans, job.edges = rows.unpack_analysis(row[11])  # type: ignore[arg-type]
-        job.failure = failure.load(row[12])  # type: ignore[arg-type]
+        job.failure = retry.load(row[12])  # type: ignore[arg-type]
         job.planned = rows.find_planned(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
@@ -419,7 +419,7 @@ class FakeArchive:
         job.error, job.reason, inputs, plan, job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[
             18:27
         ]  # type: ignore[assignment]
-        job.failure = failure.load(row[27])  # type: ignore[arg-type]
+        job.failure = retry.load(row[27])  # type: ignore[arg-type]
         tried_key, kinds = self.tables.retries.get(job_id, (0, ""))  # type: ignore[call-overload]
         job.flaky = kinds if tried_key == run_key else ""
         job.inputs = fingerprint.load(inputs)  # type: ignore[arg-type]

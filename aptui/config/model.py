@@ -8,6 +8,7 @@ Tests: `tests/config/test_load.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from aptui.config.sections.serve import GatewaySettings
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Pattern, Project
 from aptui.core.results.checks import Check
 from aptui.shared.errors import UserError
+
+SANDBOX_VARIABLE = "APTUI_SANDBOX"
+"""The environment variable by which a user turns `sandbox: auto` off."""
 
 
 class ConfigErrors(UserError):
@@ -140,6 +144,11 @@ class Config(Struct, frozen=True):
     sandbox: str = "auto"
     sandbox_paths: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+
+    @property
+    def may_use_sandbox(self) -> bool:
+        """Whether workers run in a sandbox if one is at hand: neither the project nor its user switched it off."""
+        return self.sandbox == "require" or (self.sandbox == "auto" and os.environ.get(SANDBOX_VARIABLE) != "off")
 
     @property
     def has_code(self) -> bool:

@@ -11,8 +11,8 @@ from typing import NewType
 from msgspec import Struct, field
 
 from aptui.core.results.facts import ContentFacts
-from aptui.core.results.failure import JobFailure
 from aptui.core.results.quality import is_of_draft
+from aptui.core.results.retry import JobFailure
 from aptui.core.results.run_report import Ties
 
 RelPath = NewType("RelPath", str)

@@ -331,7 +331,7 @@ def _sandbox(config: Config) -> DoctorCheck:
     from aptui.engine.pool import sandbox
 
     found = sandbox.plan_sandbox(config)
-    if sandbox.is_off(config):
+    if not config.may_use_sandbox:
         advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
         if config.sandbox == "auto":
             advice = f"take {sandbox.VARIABLE} out of your environment"

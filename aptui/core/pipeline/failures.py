@@ -15,8 +15,7 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.planning.failure_settings import list_settings
 from aptui.core.project import RetryFailed
 from aptui.core.records import history
-from aptui.core.results.failure import CommittedRun, JobFailure
-from aptui.core.results.retry import FailureKind
+from aptui.core.results.retry import CommittedRun, FailureKind, JobFailure
 
 
 class Failures:
@@ -58,7 +57,7 @@ class Failures:
             job: the job.
             text: its error.
             now_ms: when it failed.
-            kind: what it failed of (`core.results.failure`), None if no setting can have made it fail.
+            kind: what it failed of (`core.results.retry`), None if no setting can have made it fail.
             keeps_claims: whether it keeps its claims of product names.
             drops_products: whether its products go.
         """

@@ -23,7 +23,7 @@ from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.queues import Retries
 from aptui.core.pipeline.reasons import Reasons
 from aptui.core.project import COMMON_PLATFORM, Builder
-from aptui.core.results.failure import ENDLESS
+from aptui.core.results.retry import ENDLESS
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Assembly

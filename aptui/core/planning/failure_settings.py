@@ -15,8 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from aptui.core.project import SHARE_OF_MEMORY, Builder, Project
-from aptui.core.results.failure import CHECK, ENDLESS, Entry
-from aptui.core.results.retry import EXIT, FailureKind, RetryRule
+from aptui.core.results.retry import CHECK, ENDLESS, EXIT, Entry, FailureKind, RetryRule
 
 _OUT_OF_MEMORY = re.compile(r"memory|alloc|mmap|start new thread", re.IGNORECASE)
 """What programs and libraries print that could not get memory, and then fail in their own way."""

@@ -37,7 +37,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
     "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
-    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.results.failure, packed
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.results.retry, packed
     "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
     "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
     "put_legacy_sub_id": "product_id, job_id, sub_id",

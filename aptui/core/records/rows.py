@@ -28,7 +28,7 @@ from aptui.core.model import (
     SourceEdge,
 )
 from aptui.core.patterns import literal_prefix
-from aptui.core.results.failure import dump as dump_failure
+from aptui.core.results.retry import dump as dump_failure
 
 Row = tuple[object, ...]
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row

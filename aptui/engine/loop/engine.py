@@ -43,7 +43,6 @@ from aptui.engine.loop.reporting.forecast import Forecaster
 from aptui.engine.loop.reporting.sessions import SessionRecorder
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.loop.saved_rows import SavedRows
-from aptui.engine.pool.sandbox import is_off
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import find_changed_files
 from aptui.engine.waking import Waker
@@ -457,7 +456,7 @@ class Engine:
 
 def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
     """Return the fields of a project with the engine's settings that can make a run fail (`core.planning.failure_settings`)."""
-    mode = "off" if is_off(config) else config.sandbox
+    mode = config.sandbox if config.may_use_sandbox else "off"
     pool = repr(config.cluster) if config.cluster.is_used else ""
     paths = config.sandbox_paths if mode != "off" else ()
     memory = str(config.limits.all_memory_bytes)

@@ -24,14 +24,15 @@ from msgspec import Struct
 
 import aptui
 from aptui.config.dirs import own_folder
+from aptui.config.model import SANDBOX_VARIABLE
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
 
 PROGRAM = "bwrap"
-VARIABLE = "APTUI_SANDBOX"
-"""For people: `off` turns `auto` off. Inside: `on`."""
+VARIABLE = SANDBOX_VARIABLE
+"""`on` inside of a sandbox."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
 _TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
 _PROBE_TIMEOUT_S = 10.0
@@ -118,7 +119,7 @@ def sandbox_of(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     Raises:
         HostError: it is required and cannot be had.
     """
-    if is_off(config):
+    if not config.may_use_sandbox:
         return None
     found = plan_sandbox(config, writes)
     problem = MISSING
@@ -129,11 +130,6 @@ def sandbox_of(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
     if problem and config.sandbox == "require":
         raise HostError(f"workers cannot run in a sandbox: {problem}", hint=HINT)
     return None if problem else found
-
-
-def is_off(config: Config) -> bool:
-    """Whether this project's workers are not to run in one: it says so, or leaves it open and its user says so."""
-    return config.sandbox == "off" or (config.sandbox == "auto" and os.environ.get(VARIABLE) == "off")
 
 
 def plan_sandbox(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:

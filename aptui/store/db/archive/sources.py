@@ -25,7 +25,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.records import rows
-from aptui.core.results import failure
+from aptui.core.results import retry
 from aptui.core.results.facts import ContentFacts
 from aptui.store.db.schema import has_rows, to_unsigned
 
@@ -84,7 +84,7 @@ def _add_analyses(database: sqlite3.Connection, sources: dict[int, Source]) -> N
         job = Job(source, row[1], "", ANALYSIS_KEY, state=_STATES[row[2]], fingerprint=row[3] or 0, error=row[4])
         job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.reason = row[5:11]
         job.plans, job.edges = rows.unpack_analysis(row[11])
-        job.failure = failure.load(row[12])
+        job.failure = retry.load(row[12])
         job.planned = rows.find_planned(job)
         source.jobs[job.builder, "", ANALYSIS_KEY] = job
 
@@ -99,7 +99,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
         job.first_fail_ms, job.last_fail_ms, job.last_log_ms = row[12:15]
         job.error, job.reason, inputs, plan = row[17:21]
         job.duration_ms, job.completed_ms, job.failure_cause, job.escalation, job.origin = row[21:26]
-        job.failure = failure.load(row[26])
+        job.failure = retry.load(row[26])
         job.inputs = fingerprint.load(inputs)
         job.plan, job.discovered = rows.unpack_plan(plan, key, platform)
         job.priority, job.is_critical = job.plan.priority, job.plan.is_critical

@@ -84,7 +84,7 @@ class LegacyUuidsTable(DatabaseTable):
 class OwnJobsTable(DatabaseTable):
     """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it.
 
-    `failure` is packed (`core.results.failure`), "" for a job that did not fail.
+    `failure` is packed (`core.results.retry`), "" for a job that did not fail.
     """
 
     job_id = IntegerField(primary_key=True)
