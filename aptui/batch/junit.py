@@ -9,7 +9,7 @@ Tests: `tests/batch/test_run.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
@@ -18,13 +18,22 @@ from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
 from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
+from aptui.core.notices import LogLevel
 from aptui.shared.files.replacing import replacing
-from aptui.shared.printing import line
+from aptui.shared.printing import count, line
+from aptui.store.logs import joblog
+from aptui.store.logs.joblog import JobLogLine
+from aptui.store.logs.logs import path_of
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
 
+MOST_LOG_LINES = 50
+"""Lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""
+
+MOST_LOG_CHARACTERS = 8192
+_LONGEST_LINE = 1000
 _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 """XML 1.0 has no way to write these, nor control characters, which `line` replaces."""
 
@@ -68,14 +77,38 @@ def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
         yield f"{head}/>"
         return
     yield f"{head}>"
-    if row.status == "failed":
-        yield f"<failure message={_quote(row.error or 'no reason given')}/>"
-    elif is_failure:
-        yield f"<failure message={_quote(f'{row.warnings} warnings, {row.errors} errors in its log')}/>"
+    counts = f"{count(row.warnings, 'warning')}, {count(row.errors, 'error')}"
+    lines = _log_lines(row, log_dir) if row.status == "failed" or is_failure or row.warnings or row.errors else []
+    if row.status == "failed" or is_failure:
+        message = (row.error or "no reason given") if row.status == "failed" else f"{counts} in its log"
+        yield f"<failure message={_quote(message)}>{_text(_list_reasons(lines))}</failure>"
     for kind in filter(None, row.flaky.split(", ")):
         yield f"<flakyFailure message={_quote(f'an earlier run of the same failed: {kind}')} type={_quote(kind)}/>"
-    yield f"<system-out>{escape(_safe(f'{row.warnings} warnings, {row.errors} errors; {log_path(row.log, log_dir)}'))}</system-out>"
+    head = f"{counts}; {log_path(row.log, log_dir)}"
+    yield f"<system-out>{_text([head, *(each.text for each in lines[-MOST_LOG_LINES:])])}</system-out>"
     yield "</testcase>"
+
+
+def _log_lines(row: JobRow, log_dir: Path) -> list[JobLogLine]:
+    """Return the lines of a job's log, none if it is gone."""
+    try:
+        return joblog.parse(path_of(log_dir, row.log)) if row.log else []
+    except OSError:
+        return []
+
+
+def _list_reasons(lines: Sequence[JobLogLine]) -> list[str]:
+    """Return the errors of a log, or its warnings, or its last lines: what says best why a job failed."""
+    for level in (LogLevel.ERROR, LogLevel.WARNING):
+        if found := [each.text for each in lines if each.level >= level]:
+            return found[:MOST_LOG_LINES]
+    return [each.text for each in lines[-MOST_LOG_LINES:]]
+
+
+def _text(lines: Iterable[str]) -> str:
+    """Return lines as the content of an element, no longer than a report bears; the end of the last ones is cut."""
+    text = "\n".join(_safe(each[:_LONGEST_LINE]) for each in lines)
+    return escape(text[:MOST_LOG_CHARACTERS])
 
 
 def _safe(text: str) -> str:

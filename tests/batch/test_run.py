@@ -223,6 +223,27 @@ def test_junit_lists_all_jobs(run: Run, project: Path) -> None:
     ]
 
 
+@pytest.mark.real
+def test_junit_holds_the_errors_of_a_failed_job_and_the_end_of_its_log(run: Run, project: Path) -> None:
+    (project / "aptui.yaml").write_text(
+        "scan_folders: [{name: game, path: assets}]\n"
+        "builders: [{name: tool, patterns: ['*.txt'], command: 'cat {source}; false', errors: '^error:.*'}]\n"
+    )
+    (project / "assets" / "a.txt").write_text("first\nerror: <no> \x01 such & thing\nlast\n")
+
+    run("batch", "--junit", "report.xml")
+
+    (case,) = ET.parse(project / "report.xml").getroot()[0]
+    failure, output = case.find("failure"), case.find("system-out")
+    assert failure is not None
+    assert output is not None
+    assert "error: <no>" in (failure.text or "")
+    assert "such & thing" in (failure.text or "")
+    assert (output.text or "").startswith("0 warnings, ")
+    assert "first" in (output.text or "")
+    assert "last" in (output.text or "")
+
+
 def test_a_report_that_cannot_be_written_is_told_before_the_work(run: Run, project: Path) -> None:
     code, _, err = run("batch", "--junit", "no/such/folder/report.xml")
 

@@ -97,7 +97,7 @@ def read_named(
             raise _no_file(real, path, named_by)
         descriptor = os.open(real, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
-        raise NamedFileError(f"the file '{_shorten_path(path)}' is missing") from None
+        raise NamedFileError(f"the file '{_shorten_path(path)}' is missing{_describe_alike(real, scan_folder)}") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or error
         raise NamedFileError(f"the file '{_shorten_path(path)}' cannot be read: {what}") from None
@@ -115,6 +115,41 @@ def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
     if os.path.isdir(real):
         return NamedFileError(f"the file '{_shorten_path(path)}' cannot be read: Is a directory")
     return ForbiddenNameError(f"{_who(named_by)}'{_shorten_path(path)}', which is a pipe, a socket or a device")
+
+
+def same_letters(name: str) -> str:
+    """Return `name` so that those equal but for case, or for how their accents are stored (NFC and NFD), are equal."""
+    if name.isascii():
+        return name.lower()
+    import unicodedata  # noqa: PLC0415 (every worker loads this module, and few names need it)
+
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def describe_difference(name: str, other: str) -> str:
+    """Return how two names differ that have the same letters."""
+    import unicodedata  # noqa: PLC0415 (as above)
+
+    is_form = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
+    return "how accents are stored (NFC and NFD)" if is_form else "case"
+
+
+def _describe_alike(real: str, scan_folder: str) -> str:
+    """Return what to say of a file that is spelled otherwise, "" if there is none."""
+    found, missing = real, list[str]()
+    while found not in ("", "/") and not os.path.lexists(found):
+        found, _, name = found.rpartition("/")
+        missing.insert(0, name)
+    for name in missing:
+        try:
+            alike = next((each for each in sorted(os.listdir(found or "/")) if same_letters(each) == same_letters(name)), "")
+        except OSError:
+            return ""
+        if not alike:
+            return ""
+        found = f"{found.rstrip('/')}/{alike}"
+    there = _shorten_path(os.path.relpath(found, _real(scan_folder)))
+    return f"; '{there}' differs in {describe_difference(real, found)} alone: write the name as the file has it, or rename the file"
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Which sources need which others, in the spelling of the disk: for `aptui lint`, which compares it with what their texts say.
+"""Which sources need which others, in the spelling of the disk; `verbs.spelling` compares it with their texts.
 
 Tests: `tests/verbs/shipping/test_lint.py`.
 """
@@ -12,41 +12,50 @@ from msgspec import Struct
 from aptui.store.queries.reader import Reader
 
 _NEEDS_SQL = """
-SELECT f.ScanFolder, s.SourceName, n.SourceName FROM aptui_edges e
+SELECT f.ScanFolder, s.SourceName, nf.ScanFolder, n.SourceName FROM aptui_edges e
     JOIN Sources s ON s.SourceID = e.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
     JOIN aptui_sources o ON o.path_key = e.target JOIN Sources n ON n.SourceID = o.source_id
+    JOIN ScanFolders nf ON nf.ScanFolderID = n.ScanFolderPK
+WHERE ? IN ('', s.SourceName)
 UNION
-SELECT f.ScanFolder, s.SourceName, n.SourceName FROM ProductDependencies d
+SELECT f.ScanFolder, s.SourceName, nf.ScanFolder, n.SourceName FROM ProductDependencies d
     JOIN Products p ON p.ProductID = d.ProductPK JOIN Jobs j ON j.JobID = p.JobPK
     JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
-    JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid
-WHERE d.UnresolvedPath = ''
-ORDER BY 1, 2, 3"""
+    JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid JOIN ScanFolders nf ON nf.ScanFolderID = n.ScanFolderPK
+WHERE d.UnresolvedPath = '' AND ? IN ('', s.SourceName)
+ORDER BY 1, 2, 4, 3"""
 _SAME_BUT_FOR_CASE_SQL = """
 SELECT p.ProductName, s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 WHERE lower(p.ProductName) IN (SELECT lower(ProductName) FROM Products GROUP BY lower(ProductName) HAVING COUNT(*) > 1)
 ORDER BY lower(p.ProductName), p.ProductName"""
 
 
+class NeededSource(Struct, frozen=True):
+    """A source that another needs: `root` is the path of its scan folder, `path` is in real case."""
+
+    root: str
+    path: str
+
+
 class NamedSource(Struct, frozen=True):
-    """A source that needs others: `root` is the path of its scan folder, `needs` are their paths in real case."""
+    """A source that needs others: `root` is the path of its scan folder, `needs` are the others."""
 
     root: str
     source: str
-    needs: tuple[str, ...]
+    needs: tuple[NeededSource, ...]
 
 
-def find_named_sources(reader: Reader) -> Iterator[NamedSource]:
-    """Yield every source that needs others, as sources or through its products."""
+def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
+    """Yield every source that needs others, as sources or through its products; `only` those of this path."""
     root, source = "", ""
-    needs: list[str] = []
-    for row in reader.ask(_NEEDS_SQL):
+    needs: list[NeededSource] = []
+    for row in reader.ask(_NEEDS_SQL, (only, only)):
         if needs and (root, source) != (row[0], row[1]):
             yield NamedSource(root, source, tuple(needs))
             needs = []
         root, source = row[0], row[1]
-        if row[2] != source:
-            needs.append(row[2])
+        if row[3] != source:
+            needs.append(NeededSource(row[2], row[3]))
     if needs:
         yield NamedSource(root, source, tuple(needs))
 

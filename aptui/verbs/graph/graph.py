@@ -14,8 +14,10 @@ from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
 from aptui.store.queries.asset_facts import AssetFile, Fact, ProductFact
-from aptui.verbs.asset_names import AssetNames, database_argument, open_asked
+from aptui.store.queries.named import find_named_sources
+from aptui.verbs.asset_names import AskedAssets, AssetNames, database_argument, open_asked
 from aptui.verbs.naming import as_text
+from aptui.verbs.spelling import find_misspelt
 
 _BRIEF = 20
 """Lines of each direction when nobody said which one."""
@@ -66,6 +68,7 @@ def deps(arguments: Namespace) -> int:
         starts = _subjects(nodes, graph, arguments)
         directions = list(_directions(starts, graph, arguments))
         facts = graph.facts({*starts, *(node for way in directions for edge in way.edges for node in edge[:2])})
+        notes = {} if arguments.json or arguments.dot else _spelling_notes(place, starts, facts)
     if arguments.json:
         printing.say_json(_deps_json(starts, directions, facts))
     elif arguments.dot:
@@ -73,7 +76,7 @@ def deps(arguments: Namespace) -> int:
     else:
         for way in directions:
             limit = None if arguments.is_in or arguments.is_out or arguments.tree else _BRIEF
-            _print_direction(way, starts, facts, limit=limit)
+            _print_direction(way, starts, facts, notes, limit=limit)
     return 0
 
 
@@ -151,12 +154,21 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 # ------------------------------------------------------------------------------------------------------------ telling deps
 
 
-def _print_direction(way: _Direction, starts: list[Node], facts: dict[Node, Fact], *, limit: int | None) -> None:
+def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
+    """Return {file: how a start spells it} of files that are spelled otherwise: found here, or on Windows, and not on Linux."""
+    names = [facts[node].name for node in starts if is_source(node) and node in facts]
+    items = (item for name in names for item in find_named_sources(place.database, name))
+    return {each.needed: f"  ({printing.line(f'{each.named_by} {each.what}')})" for item in items for each in find_misspelt(item)}
+
+
+def _print_direction(
+    way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
+) -> None:
     """Write one direction: under each start what is at the other end, a step further right each, every node opened once."""
     others, opened = way.others(), set[Node]()
     for start in starts:
         printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")
-        lines = _tree_lines(start, way, others, facts, opened)
+        lines = _tree_lines(start, way, others, facts, notes if way.is_out else {}, opened)
         shown = 0
         for text, colour in lines:
             if limit is not None and shown == limit:
@@ -170,7 +182,12 @@ def _print_direction(way: _Direction, starts: list[Node], facts: dict[Node, Fact
 
 
 def _tree_lines(
-    start: Node, way: _Direction, others: dict[Node, list[Edge]], facts: dict[Node, Fact], opened: set[Node]
+    start: Node,
+    way: _Direction,
+    others: dict[Node, list[Edge]],
+    facts: dict[Node, Fact],
+    notes: dict[str, str],
+    opened: set[Node],
 ) -> Iterator[tuple[str, str]]:
     trail: list[tuple[Node, Iterator[Edge]]] = [(start, iter(_by_name(others.get(start, ()), way, facts)))]
     opened.add(start)
@@ -183,6 +200,7 @@ def _tree_lines(
         node, depth = way.end(edge), len(trail)
         leads_on = node in others or node in way.loose
         note = "  (see above)" if node in opened and leads_on else "  (no source)" if isinstance(facts[node], AssetFile) else ""
+        note += notes.get(facts[node].name, "")
         yield f"{'  ' * depth}{edge.link}  {printing.line(facts[node].name)}{note}", ""
         if leads_on and node not in opened:
             opened.add(node)

@@ -18,23 +18,22 @@ from xml.sax.saxutils import quoteattr
 from msgspec import Struct, to_builtins
 
 from aptui.config.own_files import note_written
-from aptui.core.paths import from_text
 from aptui.shared import printing
 from aptui.shared.errors import HostError
+from aptui.shared.files.named_files import describe_difference, same_letters
 from aptui.store.graph.asset_graph import AssetGraph, Node
 from aptui.store.graph.asset_list import closure, orphans
 from aptui.store.queries.named import find_named_sources, list_same_but_for_case
 from aptui.verbs.asset_names import AskedAssets, AssetNames, database_argument, open_asked
+from aptui.verbs.spelling import find_misspelt
 
 FOUND = 1
 CHECKS = {
     "spelling": "a reference in another spelling than the file: found here, or on Windows, and not on Linux",
     "dead": "a dependency of a product that nothing fulfils",
     "unreachable": "an asset that the roots do not reach",
-    "case": "sources or products whose names differ in case alone: one file on Windows and macOS",
+    "case": "sources or products whose names differ in case or in how accents are stored alone: one file on Windows or macOS",
 }
-_LARGEST_TEXT = 16 << 20
-_BINARY_SAMPLE = 8192
 
 
 class LintFinding(Struct, frozen=True):
@@ -109,39 +108,8 @@ def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
 
 def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
     for item in find_named_sources(place.database):
-        data = _text_of(os.path.join(os.fsdecode(from_text(item.root)), os.fsdecode(from_text(item.source))))
-        for needed in item.needs:
-            written = spelling(data, os.fsencode(from_text(needed))) if data else None
-            if written is not None:
-                what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed}'"
-                yield LintFinding("spelling", item.source, what, "write it as the file is spelled, or rename the file")
-
-
-def _text_of(path: str) -> bytes:
-    """Return the bytes of a text, b"" for what is none, or cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(_LARGEST_TEXT)
-    except OSError:
-        return b""
-    return b"" if b"\0" in data[:_BINARY_SAMPLE] else data
-
-
-def spelling(data: bytes, path: bytes) -> bytes | None:
-    """Return how a text spells a path, whole or its end, None = as it is, or not at all.
-
-    The longest end of the path that the text has in any case decides.
-    """
-    lowered = data.lower()
-    steps = path.split(b"/")
-    for first in range(len(steps)):
-        wanted = b"/".join(steps[first:])
-        if wanted in data:
-            return None
-        at = lowered.find(wanted.lower())
-        if at >= 0:
-            return data[at : at + len(wanted)]
-    return None
+        for each in find_misspelt(item):
+            yield LintFinding("spelling", each.named_by, each.what, "write it as the file is spelled, or rename the file")
 
 
 # ---------------------------------------------------------------------------------------------------- dead and unreachable
@@ -178,16 +146,17 @@ def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
     for root in roots:
         for names in _list_same_names(root, cache):
             others = ", ".join(f"'{name}'" for name in names[1:])
-            yield LintFinding("case", names[0], f"differs in case alone from {others}", "rename all but one")
+            how = describe_difference(names[0], names[1])
+            yield LintFinding("case", names[0], f"differs in {how} alone from {others}", "rename all but one")
 
 
 def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
-    """Yield names below a scan folder that would be one on a disk that ignores case."""
+    """Yield names below a scan folder that would be one on a disk that ignores case, or how accents are stored."""
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
         alike: dict[str, list[str]] = {}
         for name in (*below, *names):
-            alike.setdefault(name.casefold(), []).append(os.path.relpath(os.path.join(folder, name), root))
+            alike.setdefault(same_letters(name), []).append(os.path.relpath(os.path.join(folder, name), root))
         yield from (sorted(group) for group in alike.values() if len(group) > 1)
 
 

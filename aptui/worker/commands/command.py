@@ -17,6 +17,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from typing import Protocol
 
 from msgspec import Struct
@@ -317,19 +318,42 @@ def _refuse_linked_folders(products_dir: str) -> None:
 
 _DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")
 _DEPFILE_ESCAPE = re.compile(r"\\([ #:])|\$\$")
+_DEPFILE_CONTINUED = re.compile(r"\\\r?(?:\n|\Z)")
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 def parse_depfile(text: str) -> Iterator[str]:
     r"""Yield the prerequisites of all rules in a Makefile-style dependency file, as gcc, glslc, dxc and others write them.
 
-    Lines continue after a backslash; `\ `, `\#` and `\:` stand for the second character, `$$` for a dollar sign.
+    Lines continue after a backslash; `\ `, `\#` and `\:` stand for the second character, `$$` for a dollar sign. As in make, no
+    blank is needed after the colon.
     """
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        is_target = True
-        for word in _DEPFILE_WORD.findall(line):
-            if word.startswith("#"):
-                break
-            if is_target:
-                is_target = not (word.endswith(":") and not word.endswith("\\:"))
-            else:
-                yield _DEPFILE_ESCAPE.sub(lambda match: match[1] or "$", word)
+    for _, files in _rules(text):
+        yield from files or ()
+
+
+def find_lines_without_colon(text: str) -> list[str]:
+    """Return the lines of a dependency file that are no rules, for they name no target."""
+    return [line.strip() for line, files in _rules(text) if files is None]
+
+
+def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
+    """Yield each line with its prerequisites, None for a line without a colon."""
+    for line in _DEPFILE_CONTINUED.sub(" ", text).splitlines():
+        words = list(takewhile(lambda word: not word.startswith("#"), _DEPFILE_WORD.findall(line)))
+        if words:
+            prerequisites = _prerequisites(words)
+            names = [_DEPFILE_ESCAPE.sub(lambda match: match[1] or "$", word) for word in prerequisites or ()]
+            yield line, None if prerequisites is None else [name for name in names if name.strip() not in ("", "\\")]
+
+
+def _prerequisites(words: list[str]) -> list[str] | None:
+    """Return what follows the colon that ends a word, or else the first inside a word; that of a drive counts as neither."""
+    for at, word in enumerate(words):
+        if word.endswith(":") and not word.endswith("\\:"):
+            return words[at + 1 :]
+    for at, word in enumerate(words):
+        for colon in re.finditer(r"(?<!\\):", word):
+            if not (_DRIVE.match(word) and colon.start() == 1):
+                return [*filter(None, [word[colon.end() :]]), *words[at + 1 :]]
+    return None

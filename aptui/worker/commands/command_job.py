@@ -241,13 +241,17 @@ def _depfile(rule: CommandRule, path: str, log: RunLog) -> list[str]:
     if not rule.depfile and "{depfile}" not in rule.command:
         return []
     try:
-        return list(commands.parse_depfile(read_answer_text(path)))
+        text = read_answer_text(path)
     except FileNotFoundError:
         log.write(
             LogLevel.WARNING,
             f"the command wrote no dependency file {os.path.basename(path)!r}: a change of what it reads is not noticed",
         )
         return []
+    for line in commands.find_lines_without_colon(text)[:_MOST_WARNINGS]:
+        what = f"the dependency file {os.path.basename(path)!r} has a line without a colon, which is not read: {line[:80]!r}"
+        log.write(LogLevel.WARNING, valid_text(what))
+    return list(commands.parse_depfile(text))
 
 
 # ----------------------------------------------------------------------------------------------------------------- products

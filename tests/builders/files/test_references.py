@@ -142,3 +142,23 @@ def test_what_is_missing_below_the_scan_folders_is_only_missing(tree):
         read_in(tree, "art/no")
 
     assert not isinstance(caught.value, ForbiddenNameError)
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "told"),
+    [
+        ("tex/Hero.png", "TEX/hero.png", "; 'tex/Hero.png' differs in case alone"),
+        ("caf\u00e9.png", "cafe\u0301.png", "; 'caf\u00e9.png' differs in how accents are stored (NFC and NFD) alone"),
+        ("cafe\u0301/a.png", "caf\u00e9/a.png", "; 'cafe\u0301/a.png' differs in how accents are stored (NFC and NFD) alone"),
+        ("tex/other.png", "tex/hero.png", ""),
+    ],
+)
+def test_missing_file_that_is_spelled_otherwise_is_named(tmp_path, there, named, told):
+    (tmp_path / there).parent.mkdir(exist_ok=True)
+    (tmp_path / there).write_text("x")
+
+    with pytest.raises(NamedFileError) as raised:
+        read_named(str(tmp_path), named)
+
+    advice = ": write the name as the file has it, or rename the file"
+    assert str(raised.value) == f"the file '{named}' is missing{told}{advice if told else ''}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -10,7 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aptui.cli import main
-from aptui.verbs.shipping.lint import CHECKS, spelling
+from aptui.verbs.shipping.lint import CHECKS
+from aptui.verbs.spelling import spelling
 
 CONFIG = """
 scan_folders: [{name: game, path: assets, order: 0}]
@@ -97,13 +99,48 @@ def test_ci_gets_an_exit_code_and_junit(project: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("text", "path", "written"),
     [
-        (b"see tex/Hero.png", b"tex/Hero.png", None),
+        (b"see tex/Hero.png", b"tex/Hero.png", b"tex/Hero.png"),
         (b"see Tex/Hero.png", b"tex/Hero.png", b"Tex/Hero.png"),
         (b"see hero.PNG", b"tex/Hero.png", b"hero.PNG"),
-        (b"see Hero.png", b"tex/Hero.png", None),
+        (b"see Hero.png", b"tex/Hero.png", b"Hero.png"),
         (b"nothing", b"tex/Hero.png", None),
-        (b"hero.png and Hero.png", b"tex/Hero.png", None),
+        (b"hero.png and Hero.png", b"tex/Hero.png", b"Hero.png"),
     ],
 )
 def test_the_longest_end_of_the_path_decides(text: bytes, path: bytes, written: bytes | None) -> None:
     assert spelling(text, path) == written
+
+
+@pytest.mark.real
+def test_texture_that_a_material_file_spells_otherwise_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: m, uses: mesh}, {copy: ['*.png', '*.mtl'], name: c}]\n"
+    )
+    for name, text in {
+        "obj/case.obj": "mtllib case.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n",
+        "obj/case.mtl": "newmtl a\nmap_Kd TEX.PNG\nbump right.png\n",
+        "obj/tex.png": "x",
+        "obj/right.png": "x",
+    }.items():
+        (tmp_path / "assets" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "assets" / name).write_text(text)
+    main.main(["batch", "-C", str(tmp_path)])
+
+    (only,) = found(tmp_path, capsys, "--only", "spelling")
+
+    assert (only["asset"], only["what"]) == ("obj/case.mtl", "names 'TEX.PNG', the file is 'obj/tex.png'")
+    main.main(["deps", "-C", str(tmp_path), "obj/case.obj"])
+    assert "obj/tex.png  (obj/case.mtl names 'TEX.PNG', the file is 'obj/tex.png')" in capsys.readouterr().out
+
+
+@pytest.mark.real
+def test_names_that_differ_in_how_accents_are_stored_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nbuilders: [{name: c, copy: ['*.txt']}]\n")
+    (tmp_path / "assets").mkdir()
+    for form in ("NFC", "NFD"):
+        (tmp_path / "assets" / unicodedata.normalize(form, "café.txt")).write_text("x")
+    main.main(["batch", "-C", str(tmp_path)])
+
+    (only,) = found(tmp_path, capsys, "--only", "case")
+
+    assert "differs in how accents are stored (NFC and NFD) alone from" in only["what"]

@@ -18,7 +18,7 @@ from aptui.core.orders import Outcome
 from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import answers
 from aptui.worker.commands import command as commands
-from aptui.worker.commands.command import CommandError, execute, find_products, invocation, parse_depfile
+from aptui.worker.commands.command import CommandError, execute, find_lines_without_colon, find_products, invocation, parse_depfile
 from aptui.worker.commands.output import BoundedText
 
 HOSTILE = [
@@ -348,10 +348,39 @@ def test_parameters_of_builder_platform_and_job_reach_the_command(room):
         ("a.o:\\\n a.c", ["a.c"]),
         ("", []),
         ("no rule at all", []),
+        ("out.o:a.h\n", ["a.h"]),
+        ("out.o:a.h b.h\n", ["a.h", "b.h"]),
+        ("a.o b.o:a.h \\\n b.h\n", ["a.h", "b.h"]),
+        ("out.o :a.h\n", ["a.h"]),
+        ("out.o:: a.h\n", ["a.h"]),
+        (r"C:/out.o:a.h", ["a.h"]),
+        (r"C:\out.o: a.h", ["a.h"]),
+        (r"out.o:C:/a.h", ["C:/a.h"]),
+        (r"odd\:target.o:a.h", ["a.h"]),
+        ("out.o: a.h \\", ["a.h"]),
+        ("out.o: a.h\\", ["a.h"]),
+        ("out.o: a.h \\\r\n", ["a.h"]),
+        ("out.o: a.h \\ \n", ["a.h"]),
     ],
 )
 def test_makefile_dependencies(text, found):
     assert list(parse_depfile(text)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [("a.h b.h\n", ["a.h b.h"]), ("a.o: a.h\n  b.h\n", ["b.h"]), ("a.o: a.h \\\n b.h\n# c\n\n", []), ("C:/a.h", ["C:/a.h"])],
+)
+def test_lines_without_a_colon_are_found(text, lines):
+    assert find_lines_without_colon(text) == lines
+
+
+@pytest.mark.real
+def test_dependency_file_without_a_colon_is_warned_about(room):
+    result = room.run(builder("cp {source} {products_dir} && echo a.h b.h > {depfile}"))
+
+    assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)
+    assert result.log[0].text.endswith("has a line without a colon, which is not read: 'a.h b.h'")
 
 
 @pytest.mark.real
