@@ -15,7 +15,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -151,6 +151,8 @@ class RootNotifications:
     notify: Notify
     is_structure_changed: bool = False
     """Whether folders may have come or gone since somebody last counted them and put this back."""
+    has_grown: bool = False
+    """Whether folders came since then, in a root that does not report them."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
     _losses: _Losses = field(init=False)
     _rescan_at: float = field(init=False)
@@ -173,16 +175,14 @@ class RootNotifications:
         """Whether folders appeared a moment ago."""
         return bool(self._young)
 
-    def note_changes(self, changes: Iterable[tuple[int, str]]) -> None:
+    def note_changes(self, changes: Collection[tuple[int, str]]) -> None:
         """Tell what watchfiles reported."""
+        if self.root.wants != ALL:
+            self._note_structure(changes)
         if self.root.wants == DELETIONS:
-            gone = {path for kind, path in changes if kind == _DELETED}
-            if gone:
-                self.is_structure_changed = True
-                self.notify_gone(os.fsencode(path) for path in gone)
+            self.notify_gone(os.fsencode(path) for kind, path in changes if kind == _DELETED)
             return
         if self.root.wants == CONTENTS:
-            self.is_structure_changed = self.is_structure_changed or any(kind == _DELETED for kind, _path in changes)
             self.notify_contents(os.fsencode(path) for _kind, path in changes)
             return
         paths: set[bytes] = set()
@@ -198,6 +198,13 @@ class RootNotifications:
                 paths.add(path)
                 self.is_structure_changed = self.is_structure_changed or kind == _DELETED
         self.notify_found(paths, trees)
+
+    def _note_structure(self, changes: Collection[tuple[int, str]]) -> None:
+        """Note whether folders came or went, where new folders are not reported themselves."""
+        if not self.has_grown:
+            self.has_grown = any(kind == _ADDED and _is_folder(os.fsencode(path)) for kind, path in changes)
+        is_changed = self.has_grown or any(kind == _DELETED for kind, _path in changes)
+        self.is_structure_changed = self.is_structure_changed or is_changed
 
     def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
         """Tell paths to look at, and trees at once and again later."""

@@ -241,7 +241,7 @@ class WatchSupervisor:
     def _check_count(self, watched: RootWatch, now: float) -> None:
         """Compare watches with folders when folders came or went: a limit that is reached while running is silent."""
         notifications = watched.root_notifications
-        if notifications.is_structure_changed and notifications.has_young():
+        if notifications.is_structure_changed and (notifications.has_young() or notifications.has_grown):
             watched.count_at = min(
                 watched.count_at, max(now + _COUNT_AFTER_TREES_S, watched.counted_at + _COUNT_PACE * watched.count_took_s)
             )
@@ -250,7 +250,7 @@ class WatchSupervisor:
         watched.counted_at, watched.count_at = now, now + self._settings.limits_check_every_s
         if not notifications.is_structure_changed:
             return
-        notifications.is_structure_changed = False
+        notifications.is_structure_changed = notifications.has_grown = False
         if self._lacks(watched) and not self._closed.wait(2 * self._settings.recheck_s) and self._lacks(watched):
             needed, have = watched.survey.folders, watched.watches
             self._renew(watched, f"{needed - have} of {needed} folders had no watch")

@@ -12,6 +12,7 @@ from watch_room import QUICK, Room, put, watching
 
 from aptui.engine.watch import limits as watch_limits
 from aptui.engine.watch.limits import WatchLimits, inotify_descriptors
+from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS
 from aptui.engine.watch.watcher import NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchMode
 
@@ -402,9 +403,10 @@ def test_a_root_with_more_folders_than_watches_is_polled_and_says_what_is_needed
         assert "21" in detail
 
 
-def test_a_limit_that_is_reached_while_running_is_noticed(top):
+@pytest.mark.parametrize("wants", [ALL, DELETIONS, CONTENTS])
+def test_a_limit_that_is_reached_while_running_is_noticed(top, wants):
     settings = replace(QUICK, limits=lambda: WatchLimits(16384, 10, 128), recheck_s=0.05, limits_check_every_s=0.05)
-    with watching(native(top), settings=settings) as room:
+    with watching(replace(native(top), wants=wants), settings=settings) as room:
         for number in range(20):
             os.mkdir(top + b"/%d" % number)
         room.until_mode(WatchMode.LIMITED)
