@@ -64,7 +64,7 @@ VERBS = {
     "delete": ("aptui.verbs.steering.move", "delete sources, with their metadata"),
     "identities": ("aptui.verbs.steering.identities", "which sources have '.meta' files, and which look moved without theirs"),
     "capsule": ("aptui.verbs.sessions.capsule", "a job in a file that others can run; run one and compare"),
-    "verify": ("aptui.verbs.results.check", "compare every product with its recorded digest"),
+    "verify": ("aptui.verbs.results.check", "compare every product with its recorded digest, and name other files"),
     "check": ("aptui.verbs.shipping.checks", "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands"),
     "lint": ("aptui.verbs.shipping.lint", "look for what breaks elsewhere: spelling, dead references, unreachable assets, case"),
     "cache": ("aptui.verbs.results.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),

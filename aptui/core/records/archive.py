@@ -54,8 +54,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
     "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # one that is no source
-    "put_cache_folder": "name, mtime_ns",  # folder relative to the cache root
-    "drop_cache_folder": "name",
+    "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
     "put_state": "key, value",
     # what is said of a session at its end (core.sessions): its runs are those of higher run keys than the last session's
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",

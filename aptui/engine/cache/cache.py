@@ -19,7 +19,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,18 +30,20 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.announced import AnnouncedIntents
 from aptui.engine.cache.ownership import refuse_foreign, refuse_links, remove_in_background
 from aptui.engine.cache.places import (
+    NO_FOLDER,
     OpenFolders,
     Placement,
     ReplacedFiles,
     Stamp,
+    changed_ns,
     close_to_others,
-    mtime_of,
     open_folder,
     remove_staged,
     stamp_of,
 )
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError
+from aptui.shared.files.clocks import RACY_NS, is_coarse
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
@@ -232,7 +235,7 @@ class Cache:
         return [commit.run_key for commit in done], failed
 
     def doubt_rows(self, folders: set[str]) -> Rows:
-        """Return rows that make the next start look into these folders, unless this engine lives to record their mtimes."""
+        """Return rows that make the next start look into these folders, unless this engine lives to record their times."""
         fresh = {folder for folder in folders if folder} - self._doubted
         self._doubted |= fresh
         return {"put_cache_folder": [(folder, 0) for folder in fresh]} if fresh else {}
@@ -363,31 +366,30 @@ class Cache:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Whether there are folders that the next start looks into because their present mtimes are not recorded."""
+        """Whether there are folders that the next start looks into because their present times are not recorded."""
         return bool(self._dirty)
 
     def folder_rows(self, index: ProductIndex) -> Rows:
-        """Return rows that record the present mtime of every folder touched since the last call.
+        """Return rows that record the present ctime of every folder touched since the last call.
 
-        Others may have touched it as well, which that mtime would hide: a folder in which anything is missing, or too much, is
-        looked into at the next start.
+        Other programs may have touched it as well, which that ctime would hide. So the next start looks into a folder in which
+        anything is missing, or too much, or in which a change now would not show in its ctime. The row of a folder that is gone
+        stays: it proves that a folder of that name is the engine's.
         """
-        rows: Rows = {}
-        for folder in self._suspect:
-            rows.setdefault("put_cache_folder", []).append((folder, 0))
+        folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
-            mtime_ns = mtime_of(self._path(folder))
-            if mtime_ns is None:
-                rows.setdefault("drop_cache_folder", []).append((folder,))
-            else:
-                rows.setdefault("put_cache_folder", []).append((folder, mtime_ns if self._is_whole(folder, index) else 0))
+            now_ns, ctime_ns = time.time_ns(), changed_ns(self._path(folder))
+            is_trusted = not is_coarse(ctime_ns) or ctime_ns < now_ns - RACY_NS
+            folders[folder] = ctime_ns if is_trusted and self._is_whole(folder, index) else 0
         self._dirty.clear()
         self._doubted.clear()
-        return rows
+        return {"put_cache_folder": list(folders.items())} if folders else {}
 
     def _is_whole(self, folder: str, index: ProductIndex) -> bool:
         """Whether the files in a folder are the products that are recorded there."""
         expected = index.products_in(folder)
+        if changed_ns(self._path(folder)) == NO_FOLDER:
+            return not expected
         try:
             with os.scandir(self._path(folder)) as found:
                 names = {f"{folder}/{to_text(os.fsencode(entry.name))}" for entry in found if entry.is_file(follow_symlinks=False)}
@@ -415,34 +417,54 @@ class Cache:
         if intents:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
-    def is_touched(self, index: ProductIndex) -> bool:
-        """Whether any folder is not as the last engine left it."""
-        for folder, mtime_ns in index.cache_folders().items():
-            try:
-                if os.lstat(self._path(folder)).st_mtime_ns != mtime_ns:
-                    return True
-            except OSError:
-                return True
-        return False
+    def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
+        """Whether any folder is not as the last engine left it; `trusts_times`: a folder with the recorded ctime is."""
+        return any(
+            changed_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
+            for folder, ctime_ns in index.cache_folders().items()
+        )
 
-    def find_lost(self, index: ProductIndex, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
-        """Return recorded products that are gone, looking only into folders that were touched, and files that no row knows.
+    def find_lost(
+        self, index: ProductIndex, say: Callable[[str], None], *, trusts_times: bool = True
+    ) -> tuple[list[str], list[str]]:
+        """Return recorded products that are gone, and files that no row knows, which are deleted.
 
-        These are deleted.
+        A folder that no row knows is not the engine's: its files stay, and `say` names it.
+
+        Args:
+            index: what is recorded.
+            say: takes sentences for people.
+            trusts_times: leave out folders that have the recorded ctime.
         """
         gone: list[str] = []
         orphans: list[str] = []
-        for folder, mtime_ns in index.cache_folders().items():
-            try:
-                if os.lstat(self._path(folder)).st_mtime_ns == mtime_ns:
-                    continue
-            except OSError:
-                pass
-            self._dirty.add(folder)
-            gone.extend(self._compare(folder, index, say, orphans))
+        recorded = index.cache_folders()
+        for folder, ctime_ns in recorded.items():
+            if changed_ns(self._path(folder)) != ctime_ns:
+                self._dirty.add(folder)
+            elif trusts_times:
+                continue
+            gone.extend(self._compare(folder, index, say, orphans, recorded))
+        for platform in self._platforms:
+            if platform not in recorded:
+                self._say_foreign(platform, say)
         return gone, orphans
 
-    def _compare(self, folder: str, index: ProductIndex, say: Callable[[str], None], orphans: list[str]) -> list[str]:
+    def _say_foreign(self, folder: str, say: Callable[[str], None]) -> None:
+        """Name a folder that the engine did not make, unless it has no files."""
+        path = self._path(folder)
+        if any(files for _path, _folders, files in os.walk(path)):
+            name = cache_path(folder)
+            say(f"'{name}' in the cache was not made by aptui: the files in it belong to no product, and stay; delete or move them")
+
+    def _compare(
+        self,
+        folder: str,
+        index: ProductIndex,
+        say: Callable[[str], None],
+        orphans: list[str],
+        recorded: Mapping[str, int],
+    ) -> list[str]:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
@@ -454,6 +476,8 @@ class Cache:
                         if name in expected:
                             say(f"a folder stands in the place of product '{name}': moved away")
                             self._throw_away(path, "folder")
+                        elif name not in recorded:
+                            self._say_foreign(name, say)
                         continue
                     if name in expected and not entry.is_symlink():
                         present.add(name)

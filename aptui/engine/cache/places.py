@@ -51,13 +51,17 @@ def open_folder(root: bytes, folder: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def mtime_of(path: bytes) -> int | None:
-    """Return when a folder was touched last, None where there is none, be it that a file has taken its place."""
+NO_FOLDER = -1
+"""In place of the ctime of a folder that does not exist, or in whose place something else lies."""
+
+
+def changed_ns(path: bytes) -> int:
+    """Return the ctime of a folder (ns since 1970), or `NO_FOLDER`. No program can set it back, unlike the mtime."""
     try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_mtime_ns if stat.S_ISDIR(found.st_mode) else None
+        found = os.lstat(path)
+    except OSError:
+        return NO_FOLDER
+    return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else NO_FOLDER
 
 
 _FOLDERS_OPEN = 16

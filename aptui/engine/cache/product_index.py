@@ -21,5 +21,5 @@ class ProductIndex(Protocol):
         ...
 
     def cache_folders(self) -> Mapping[str, int]:
-        """Return {cache folder: its mtime_ns when it was last recorded}."""
+        """Return {cache folder: its ctime_ns when it was last recorded}; 0 = not known, -1 = the folder is gone."""
         ...

@@ -134,7 +134,8 @@ class PreparedSession:
             for folder in folders:
                 self.guard.check(folder, lambda: archive.folders)
             digests, files = archive.folders.folder_digests(), archive.estimate_sources()
-            is_settled = not archive.list_unfinished() and not archive.has_intents() and not self.cache.is_touched(archive.products)
+            is_settled = not archive.list_unfinished() and not archive.has_intents()
+            is_settled = is_settled and not self.cache.is_touched(archive.products, trusts_times=self._trusts_times)
             is_settled = is_settled and not (self.project.makes_finals and archive.drafts())
             is_settled = is_settled and self._has_catalogs(archive.state(CATALOG_STATE))
             known = archive.outside() if is_settled else {}

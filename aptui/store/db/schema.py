@@ -14,7 +14,7 @@ from aptui.store.db import foreign, upgrades
 
 O3DE_VERSION = 40
 """Version of O3DE's tables that we read and write (`dbinfo.Version`)."""
-OWN_VERSION = 10
+OWN_VERSION = 11
 """Version of the tables that begin with `aptui_`; those of `upgrades.OLDEST` and later are brought up to date in place."""
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""

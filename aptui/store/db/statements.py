@@ -207,7 +207,6 @@ _SQL: dict[str, tuple[Statement, ...]] = {
         (_upsert("aptui_files", "scan_folder_id, name, is_folder, mtime_ms, hash64", "scan_folder_id, name COLLATE BINARY"), None),
     ),
     "put_cache_folder": ((_replace("aptui_cache_folders", 2), None),),
-    "drop_cache_folder": (("DELETE FROM aptui_cache_folders WHERE name = ?", None),),
     "put_state": ((_replace("aptui_state", 2), None),),
     "put_session": tuple((sql, None if at == 0 else _nothing) for at, sql in enumerate(PUT_SESSION)),
     "prune_session": tuple((sql, _make_repeat(sql.count("?"))) for sql in PRUNE_SESSION),

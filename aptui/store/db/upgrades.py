@@ -169,5 +169,6 @@ STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     7: _step(*_DRAFTS),
     8: _step(*_MARK_DRAFTS),
     9: _step(*_FAILURES),
+    10: _step("ALTER TABLE aptui_cache_folders RENAME COLUMN mtime_ns TO ctime_ns"),
 }
 """{version: what leads to the next one}."""

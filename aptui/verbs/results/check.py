@@ -18,7 +18,7 @@ from aptui.config.model import Config
 from aptui.core.paths import key_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.queries.integrity import Finding, examine_products
+from aptui.store.queries.integrity import Finding, OrphanFile, examine_products, orphans, still_orphans
 from aptui.verbs.opening import open_for_reading
 from aptui.verbs.results.share import share
 
@@ -48,7 +48,7 @@ def verify(arguments: Namespace) -> int:
             raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
         with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
-    checked, unknown, findings = _check(arguments, config)
+    checked, unknown, findings, leftovers = _check(arguments, config)
     code = DAMAGED if findings else 0
     repaired = False
     if findings and arguments.repair:
@@ -60,17 +60,21 @@ def verify(arguments: Namespace) -> int:
                 "without_digest": unknown,
                 "repaired": repaired,
                 "findings": [to_builtins(finding) for finding in findings],
+                "unknown_files": [leftover.name for leftover in leftovers],
             }
         )
         return code
     for finding in findings:
         printing.say(f"{finding.problem}: {printing.line(finding.product)}, made of {printing.line(finding.source)}", "red")
+    for leftover in leftovers:
+        fate = "the next scan deletes it" if leftover.is_watched else "it stays, because aptui did not make its folder"
+        printing.say(f"unknown: {printing.line(leftover.name)} belongs to no product; {fate}", "yellow")
     printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
     return code
 
 
-def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding]]:
-    """Return (how many products, how many of them without a digest, what is wrong)."""
+def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding], list[OrphanFile]]:
+    """Return (how many products, how many of them without a digest, what is wrong, files that belong to no product)."""
     checked = unknown = 0
     findings = []
     with open_for_reading(arguments, config) as project:
@@ -78,7 +82,10 @@ def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding
             checked += 1
             unknown += not product.digest
             findings += [finding] if finding else []
-    return checked, unknown, sorted(findings, key=lambda finding: finding.product)
+        platforms = [platform.id for platform in config.project.platforms]
+        unknown_files = [file for _folder, files in orphans(project.database, config.cache_dir, platforms) for file in files]
+        leftovers = still_orphans(unknown_files, project.database, config.cache_dir)
+    return checked, unknown, sorted(findings, key=lambda finding: finding.product), leftovers
 
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:

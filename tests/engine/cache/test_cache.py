@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coarse_clock import coarsen
 from disk_project import HOST, Project
 from msgspec import structs
 
@@ -23,7 +24,7 @@ from aptui.core.model import Digest, Product
 from aptui.engine.cache import cache as cache_module
 from aptui.engine.cache import cache as rooms
 from aptui.engine.cache.cache import Cache
-from aptui.engine.cache.places import ReplacedFiles
+from aptui.engine.cache.places import NO_FOLDER, ReplacedFiles
 from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.store.db.writer import Intent
 from aptui.worker import files
@@ -346,7 +347,7 @@ def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache:
 
     assert written[0]["put_cache_folder"].count(("linux/f", 0)) == 1
     assert ("linux/f", 0) not in written[1].get("put_cache_folder", [])
-    assert ("linux/f", (cache.root / "linux/f").stat().st_mtime_ns) in rows["put_cache_folder"]
+    assert ("linux/f", (cache.root / "linux/f").stat().st_ctime_ns) in rows["put_cache_folder"]
 
 
 @pytest.mark.parametrize("known", [("1.txt", "2.txt", "deleted by others.txt"), ("1.txt",)])
@@ -409,7 +410,7 @@ def test_only_folders_with_another_time_are_looked_into(cache: Cache, diary: Dia
     put(cache, "linux/f/a.txt", b"a")
     put(cache, "linux/g/b.txt", b"b")
     diary.digests = {"linux/f/a.txt": b"", "linux/g/b.txt": b"", "linux/g/gone.txt": b""}
-    diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_mtime_ns, "linux/g": 1}
+    diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_ctime_ns, "linux/g": 1}
     looked: list[object] = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda folder: (looked.append(os.readlink(f"/proc/self/fd/{folder}")), scandir(folder))[1])
@@ -440,6 +441,90 @@ def test_outside_reads_links_and_folders_in_the_place_of_products_go(cache: Cach
     assert len(said) == 3
 
 
+@pytest.mark.real
+def test_product_deleted_by_hand_is_lost_although_the_mtime_of_its_folder_is_put_back(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
+    put(cache, "linux/f/b.txt", b"b")
+    cache.note_written(["linux/f"])
+    diary.folders = dict(cache.folder_rows(diary)["put_cache_folder"])
+    assert not cache.is_touched(diary)
+    before = (cache.root / "linux/f").stat()
+
+    (cache.root / "linux/f/a.txt").unlink()
+    os.utime(cache.root / "linux/f", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert cache.is_touched(diary)
+    assert cache.find_lost(diary, print)[0] == ["linux/f/a.txt"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("tick_ns", [1_000_000_000, 2_000_000_000])
+def test_product_deleted_within_the_tick_of_its_commit_is_lost(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tick_ns: int
+) -> None:
+    coarsen(monkeypatch, tmp_path / "coarse", tick_ns)
+    put(cache, "linux/f/a.txt", b"a")
+    diary.digests = {"linux/f/a.txt": b""}
+    cache.note_written(["linux/f"])
+    diary.folders = dict(cache.folder_rows(diary)["put_cache_folder"])
+
+    (cache.root / "linux/f/a.txt").unlink()
+
+    assert cache.find_lost(diary, print)[0] == ["linux/f/a.txt"]
+
+
+@pytest.mark.real
+def test_full_scan_looks_into_folders_that_have_the_recorded_time(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    stray = put(cache, "linux/f/stray.txt", b"?")
+    diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
+    diary.folders = {"linux/f": (cache.root / "linux/f").stat().st_ctime_ns}
+    assert cache.find_lost(diary, print) == ([], [])
+    assert not cache.is_touched(diary)
+
+    assert cache.is_touched(diary, trusts_times=False)
+    assert cache.find_lost(diary, print, trusts_times=False) == (["linux/f/b.txt"], ["linux/f/stray.txt"])
+    assert not stray.exists()
+
+
+@pytest.mark.real
+def test_files_in_a_folder_that_the_engine_did_not_make_are_named_and_stay(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    diary.digests = {"linux/f/a.txt": b""}
+    diary.folders = {"linux": 0, "linux/f": 0}
+    stays = [put(cache, "linux/mine/deep/notes.txt", b"?"), put(cache, "linux/f/mine/notes.txt", b"?")]
+    (cache.root / "linux/empty").mkdir()
+    said: list[str] = []
+
+    assert cache.find_lost(diary, said.append) == ([], [])
+    assert all(path.exists() for path in stays)
+    assert sorted(text.partition("' in the cache was not made by aptui")[0] for text in said) == ["'linux/f/mine", "'linux/mine"]
+
+
+@pytest.mark.real
+def test_files_in_a_platform_folder_of_which_nothing_is_recorded_are_named(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/notes.txt", b"?")
+    said: list[str] = []
+
+    assert cache.find_lost(diary, said.append) == ([], [])
+    assert [text.partition(" in")[0] for text in said] == ["'linux'"]
+
+
+@pytest.mark.real
+def test_leftovers_in_a_folder_that_the_engine_made_and_removed_are_deleted(cache: Cache, diary: Diary) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    cache.delete(["linux/f/a.txt"])
+    diary.folders = dict(cache.folder_rows(diary)["put_cache_folder"])
+    assert cache.find_lost(diary, print) == ([], [])
+
+    leftover = put(cache, "linux/f/a.txt", b"a")
+
+    assert cache.is_touched(diary)
+    assert cache.find_lost(diary, print)[1] == ["linux/f/a.txt"]
+    assert not leftover.exists()
+
+
 def test_a_folder_that_is_gone_loses_all_its_products(cache: Cache, diary: Diary) -> None:
     diary.digests = {"linux/f/a.txt": b"", "linux/f/b.txt": b""}
     diary.folders = {"linux/f": 1}
@@ -455,7 +540,7 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 
     assert problems == []
     assert sorted(path.name for path in (cache.root / "linux/f").iterdir()) == ["b.txt"]
-    assert cache.folder_rows(diary)["drop_cache_folder"] == [("linux/f/g",)]
+    assert ("linux/f/g", NO_FOLDER) in cache.folder_rows(diary)["put_cache_folder"]
 
 
 def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache, diary: Diary) -> None:
@@ -467,8 +552,11 @@ def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache
 
     rows = cache.folder_rows(diary)
 
-    assert sorted(rows["drop_cache_folder"]) == [("linux/f/a.txt",), ("linux/f/a.txt/deep",)]
-    assert {folder for folder, _mtime_ns in rows["put_cache_folder"]} == {"linux", "linux/f"}
+    recorded = dict(rows["put_cache_folder"])
+    assert {folder for folder, ctime_ns in recorded.items() if ctime_ns == NO_FOLDER} == {"linux/f/a.txt", "linux/f/a.txt/deep"}
+    assert recorded.keys() >= {"linux", "linux/f"}
+    diary.folders = recorded
+    assert cache.find_lost(diary, print) == ([], [])
     assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "what lies below a file is gone"
 
 

@@ -179,7 +179,7 @@ def test_the_cache_is_not_looked_at_while_products_lie_there_that_no_row_knows(
     engine = project.live.engine
     assert engine is not None
     lost = Cache.find_lost
-    monkeypatch.setattr(Cache, "find_lost", lambda *given: (held.done.append("looked"), lost(*given))[1])
+    monkeypatch.setattr(Cache, "find_lost", lambda *given, **how: (held.done.append("looked"), lost(*given, **how))[1])
     held.let_go.set()
     engine.start_scan(is_full=True)
     project.until_idle()

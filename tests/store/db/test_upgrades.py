@@ -61,6 +61,7 @@ def as_version_2(path: Path) -> None:
         database.execute("ALTER TABLE aptui_runs DROP COLUMN origin")
         database.execute("ALTER TABLE aptui_jobs DROP COLUMN failure")
         database.execute("ALTER TABLE aptui_analyses DROP COLUMN failure")
+        database.execute("ALTER TABLE aptui_cache_folders RENAME COLUMN ctime_ns TO mtime_ns")
         database.execute("UPDATE aptui_state SET value = '2' WHERE key = ?", (VERSION_KEY,))
 
 

@@ -201,7 +201,6 @@ def test_dropping_a_job_leaves_its_source_and_analysis(store: Store) -> None:
         ("drop_folder", (1, "textures"), ("aptui_folders",)),
         ("drop_file", (1, "Textures/a.png"), ("aptui_files",)),
         ("drop_conflict", (1,), ("aptui_conflicts",)),
-        ("drop_cache_folder", ("linux/textures",), ("aptui_cache_folders",)),
     ],
 )
 def test_each_drop_takes_its_own_rows(store: Store, operation: str, row: tuple[object, ...], tables: tuple[str, ...]) -> None:

@@ -99,7 +99,7 @@ class Scans:
         if not is_known:  # until all is at rest again, the next engine looks at everything too
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
-        self.check_products()
+        self.check_products(trusts_times=not is_full)
 
     def start_below(self, folder: str) -> None:
         """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
@@ -241,12 +241,13 @@ class Scans:
 
     # ------------------------------------------------------------------------------------------------------------- products
 
-    def check_products(self) -> None:
-        """Look into every cache folder that is not as it was recorded.
+    def check_products(self, *, trusts_times: bool = True) -> None:
+        """Look into every cache folder that is not as it was recorded; without `trusts_times`, into all.
 
         An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
         """
-        lost, orphans = self._context.cache.find_lost(self._context.archive.products, self._context.news.say_once)
+        products, say = self._context.archive.products, self._context.news.say_once
+        lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
         self.want_again(PathKey(name.removeprefix(_COMMON)) for name in orphans if name.startswith(_COMMON))
         if lost:
             self.is_dirty = True

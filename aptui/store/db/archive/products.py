@@ -30,5 +30,5 @@ class ProductArchive:
         return [name for (name,) in self._database.execute(sql, {"folder": folder})]
 
     def cache_folders(self) -> dict[str, int]:
-        """Return {cache folder: mtime_ns it had after the last commit}."""
-        return dict(self._database.execute("SELECT name, mtime_ns FROM aptui_cache_folders").fetchall())
+        """Return {cache folder: ctime_ns it had after the last commit}; 0 = not known, -1 = the folder is gone."""
+        return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())

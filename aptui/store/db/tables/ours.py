@@ -357,10 +357,13 @@ class IntentsTable(DatabaseTable):
 
 
 class CacheFoldersTable(DatabaseTable):
-    """Cache folders with the mtime they had after the last commit."""
+    """Cache folders with the ctime they had after the last commit.
+
+    The ctime is 0 if the next start has to look into the folder, and -1 if the folder was made once and is gone.
+    """
 
     name = TextField(primary_key=True)
-    mtime_ns = IntegerField()
+    ctime_ns = IntegerField()
 
     class Meta:
         table_name = "aptui_cache_folders"
