@@ -35,9 +35,9 @@ from aptui.engine.cache.places import (
     Placement,
     ReplacedFiles,
     Stamp,
-    changed_ns,
     close_to_others,
     open_folder,
+    read_ctime_ns,
     remove_staged,
     stamp_of,
 )
@@ -378,7 +378,7 @@ class Cache:
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
-            now_ns, ctime_ns = time.time_ns(), changed_ns(self._path(folder))
+            now_ns, ctime_ns = time.time_ns(), read_ctime_ns(self._path(folder))
             is_trusted = not is_coarse(ctime_ns) or ctime_ns < now_ns - RACY_NS
             folders[folder] = ctime_ns if is_trusted and self._is_whole(folder, index) else 0
         self._dirty.clear()
@@ -388,7 +388,7 @@ class Cache:
     def _is_whole(self, folder: str, index: ProductIndex) -> bool:
         """Whether the files in a folder are the products that are recorded there."""
         expected = index.products_in(folder)
-        if changed_ns(self._path(folder)) == NO_FOLDER:
+        if read_ctime_ns(self._path(folder)) == NO_FOLDER:
             return not expected
         try:
             with os.scandir(self._path(folder)) as found:
@@ -420,7 +420,7 @@ class Cache:
     def is_touched(self, index: ProductIndex, *, trusts_times: bool = True) -> bool:
         """Whether any folder is not as the last engine left it; `trusts_times`: a folder with the recorded ctime is."""
         return any(
-            changed_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
+            read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
             for folder, ctime_ns in index.cache_folders().items()
         )
 
@@ -440,7 +440,7 @@ class Cache:
         orphans: list[str] = []
         recorded = index.cache_folders()
         for folder, ctime_ns in recorded.items():
-            if changed_ns(self._path(folder)) != ctime_ns:
+            if read_ctime_ns(self._path(folder)) != ctime_ns:
                 self._dirty.add(folder)
             elif trusts_times:
                 continue

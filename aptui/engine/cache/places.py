@@ -55,7 +55,7 @@ NO_FOLDER = -1
 """In place of the ctime of a folder that does not exist, or in whose place something else lies."""
 
 
-def changed_ns(path: bytes) -> int:
+def read_ctime_ns(path: bytes) -> int:
     """Return the ctime of a folder (ns since 1970), or `NO_FOLDER`. No program can set it back, unlike the mtime."""
     try:
         found = os.lstat(path)

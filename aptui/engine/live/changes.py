@@ -32,6 +32,7 @@ from aptui.engine.live.intermediates import WrittenIntermediates
 from aptui.engine.live.roots import PRODUCTS, SOURCES, is_setting
 from aptui.engine.live.vcs import Repositories
 from aptui.engine.live.writing import FilesBeingWritten, stat_of
+from aptui.engine.scan.links import SharedFiles
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
 from aptui.engine.watch.sync_cookie import COOKIE_TAG
 
@@ -106,6 +107,7 @@ class ChangeTracker:
         self._cache = os.fsencode(cache)
         self._cookies = CookieWaits(self._cache)
         self._intermediates = WrittenIntermediates(self._cache)
+        self._shared_files = SharedFiles(clock)
         self.configure(project)
 
     def configure(self, project: Project) -> None:
@@ -127,6 +129,11 @@ class ChangeTracker:
         """Take a notification; any thread may call this."""
         self._notifications.put(notification)
         self._wake()
+
+    def check_shared_files(self) -> None:
+        """Check all sources that have another name somewhere, of whose changes there may be no notification."""
+        if self.engine is not None:
+            self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
     def check_soon(self, path: bytes) -> None:
         """Look at a source (absolute path) as if the watcher had named it."""
@@ -224,6 +231,7 @@ class ChangeTracker:
         self._is_looking_again = self._is_looking_again and not engine.is_idle
         for folder in engine.scans.fresh_reads.pop_noted():
             self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
+        self._paths.update(dict.fromkeys(self._shared_files.poll(engine.scans.links, now)))
         self._writing.refresh_unfinished(engine)
         self._take_written(engine, now)
         if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
@@ -479,6 +487,7 @@ class ChangeTracker:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_CHECK_S)
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_CHECK_S]
+        times.append(self._shared_files.next_deadline(self.engine.scans.links))
         times.extend(self._cookies.deadlines())
         if self._intermediates.due is not None:
             times.append(self._intermediates.due)

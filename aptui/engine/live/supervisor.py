@@ -379,11 +379,12 @@ class EngineSupervisor:
         self._rereading.want_now(callback)
 
     def check_unwatched(self) -> None:
-        """Check now what is not watched: the tools of commands, and files outside of all scan folders that runs found.
+        """Check now what is not watched: tools, files outside of all scan folders that runs found, sources with other names.
 
         Tools that changed are taken over before the engine counts as idle.
         """
         self._tools.check(self.config)
+        self.watching.check_shared_files()
         if self.engine is not None:
             self.engine.check_outside_files()
 

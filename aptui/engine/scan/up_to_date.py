@@ -188,7 +188,9 @@ def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], kno
     differing = [
         (folder, [(part.scan_folder.id, part.rel, part.path, part.is_bare) for part in parts]) for folder, parts in check.differing
     ]
-    return marshal.dumps((check.unchanged, differing, walk.files_seen - before, walk.sentences[sentence_count:], walk.links.ways))
+    return marshal.dumps(
+        (check.unchanged, differing, walk.files_seen - before, walk.sentences[sentence_count:], walk.links.ways, walk.links.shared)
+    )
 
 
 def _add(
@@ -197,7 +199,7 @@ def _add(
     if not answer:  # the child died: do its share here
         _compare(walk, walk.folders(share), known, check)
         return
-    unchanged, differing, files_seen, sentences, ways = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
+    unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
     check.unchanged.extend(unchanged)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
@@ -206,8 +208,8 @@ def _add(
         )
     walk.files_seen += files_seen
     walk.sentences.extend(sentences)
-    for folder_path, found in ways.items():
-        walk.links.note(folder_path, found)
+    for folder_path in ways.keys() | shared.keys():
+        walk.links.note(folder_path, ways.get(folder_path, {}), shared.get(folder_path, []))
 
 
 class _Child:

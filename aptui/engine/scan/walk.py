@@ -123,6 +123,7 @@ class Walk:
         for part in parts:
             files: list[Entry] = []
             ways: dict[str, tuple[str, ...]] = {}
+            shared: list[str] = []
             try:
                 with scandir(part.path) as found:
                     for entry in found:
@@ -131,11 +132,8 @@ class Walk:
                             continue
                         if part.is_bare:
                             continue
-                        if entry.is_symlink():
-                            real = os.path.realpath(entry.path)
-                            if self._leads_out(entry.path, real):
-                                continue
-                            ways[entry.path] = way_of(entry.path, real)
+                        if entry.is_symlink() and not self._follow(part, entry, ways):
+                            continue
                         try:
                             seen = entry.stat()
                         except OSError as error:
@@ -144,16 +142,29 @@ class Walk:
                         if seen.st_mode & _TYPE_BITS == _REGULAR:
                             if self.own.is_own_file(entry.path, seen):
                                 continue
+                            if seen.st_nlink > 1 or entry.path in ways:
+                                shared.append(entry.name)
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
                         elif stat.S_ISDIR(seen.st_mode):
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
                 self._doubt(part, error)
-            self.links.note(part.path, ways)
+            self.links.note(part.path, ways, shared)
             files.sort()
             self.files_seen += len(files)
             entries.append((part, files))
         return entries, below
+
+    def _follow(self, part: FolderPart, link: os.DirEntry[str], ways: dict[str, tuple[str, ...]]) -> bool:
+        """Note in `ways` where a link leads; return False for a link that is ignored or that leads out."""
+        name = text_of(link.name)
+        if self.is_ignored(f"{part.rel}/{name}" if part.rel else name):  # an editor's lock, for one, is a link to nothing
+            return False
+        real = os.path.realpath(link.path)
+        if self._leads_out(link.path, real):
+            return False
+        ways[link.path] = way_of(link.path, real)
+        return True
 
     def _leads_out(self, link: str, real: str) -> bool:
         """Whether a link leads to a file where the project has none: content may come from strangers, who know of ours."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from uuid import UUID
 
@@ -32,6 +33,41 @@ def project(tmp_path: Path) -> LiveProject:
     project.path("assets/d/link.txt").symlink_to("../../more/e/way.none")
     project.engine_run()
     return project
+
+
+@pytest.mark.parametrize("how", ["before the start", "while the engine runs"])
+def test_write_through_a_hard_link_outside_of_the_scan_folders_is_noticed(project: LiveProject, how: str) -> None:
+    source = project.write("assets/a.txt", "a")
+    outside = project.path("outside")
+    if how == "before the start":
+        os.link(source, outside)
+    with project.running():
+        if how != "before the start":
+            os.link(source, outside)
+            project.write("assets/a.txt", "changed here")
+            project.until_product(f"{HOST}/a.txt", "changed here")
+
+        outside.write_text("changed there")
+        project.until_product(f"{HOST}/a.txt", "changed there")
+        outside.write_text("changed again")
+        project.settle()
+        assert project.product(f"{HOST}/a.txt") == b"changed again"
+
+
+def test_target_of_a_link_outside_of_the_scan_folders_is_noticed(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path / "project", f"linked_folders: [{tmp_path}/far]\n{LINKED}")
+    project.path("more").mkdir()
+    target = project.write("../far/a.txt", "a")
+    project.path("assets/link.txt").symlink_to(target)
+    with project.running():
+        target.write_text("changed")
+        project.until_product(f"{HOST}/link.txt", "changed")
+
+
+def test_lock_of_an_editor_which_is_a_dead_link_causes_no_warning(project: LiveProject) -> None:
+    project.path("assets/d/.#link.txt").symlink_to("user@host.1234:1700000000")
+
+    assert not project.engine_run().said
 
 
 def test_a_link_is_as_the_file_is_that_it_leads_to(project: LiveProject) -> None:

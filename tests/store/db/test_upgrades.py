@@ -209,6 +209,7 @@ def test_rows_that_kept_the_errors_of_a_failed_run_are_made_again(store: Store) 
     with contextlib.closing(sqlite3.connect(store.path, isolation_level=None)) as database:
         database.execute("ALTER TABLE aptui_jobs DROP COLUMN failure")
         database.execute("ALTER TABLE aptui_analyses DROP COLUMN failure")
+        database.execute("ALTER TABLE aptui_cache_folders RENAME COLUMN ctime_ns TO mtime_ns")
         database.execute("UPDATE aptui_state SET value = '9' WHERE key = ?", (VERSION_KEY,))
 
     assert prepare(store.path) == ""

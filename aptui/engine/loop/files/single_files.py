@@ -81,6 +81,8 @@ class SingleFiles:
             return None
         if self._is_own(path, now):
             return None  # it is no longer a source
+        if now.st_nlink > 1:
+            return None  # its other names are found out with its folder
         if not stat.S_ISREG(now.st_mode):
             return None  # of a link it is to be known where it leads, which is found out with its folder
         return FileFact(known.scan_folder, known.rel, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
