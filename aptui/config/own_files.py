@@ -31,7 +31,7 @@ _being_written: set[str] = set()
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths below the scan folders that aptui keeps, as a walk of the scan folders spells them."""
+    """Return the absolute paths that aptui keeps: as a walk of the scan folders spells them, and where links lead."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -43,6 +43,8 @@ def own_paths(config: Config) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for path in filter(None, places):
         real = os.path.realpath(path)
+        if not any(is_below(real_root, real) for _root, real_root in roots):
+            found[real] = None  # a link in a scan folder may lead there
         for root, real_root in roots:
             if is_below(path, root):
                 found[path] = None

@@ -66,6 +66,20 @@ def test_own_files_of_a_scan_folder_behind_a_link_are_not_sources(project: Proje
     assert sources(project) == {"a.txt"}
 
 
+@pytest.mark.parametrize("name", ["Cache", "kept/store"])
+def test_link_to_an_own_folder_is_not_reported(project: Project, tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    project.path(name).parent.mkdir(exist_ok=True)
+    project.path(name).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "other").mkdir()
+    project.path("other").symlink_to(tmp_path / "other")
+
+    ran = project.engine_run()
+
+    assert [text for text in ran.said if "link" in text] == [f"link to a folder '{project.path('other')}' is not followed"]
+    assert sources(project) == {"a.txt"}
+
+
 def test_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project) -> None:
     report = project.write("report.xml", "<testsuites/>")
     note_written(str(report))

@@ -145,7 +145,7 @@ class Walk:
                             if seen.st_nlink > 1 or entry.path in ways:
                                 shared.append(entry.name)
                             files.append((entry.name, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino))
-                        elif stat.S_ISDIR(seen.st_mode):
+                        elif stat.S_ISDIR(seen.st_mode) and not self.own.is_own_folder(os.path.realpath(entry.path)):
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
                 self._doubt(part, error)
