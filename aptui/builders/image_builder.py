@@ -5,7 +5,7 @@ colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mi
 and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded to 8 elsewhere;
 32 bits a channel are refused.
 
-Memory: at most 24 bytes a pixel, and twice the file. Time grows with the pixels alone.
+Memory: at most 24 bytes a pixel, 48 to resize a picture with 16 bits a channel, and twice the file. Time grows with both alone.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class ImageBuilder:
             job = _Job(request, options)
             picture = _resize(_decode(lfs.source_bytes(request), job), job)
             products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
+        except MemoryError:
+            raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None
         except (PictureError, ParamError, OSError) as error:
             return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
         return ProcessJobResponse(Result.SUCCESS, products)

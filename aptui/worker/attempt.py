@@ -67,7 +67,8 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
     except SystemExit as error:
         return failure(log, f"builder called sys.exit({error.code!r})", kind=FailureKind.ERROR)
     except MemoryError as error:
-        return failure(log, f"MemoryError: {str(error) or 'out of memory'}{_memory_limit()}", kind=FailureKind.MEMORY)
+        text = f": {error}" if str(error) else ""
+        return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
         text = one_line(str(error))
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -34,6 +34,9 @@ GREY, RGB, PALETTE, GREY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6
 MOST_METADATA_BYTES = 1 << 20
 """Limit of one unpacked text; a longer one is dropped with a warning."""
 
+MOST_UNPACKED_BYTES = 64 << 20
+"""Limit of all texts and profiles of a file together: a file of a megabyte could hold thousands that unpack to a megabyte each."""
+
 MOST_PROFILE_BYTES = 8 << 20
 """Limit of an unpacked colour profile; those of printing presses take up to 3 MiB."""
 
@@ -62,6 +65,7 @@ class PngFile:
         gamma: exponent of the encoding, 0 if the file does not say.
         is_other_space: whether the file says that it is in a colour space which is not sRGB, by code points (cICP).
         frame_count: 1 if it is not an animation; 0 if the file is not a PNG.
+        unpacked_bytes: size of all metadata that was unpacked so far.
         remarks: what is wrong with the file and does no harm to its pixels.
     """
 
@@ -75,6 +79,7 @@ class PngFile:
     is_other_space: bool = False
     frame_count: int = 0
     remarks: list[str] = field(default_factory=list)
+    unpacked_bytes: int = 0
 
 
 def read_png(data: bytes) -> PngFile:
@@ -219,7 +224,7 @@ def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
 
 def _unpack_profile(content: bytes, file: PngFile) -> bytes:
     _, _, packed = content.partition(b"\0")
-    profile = _inflate(packed[1:], MOST_PROFILE_BYTES) if packed[:1] == b"\0" else b""
+    profile = _inflate(packed[1:], MOST_PROFILE_BYTES, file) if packed[:1] == b"\0" else b""
     if profile is None:
         file.remarks.append(f"its colour profile (iCCP) is larger than {MOST_PROFILE_BYTES >> 20} MiB, so that is ignored")
     elif not profile:
@@ -232,19 +237,22 @@ def _is_needed_text(kind: bytes, content: bytes, file: PngFile) -> bool:
     packed = text[1:] if kind == b"zTXt" else b""
     if kind == b"iTXt" and text[:1] == b"\1":
         packed = text[2:].split(b"\0", 2)[-1]
-    is_large = len(content) > MOST_METADATA_BYTES or _inflate(packed, MOST_METADATA_BYTES) is None
+    is_large = len(content) > MOST_METADATA_BYTES or _inflate(packed, MOST_METADATA_BYTES, file) is None
     if is_large:
         file.remarks.append(f"it holds a text ({kind.decode()}) of more than {MOST_METADATA_BYTES >> 20} MiB, so that is ignored")
     return not is_large and (keyword + b"\0").startswith(_ORIENTING_TEXTS)
 
 
-def _inflate(packed: bytes, most_bytes: int) -> bytes | None:
-    """Return what `packed` unpacks to, b"" if it is damaged, None if it is more than `most_bytes`."""
+def _inflate(packed: bytes, most_bytes: int, file: PngFile) -> bytes | None:
+    """Return what `packed` unpacks to, b"" if it is damaged, None if it is too much for itself or for the file."""
+    if packed and file.unpacked_bytes > MOST_UNPACKED_BYTES:
+        return None
     unpacker = zlib.decompressobj()
     try:
         data = unpacker.decompress(packed, most_bytes + 1)
     except zlib.error:
         return b""
+    file.unpacked_bytes += len(data)
     return None if len(data) > most_bytes else data
 
 

@@ -9,7 +9,7 @@ import pytest
 from png_samples import SIGNATURE, chunk, png, samples_of
 
 from aptui.builders.files.pictures import PictureError
-from aptui.builders.files.png_file import MOST_PROFILE_BYTES, read_png, write_png16
+from aptui.builders.files.png_file import MOST_PROFILE_BYTES, MOST_UNPACKED_BYTES, read_png, write_png16
 from aptui.builders.image_builder import ImageBuilder
 
 BUILDER = ImageBuilder
@@ -82,6 +82,15 @@ def test_many_large_texts_are_each_bounded(bench):
 
     assert samples_of(made) == (8, 2, ROWS)
     assert len(bench.warnings) == 1
+
+
+def test_texts_of_a_file_are_unpacked_up_to_a_limit_of_all_together():
+    text = chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(MIB)))
+
+    file = read_png(png(ROWS, 8, 2, *[text] * 200))
+
+    assert MOST_UNPACKED_BYTES < file.unpacked_bytes <= MOST_UNPACKED_BYTES + MIB + 1
+    assert file.remarks
 
 
 @pytest.mark.parametrize("content", [LARGE[-1], chunk(b"iCCP", b"x\0\0junk"), chunk(b"iCCP", b"x\0\1"), chunk(b"iCCP", b"")])

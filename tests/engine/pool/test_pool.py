@@ -368,7 +368,7 @@ HOSTILE = {
     "Stubborn": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
     "Spin": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
     "Stopped": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
-    "Greedy": (Outcome.FAILED, "MemoryError: out of memory (limit 512 MiB)", {"memory_limit_bytes": 512 << 20}),
+    "Greedy": (Outcome.FAILED, "out of memory (limit 512 MiB)", {"memory_limit_bytes": 512 << 20}),
     "Grandchild": (Outcome.FAILED, "builder left a process behind: sleep", {}),
     "Daemon": (Outcome.FAILED, "builder left a process behind: sleep", {}),
     "ForkMany": (Outcome.FAILED, "builder left a process behind: ", {}),
