@@ -82,6 +82,8 @@ def literal_prefix(pattern: str) -> str:
 
 
 _EVERYTHING = wildcard_regex("*")
+WILDCARDS = frozenset("*?")
+"""What makes a pattern of the path of a source dependency."""
 
 
 def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
@@ -90,6 +92,17 @@ def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
         return lambda _rel: False
     match = re.compile(ignore_regex, _FLAGS).fullmatch
     return lambda rel: match(rel) is not None
+
+
+def below_matcher(ignore_regex: str) -> Callable[[str], bool]:
+    """Return what says whether a relative path, or a folder above it, is ignored."""
+    ignores = ignore_matcher(ignore_regex)
+
+    def is_ignored(rel: str) -> bool:
+        parts = rel.split("/")
+        return any(ignores("/".join(parts[: at + 1])) for at in range(len(parts)))
+
+    return is_ignored
 
 
 class PatternSet:

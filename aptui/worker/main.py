@@ -106,7 +106,7 @@ class Worker:
         self._platforms = {platform.id: platform for platform in setup.platforms}
         self._outbox.works_apart = all(builder.memory_limit_bytes in (0, SHARE_OF_MEMORY) for builder in setup.builders)
         self._variables = BuilderVariables(setup.builders, setup.variables)
-        reads.watch(setup.scan_folders)
+        reads.watch(setup.scan_folders, setup.ignore_regex)
         if setup.nice:
             os.nice(setup.nice)
         self._send(wire.FrameKind.READY, wire.WorkerNote())

@@ -10,15 +10,16 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct
 
-from aptui.core.model import JobPlan, SourceEdge
+from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import to_text
+from aptui.core.patterns import WILDCARDS
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.results.run_report import Used, UsedFile
 from aptui.core.settings import merge_params
@@ -109,6 +110,7 @@ def analyse(
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
+    found = (*found, *_find_ignored(edges, root, found)) if is_done else found
     found = tuple(read for read in found if is_done or read.is_hidden)  # one that failed did not come to name all it read
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
@@ -116,6 +118,19 @@ def analyse(
     return AnalyseResult(
         order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used, ending.kind
     )
+
+
+def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read]) -> Iterator[Read]:
+    """Yield the declared files that the project ignores, as if they had been read: no source stands for them."""
+    known = {read.path for read in found}
+    for edge in edges:
+        if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
+            rel = files.os_path(edge.target)
+            for folder in (root, *reads.scan_folders()):
+                rel = rel.removeprefix(f"{folder}/")
+            for path in reads.find_ignored(rel, root):
+                if (text := to_text(os.fsencode(path))) not in known:
+                    yield Read(text, "declared", _dependency_digest(path), is_hidden=True)
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:

@@ -50,7 +50,8 @@ class WorkerSetup(Struct, frozen=True):
 
     After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
     it asks to be replaced.
-    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports. `variables` are
+    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports; what
+    `ignore_regex` matches is tracked at its own place. `variables` are
     the values of those that builders name (`Builder.variables`) and that are set.
     """
 
@@ -62,6 +63,7 @@ class WorkerSetup(Struct, frozen=True):
     recycle_rss_bytes: int = 1 << 30
     nice: int = 0
     scan_folders: tuple[str, ...] = ()
+    ignore_regex: str = ""
     variables: tuple[tuple[str, bytes], ...] = ()
 
 

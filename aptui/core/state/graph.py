@@ -30,7 +30,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.paths import key_of, normalize, path_uuid
-from aptui.core.patterns import is_like
+from aptui.core.patterns import below_matcher, is_like
 from aptui.core.project import Builder, Project
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
@@ -39,6 +39,7 @@ from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
+_MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
 """After the files of a scan folder that stands before that of their source."""
 Identity = tuple[PathKey, bytes, str, str]
@@ -81,6 +82,8 @@ class Graph:
         self._cycles: dict[Identity, Cycle] = {}
         self._has_loose_ends = False
         self._rules: dict[tuple[bytes, str], tuple[Entry, Manifest]] = {}
+        self._is_ignored = below_matcher(project.ignore_regex)
+        self._ignored: dict[str, bool] = {}
         self.companions = Companions(project)
 
     # --------------------------------------------------------------------------------------------------------------- rules
@@ -415,11 +418,21 @@ class Graph:
         return None
 
     def counting(self, path: str) -> str | None:
-        """Return `path` as `relative` does; None also where the file of another scan folder hides it.
+        """Return `path` as `relative` does; None also if it is absolute, and ignored or hidden by the file of another scan folder.
 
-        Whoever reads such a file all the same depends on it as on one outside: no source stands for it.
+        A job that reads such a file depends on it as on one outside: no source stands for it.
         """
-        return None if self.hider(path) is not None else self.relative(path)
+        rel = None if self.hider(path) is not None else self.relative(path)
+        return None if rel is not None and path.startswith("/") and self.is_ignored(rel) else rel
+
+    def is_ignored(self, rel: str) -> bool:
+        """Whether the project ignores a relative path, or a folder above it."""
+        found = self._ignored.get(rel)
+        if found is None:
+            if len(self._ignored) > _MOST_KNOWN_PATHS:
+                self._ignored.clear()
+            found = self._ignored[rel] = self._is_ignored(rel)
+        return found
 
     def hider(self, path: str) -> FileFact | None:
         """Return the file of another scan folder that counts instead of the one at `path`, None when that counts or is outside."""

@@ -95,7 +95,7 @@ class Pool:
         chosen = self._settings
         setup = wire.WorkerSetup(
             tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_cpu_s, chosen.recycle_rss_bytes, chosen.nice,
-            chosen.scan_folders, values_of(builders),
+            chosen.scan_folders, chosen.ignore_regex, values_of(builders),
         )  # fmt: skip
         return WorkerStart(setup, chosen.environment, chosen.sandbox)
 

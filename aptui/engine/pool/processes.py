@@ -45,6 +45,7 @@ class PoolSettings(Struct, frozen=True):
         term_grace_s: lies between SIGTERM and SIGKILL.
         environment: is added to the allow-list's variables.
         scan_folders: absolute paths; workers say which files below them a call opened.
+        ignore_regex: of the project; workers report what it matches as files without a source.
         memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
         sandbox: what workers are started in, if in any.
         staging: where workers have their folders; what dead ones left there is removed. "" = whoever makes the next ones does that.
@@ -59,6 +60,7 @@ class PoolSettings(Struct, frozen=True):
     term_grace_s: float = 0.5
     environment: Mapping[str, str] = field(default_factory=dict)
     scan_folders: tuple[str, ...] = ()
+    ignore_regex: str = ""
     memory_budget_bytes: int = 0
     sandbox: Sandbox | None = None
     staging: str = ""
@@ -87,6 +89,7 @@ def settings_for(
     return PoolSettings(
         environment=environment or {},
         scan_folders=(*(folder.path for folder in config.project.scan_folders), *links),
+        ignore_regex=config.project.ignore_regex,
         memory_budget_bytes=config.limits.all_memory_bytes,
         sandbox=early.sandbox if early is not None and early.sandbox is not None else sandbox_of(config, writes),
         staging=str(own_folder(config.cache_dir) / "staging"),

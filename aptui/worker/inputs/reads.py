@@ -19,13 +19,14 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import lru_cache, wraps
 from types import FrameType
 from typing import Any
 
 import aptui
 from aptui.core.orders import Read
 from aptui.core.paths import to_text
+from aptui.core.patterns import below_matcher
 from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker import files
@@ -36,7 +37,7 @@ _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
-_FOR_BUILDERS = ("/sdk.py", "/sdk_names.py", "/shared/files/named_files.py")
+_FOR_BUILDERS = ("/sdk.py", "/sdk_names.py", "/shared/files/named_files.py", "/worker/inputs/reads.py")
 """Ends of the files that open something for a builder: the line that counts is the builder's."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
@@ -57,7 +58,7 @@ class Reads:
         self._stamps: dict[str, Stamp] = {}
         self._written: set[str] = set()
         self._outside: dict[str, None] = {}
-        self._absent: dict[str, None] = {}
+        self._absent: dict[str, str] = {}
         self._listed: dict[str, str] = {}
         self.is_source_read = False
 
@@ -84,11 +85,11 @@ class Reads:
             if place:
                 self._found[path] = place
 
-    def note_absent(self, path: str) -> None:
-        """Take note that `path` was looked for and does not exist."""
+    def note_absent(self, path: str, where: Callable[[], str]) -> None:
+        """Take note that `path` was looked for and does not exist; `where` is asked when it counts."""
         path = _absolute(path)
-        if path.startswith(_roots) and not path.startswith(self._own):
-            self._absent[path] = None
+        if path.startswith(_roots) and not path.startswith(self._own) and path not in self._absent:
+            self._absent[path] = where()
 
     def note_listed(self, path: str) -> None:
         """Take note that the folder `path` is listed."""
@@ -131,7 +132,8 @@ class Reads:
                 and what the file of another scan folder hides, there or not, with its digest: nobody else comes to know that.
         """
         reads = []
-        for path, where in self._found.items():
+        probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
+        for path, where in {**probed, **self._found}.items():
             path = _as_configured(path)  # noqa: PLW2901  # the same file, as the engine calls it
             if path in self._written or path == self._source or os.path.isdir(path):
                 continue
@@ -197,11 +199,14 @@ _aliases: tuple[tuple[str, str], ...] = ()
 _folders: tuple[str, ...] = ()
 _reads: Reads | None = None
 _is_installed = False
+_is_ignored: Callable[[str], bool] = bool
+"""Whether a relative path, or a folder above it, is ignored."""
 
 
-def watch(scan_folders: Sequence[str]) -> None:
-    """Say which folders count, and install the hook if they are the first."""
-    global _roots, _aliases, _folders, _is_installed  # noqa: PLW0603  # a hook belongs to the process
+def watch(scan_folders: Sequence[str], ignore_regex: str = "") -> None:
+    """Say which folders count and what is ignored in them, and install the hook if they are the first."""
+    global _roots, _aliases, _folders, _is_installed, _is_ignored  # noqa: PLW0603  # a hook belongs to the process
+    _is_ignored = lru_cache(maxsize=4096)(below_matcher(ignore_regex))
     _folders = tuple(scan_folders)
     real = [(os.path.realpath(folder) + "/", folder + "/") for folder in scan_folders]
     _aliases = tuple((there, here) for there, here in real if there != here)
@@ -254,7 +259,7 @@ def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
         with suppress(Exception):  # the caller gets what `os` says
-            reads.note_absent(os.fsdecode(path))
+            reads.note_absent(os.fsdecode(path), _place)
 
 
 def _note_listing(reads: Reads, path: Any) -> None:
@@ -287,11 +292,26 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         pass
 
 
-def _is_hidden(path: str) -> bool:
-    """Whether another scan folder has a file of the same relative path: the engine knows whose counts.
+def find_ignored(rel: str, root: str) -> tuple[str, ...]:
+    """Return the absolute paths that a relative path means if the project ignores it, () if it does not.
 
+    That is the first file of this path in a scan folder; each place where it may come, the source's folder first, if none exists.
+    """
+    if not _is_ignored(to_text(os.fsencode(rel))):
+        return ()
+    paths = [f"{folder}/{rel}" for folder in dict.fromkeys((root, *_folders))]
+    there = [path for path in (f"{folder}/{rel}" for folder in _folders) if os.path.isfile(path)]
+    return tuple(there[:1] or paths)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether no source stands for a file: it is ignored, or another scan folder has a file of the same relative path.
+
+    Of two files the engine knows whose counts.
     What is missing would count itself in an earlier one: whoever depends on that path hears when it comes.
     """
+    if any(path.startswith(f"{folder}/") and _is_ignored(to_text(os.fsencode(path[len(folder) + 1 :]))) for folder in _folders):
+        return True
     is_there = os.path.lexists(path)
     for at, folder in enumerate(_folders):
         others = (*_folders[:at], *(_folders[at + 1 :] if is_there else ()))

@@ -577,10 +577,14 @@ def test_a_wildcard_counts_what_appears_changes_and_goes_once(world: World, rest
     assert world.ran() == []
 
 
-def test_a_wildcard_without_a_star_is_left_out_with_a_warning(world: World) -> None:
+def test_wildcard_without_a_star_means_its_literal_path(world: World) -> None:
     settled(world, a_s="glob x.bin")
+    world.forget_runs()
 
-    assert world.log_text("a.s:analyse") == "wildcard dependency 'x.bin' has no '*': left out"
+    world.write("x.bin", "1")
+    world.settle()
+
+    assert world.ran() == ["a.s@linux:main"]
 
 
 def test_dependencies_that_are_said_twice_are_stored_once(world: World) -> None:

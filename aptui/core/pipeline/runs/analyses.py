@@ -10,6 +10,7 @@ from aptui.core.model import EdgeKind, Job, JobDependency, JobPlan, PathKey, Rel
 from aptui.core.notices import EngineMessage, LogLevel, LogRecord
 from aptui.core.orders import AnalyseResult, Outcome
 from aptui.core.paths import key_of, normalize
+from aptui.core.patterns import WILDCARDS
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
@@ -133,10 +134,12 @@ class Analyses:
             rel = self._graph.relative(edge.target)
             if rel is None:
                 log.append(_warn(builder, f"dependency '{edge.target}' is outside all scan folders: left out"))
-            elif edge.kind is EdgeKind.WILDCARD and "*" not in rel:
-                log.append(_warn(builder, f"wildcard dependency '{edge.target}' has no '*': left out"))
             elif key_of(RelPath(rel)) != job.source.key:
-                edges[SourceEdge(edge.kind, rel)] = None
+                is_wildcard = edge.kind is EdgeKind.WILDCARD and bool(WILDCARDS.intersection(rel))
+                if is_wildcard and self._graph.is_ignored(rel):
+                    text = f"wildcard dependency '{edge.target}' names files that the project ignores: new ones are not noticed"
+                    log.append(_warn(builder, text))
+                edges[SourceEdge(EdgeKind.WILDCARD if is_wildcard else EdgeKind.PATH, rel)] = None
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from aptui.core.model import ANALYSIS_KEY, SETTLED, EdgeKind, FileFact, Job, JobPlan, PathKey, RelPath, SourceEdge
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Read, RunResult
-from aptui.core.paths import key_of, normalize, parent
-from aptui.core.patterns import ignore_matcher
+from aptui.core.paths import key_of, normalize
 from aptui.core.project import Builder, BuilderKind, Project, UndeclaredReads
 from aptui.core.settings import is_settings
 from aptui.core.state.graph import Graph
@@ -72,15 +70,22 @@ class UndeclaredReadCheck:
         log = self._describe_hidden(builder, hidden, now_ms)
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
-    def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact]]:
-        """Return what was read, there or not, though the file of another scan folder hides it, and that file."""
-        return [(read, hider) for read in reads if read.is_hidden and (hider := self._graph.hider(read.path)) is not None]
+    def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
+        """Return (read, the file that hides it, None = it is ignored) of what was read, there or not, without a source."""
+        return [
+            (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
+        ]
 
-    def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact]], now_ms: int) -> Log:
+    def _describe_hidden(self, builder: Builder, hidden: Sequence[tuple[Read, FileFact | None]], now_ms: int) -> Log:
         names = {folder.id: folder.name for folder in self._project.scan_folders}
         roots = {folder.path: folder.name for folder in self._project.scan_folders}
         descriptions = []
         for read, hider in hidden[:_MOST_REPORTED]:
+            if hider is None:
+                what = f"'{self._graph.relative(read.path)}', which an ignore rule of the project leaves out ({read.where})"
+                action = "reads" if read.digest else "looks in vain for"
+                descriptions.append(f"{action} {what}: it counts as a dependency from now on")
+                continue
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
             action = f"reads {what}, which" if read.digest else f"looks in vain for {what}, where"
@@ -129,7 +134,7 @@ class UndeclaredReadCheck:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
             # What is there and is no source is of the cache, or ignored; for what is not there only a dependency can wait.
-            if (is_source or (adds and not read.digest)) and not self._is_ignored(rel):
+            if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
                 found.append((rel, read))
         return found
 
@@ -138,19 +143,6 @@ class UndeclaredReadCheck:
         rel = self._graph.counting(read.path)
         is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
         return None if is_known else rel
-
-    def _is_ignored(self, rel: str) -> bool:
-        ignores = _ignores(self._project.ignore_regex)
-        while rel:
-            if ignores(rel):
-                return True
-            rel = parent(rel)
-        return False
-
-
-@lru_cache(maxsize=4)
-def _ignores(regex: str) -> Callable[[str], bool]:
-    return ignore_matcher(regex)
 
 
 def _warn_of(builder: Builder, undeclared: Sequence[UndeclaredRead], now_ms: int) -> Log:
