@@ -99,7 +99,7 @@ def test_three_panes_show_the_job_its_log_and_the_details_of_the_first_error(tmp
             "▌✗ failed       textures/rock_01.png",
             "! 1 warning    textures/sand.png",
             "· pending",
-            "Event log · textures/rock_01.png · linux · Image Compile · run 9 (2 of 2)",
+            "Event log · textures/rock_01.png · linux · Image Compile · run 1 of 2",
             "✗ Error    Image Compile  ≡ Unexpected end of data",
             "Details of this line",
             "Offset  0x0012F3A0",
@@ -310,7 +310,7 @@ def test_runs_of_a_job_are_stepped_through(tmp_path):
         await papers_of(pilot, pane, 1, 9)
         await pilot.press("left_curly_bracket")
         await papers_of(pilot, pane, 1, 7)
-        await sees(pilot, app, "run 7 (1 of 2)")
+        await sees(pilot, app, "run 2 of 2")
         await sees(pilot, app, "the run before")
         await pilot.press("left_curly_bracket")
         await until(pilot, lambda: "no run before this one is kept" in text(app))

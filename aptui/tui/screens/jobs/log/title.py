@@ -56,8 +56,9 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     if job_details is not None and job_details.running_key:
         parts.append(Part(f" · run {job_details.running_key}", "muted"))
     elif job_details is not None and job_details.run is not None:
-        which = f" ({len(job_details.runs) - job_details.at} of {len(job_details.runs)})" if len(job_details.runs) > 1 else ""
-        parts.append(Part(f" · run {job_details.run.run_key}{which}", "muted" if job_details.is_newest else "warning"))
+        # Counted as `log --history` and `restore` do: 1 is the last run.
+        number = f" · run {job_details.at + 1} of {len(job_details.runs)}"
+        parts.append(Part(number, "muted" if job_details.is_newest else "warning"))
     if info is not None and info.status == "processing":
         parts.append(Part(f" {glyph('processing')} running", "processing"))
     return parts
