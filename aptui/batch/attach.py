@@ -9,6 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from aptui import __version__
 from aptui.batch.summary import Summary, collect
 from aptui.config.variables import differing
 from aptui.link import port
@@ -41,6 +42,9 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     Raises:
         BusyError: it cannot be asked. UserError: it runs with other options, or the configuration is wrong.
     """
+    if client.hello.version != __version__:
+        what = f"aptui: the engine that runs is aptui {client.hello.version}, and this is {__version__}: 'aptui start' replaces it"
+        printing.complain(what, "yellow")
     answer = None
     try:
         answer = _follow(client, options, reporter)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from aptui import __version__
 from aptui.batch import attach
 from aptui.batch.options import RunOptions
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary
 from aptui.config import load
 from aptui.config.model import Config
-from aptui.link.client import EngineClient
+from aptui.link.client import EngineClient, EngineWelcome
 from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real
@@ -23,7 +24,9 @@ pytestmark = pytest.mark.real
 
 def settle(config: Config, tmp_path: Path) -> Summary:
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
-        return attach.settle(EngineClient(channel), config, RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
+        client = EngineClient(channel)
+        client.hello = EngineWelcome(version=__version__)
+        return attach.settle(client, config, RunOptions(), Reporter(io.StringIO(), tmp_path), 0.0)
 
 
 def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, settings: str = "") -> Summary:
@@ -73,3 +76,13 @@ def test_a_configuration_that_the_engine_does_not_take_over_is_an_error(tmp_path
 
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
         settle(load.load(tmp_path), tmp_path)
+
+
+def test_engine_of_another_version_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(attach, "__version__", "9.9")
+
+    settled(tmp_path, monkeypatch, {})
+
+    assert "this is 9.9: 'aptui start' replaces it" in capsys.readouterr().err
