@@ -6,11 +6,12 @@ Tests: `tests/config/test_compiler.py`.
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from pathlib import Path
 
 from aptui.config.formats import format_of, refuse_unreadable
-from aptui.shared.errors import InternalError, UserError
+from aptui.shared.errors import HostError, InternalError, UserError
 
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
@@ -70,6 +71,26 @@ def identity_of(folder: str | os.PathLike[str]) -> str:
     except OSError:
         return ""
     return f"{seen.st_dev}:{seen.st_ino}"
+
+
+def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
+    """Refuse a cache that another user's engine made: its own folder is closed to all other users.
+
+    Raises:
+        HostError: the cache belongs to another user.
+    """
+    own = own_folder(cache_dir)
+    try:
+        uid = os.stat(own).st_uid
+    except OSError:
+        return
+    if uid != os.geteuid() and not os.access(own, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+        try:
+            owner = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            owner = f"the user with id {uid}"
+        hint = f"run aptui as {owner}, or use a cache of your own: --set cache=FOLDER"
+        raise HostError(f"cache '{os.fspath(cache_dir)}' belongs to {owner}", hint=hint)
 
 
 def engine_record(cache_dir: str | os.PathLike[str]) -> Path:

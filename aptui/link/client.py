@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui import __version__
+from aptui.config.dirs import refuse_other_user
 from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, EngineHello, PingEngine, Verb
@@ -113,8 +114,9 @@ class EngineClient:
             path: where the engine listens, "" = as the cache or the registry says.
 
         Raises:
-            NoEngine: no engine of this cache runs. HostError: see `connect`.
+            NoEngine: no engine of this cache runs. HostError: the cache belongs to another user; see `connect`.
         """
+        refuse_other_user(cache_dir)
         path = path or places.listening_at(cache_dir)
         client = cls.connect(path, kind, name, timeout_s)
         hello = client.hello

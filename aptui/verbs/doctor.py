@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.batch.options import load_config
-from aptui.config.dirs import asset_database, data_dir
+from aptui.config.dirs import asset_database, data_dir, refuse_other_user
 from aptui.config.model import Config
 from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
@@ -356,6 +356,10 @@ def _database(config: Config) -> DoctorCheck:
     path = asset_database(config.cache_dir)
     if not path.is_file():
         return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
+    try:
+        refuse_other_user(config.cache_dir)
+    except KnownError as error:
+        return DoctorCheck("database", "fail", error.what, error.hint)
     found = health.faults(path)
     if found:
         advice = f"move '{path}' away: the next 'aptui batch' rebuilds everything"

@@ -144,6 +144,7 @@ class EngineSupervisor:
             KnownError: the first engine does not open; nothing is held any more.
         """
         try:
+            dirs.refuse_other_user(self.config.cache_dir)
             schema.refuse_foreign(dirs.asset_database(self.config.cache_dir))  # before anything is made in that folder
             if self.roots.start():
                 self.watching.forget()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.config import own_files
-from aptui.config.dirs import asset_database, builders_record, own_folder
+from aptui.config.dirs import asset_database, builders_record, own_folder, refuse_other_user
 from aptui.config.model import Config
 from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
@@ -78,6 +78,7 @@ class PreparedSession:
 
     def take(self) -> None:
         """Hold the cache and find out what there is to do."""
+        refuse_other_user(self.config.cache_dir)
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
             if not path.isprintable() and any("\udc80" <= character <= "\udcff" for character in path):
                 raise UserError(f"the path {path!r} is not UTF-8, which the asset database needs", hint="rename that folder")

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
 from aptui.core.model import FileFact, JobState
 from aptui.shared.errors import UserError
@@ -407,6 +408,7 @@ def open_reader(path: Path) -> Reader:
     """
     if not path.is_file():
         raise NoDatabaseError(f"there is no asset database '{path}'", hint="start the engine once, or name another file")
+    refuse_other_user(path.parent)
     with ExitStack() as stack:
         try:
             is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI

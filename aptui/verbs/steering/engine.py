@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aptui import __version__
 from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir
 from aptui.batch.run import INTERRUPTED
+from aptui.config.dirs import refuse_other_user
 from aptui.config.model import Config
 from aptui.link import gateways, places, port
 from aptui.link.client import EngineClient, EngineGone, NoEngine
@@ -189,7 +190,13 @@ def stop(arguments: Namespace) -> int:
 
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
-    """Stop the engine of a cache, None = every engine of this user; return the processes that are gone."""
+    """Stop the engine of a cache, None = every engine of this user; return the processes that are gone.
+
+    Raises:
+        HostError: the cache belongs to another user.
+    """
+    if cache_dir is not None:
+        refuse_other_user(cache_dir)
     found = places.engines() if cache_dir is None else filter(None, [places.engine_of(cache_dir)])
     records = [record for record in found if record.is_alive]
     return [record.pid for record in records if _stop(record, cache_dir or record.cache, is_when_idle=is_when_idle)]

@@ -1,0 +1,39 @@
+"""Folders: whose a cache is, and which folder it is."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from pathlib import Path
+
+import pytest
+
+from aptui.config import dirs
+from aptui.shared.errors import HostError
+
+
+def test_identity_is_the_same_through_a_link_and_another_for_a_copy(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert dirs.identity_of(cache) == ""
+    cache.mkdir()
+    (tmp_path / "link").symlink_to(cache)
+    shutil.copytree(cache, tmp_path / "copy")
+
+    assert dirs.identity_of(tmp_path / "link") == dirs.identity_of(cache) != dirs.identity_of(tmp_path / "copy")
+    cache.rename(tmp_path / "moved")
+    assert dirs.identity_of(tmp_path / "moved") != ""
+
+
+def test_cache_of_another_user_is_refused_with_the_name_of_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = dirs.own_folder(tmp_path)
+    dirs.refuse_other_user(tmp_path)
+    own.mkdir()
+    dirs.refuse_other_user(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    dirs.refuse_other_user(tmp_path)  # this process can read it, whoever it belongs to
+    monkeypatch.setattr(os, "access", lambda *_args, **_named: False)
+
+    owner = pwd.getpwuid(own.stat().st_uid).pw_name
+    with pytest.raises(HostError, match=f"belongs to {owner}; run aptui as {owner}"):
+        dirs.refuse_other_user(tmp_path)
