@@ -383,6 +383,18 @@ def test_model_whose_buffers_are_all_elsewhere_is_packed(bench):
     assert (made["buffers"], made["bufferViews"], chunk) == (tree["buffers"], tree["bufferViews"], b"")
 
 
+def test_whole_numbers_may_be_written_with_a_point(bench, sample):
+    for view in sample.tree["bufferViews"]:
+        view["buffer"] = 0.0
+    sample.tree["meshes"][0]["primitives"][0]["indices"] = 3.0
+    source = sample.write(bench)
+
+    tree, _ = read_glb(bench.made(source)["rock.glb"])
+
+    assert bench.warnings == []
+    assert tree["meshes"][0]["primitives"][0]["indices"] == 3
+
+
 def test_joint_that_is_not_in_the_skin_is_named(sample):
     change(sample, 7, "B", 5, 9)
 

@@ -28,6 +28,9 @@ _BIN_CHUNK = 0x004E4942
 _MOST_DIGITS = 20
 """Digits of an integer: more than any count or offset has."""
 
+_LARGEST_WHOLE = 1 << 53
+"""Beyond it, floats are not exact."""
+
 _MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 
 _MAGIC = {
@@ -287,7 +290,8 @@ def _parse_json(data: bytes) -> dict[str, Any]:
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise BrokenGltfError(f"the number {text[:40]} is too large")
-        return value
+        # Some writers spell indices and counts so, and JSON makes no difference.
+        return int(value) if value.is_integer() and 0 <= value < _LARGEST_WHOLE and not text.startswith("-") else value
 
     def integer(text: str) -> int:
         if len(text) > _MOST_DIGITS:
