@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from aptui.config.folder import find_spelling
 from aptui.core.paths import from_text
 from aptui.store.queries.named import NamedSource
 
@@ -27,15 +28,13 @@ class Misspelling(Struct, frozen=True):
 
 def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
     """Yield the references that the text of a source spells otherwise, or that of a file that it needs: an .mtl names pictures."""
-    data = _text_of(item.root, item.source)
+    places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
+    places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
     for needed in item.needs:
         wanted = os.fsencode(from_text(needed.path))
-        named_by = item.source
-        written = spelling(data, wanted)
-        if written is None:
-            others = (other for other in item.needs if other != needed)
-            found = ((other.path, spelling(_text_of(other.root, other.path), wanted)) for other in others)
-            named_by, written = next((each for each in found if each[1] is not None), ("", None))
+        texts = (place for place in places if place != (needed.root, needed.path))
+        found = ((path, spelling(_text_of(root, path), wanted)) for root, path in texts)
+        named_by, written = next((each for each in found if each[1] is not None), ("", None))
         if written is not None and written != wanted[-len(written) :]:
             what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed.path}'"
             yield Misspelling(named_by, needed.path, what)

@@ -112,10 +112,12 @@ def test_the_longest_end_of_the_path_decides(text: bytes, path: bytes, written: 
 
 
 @pytest.mark.real
-def test_texture_that_a_material_file_spells_otherwise_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "aptui.yaml").write_text(
-        "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: m, uses: mesh}, {copy: ['*.png', '*.mtl'], name: c}]\n"
-    )
+@pytest.mark.parametrize("patterns", ["['*.png', '*.mtl']", "['*.png']"])
+def test_texture_that_a_material_file_spells_otherwise_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], patterns: str
+) -> None:
+    builders = f"[{{name: m, uses: mesh}}, {{copy: {patterns}, name: c}}]"
+    (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nbuilders: {builders}\n")
     for name, text in {
         "obj/case.obj": "mtllib case.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n",
         "obj/case.mtl": "newmtl a\nmap_Kd TEX.PNG\nbump right.png\n",
