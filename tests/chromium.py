@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -18,9 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools import find_program
 from waiting import PATIENCE_S, until
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+PROGRAM = find_program("chromium")
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",

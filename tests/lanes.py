@@ -7,6 +7,7 @@ more than `MOST_RETRIES` of them has failed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -162,6 +163,16 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
+_skipped: dict[str, str] = {}
+"""{skipped test: reason}."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note a skipped test."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _skipped[report.nodeid] = report.longrepr[2].removeprefix("Skipped: ")
+
+
 def _retries(config: pytest.Config) -> int:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return len(reporter.stats.get("rerun", ())) if reporter else 0
@@ -175,6 +186,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the run when too many tests were tried again."""
+    """Write the skipped tests, if wanted; fail the run when too many tests were tried again."""
+    if (file := os.environ.get("APTUI_TEST_SKIPS")) and not hasattr(session.config, "workerinput"):
+        Path(file).write_text(json.dumps(_skipped), encoding="utf-8")
     if session.exitstatus == pytest.ExitCode.OK and _retries(session.config) > MOST_RETRIES:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

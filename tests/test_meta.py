@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 import pytest
+from tools import MACHINE, MISSING, compare_skips
 
 import aptui
 from aptui.cli import main
@@ -350,12 +351,40 @@ def test_every_module_has_a_test_of_its_name_or_says_which_test_holds_it() -> No
     assert lost == []
 
 
+def test_a_test_is_skipped_for_a_named_program_or_the_machine_alone() -> None:
+    """`.ci/run` compares the skipped tests of a run with all optional programs and one without any (`tests/tools.py`)."""
+    tests = REPOSITORY / "tests"
+    skips = re.compile(r"pytest\.skip\((?!MACHINE|MISSING)|skipif\([^\n]*reason=(?!MACHINE|MISSING)[^\n]*")
+    files = [file for file in tests.rglob("*.py") if file.name not in ("test_meta.py", "tools.py")]
+
+    assert [f"{file.relative_to(tests)}: {hit[0]}" for file in files for hit in skips.finditer(file.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("had", "had_not", "missing", "wrong"),
+    [
+        ({}, {"a": MISSING + "glslc"}, set(), []),
+        ({"a": MISSING + "glslc"}, {"a": MISSING + "glslc"}, {"glslc"}, []),
+        ({"a": MISSING + "glslc"}, {"a": MISSING + "glslc"}, set(), ["although the program is installed"]),
+        ({"a": MISSING + "glslc"}, {}, {"glslc"}, ["run without them"]),
+        ({}, {"a": "could not import 'x'"}, set(), ["neither a program nor the machine"]),
+        ({"a": MACHINE + "no root"}, {"a": MACHINE + "no root"}, set(), []),
+    ],
+)
+def test_skipped_tests_of_two_runs_are_compared(
+    had: dict[str, str], had_not: dict[str, str], missing: set[str], wrong: list[str]
+) -> None:
+    found = compare_skips(had, had_not, missing)
+
+    assert [text in line for text, line in zip(wrong, found, strict=True)] == [True] * len(wrong)
+
+
 def test_the_source_distribution_holds_what_is_tracked_and_nothing_else() -> None:
     with open(REPOSITORY / "pyproject.toml", "rb") as file:
         told = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if listed.returncode:
-        pytest.skip("no clone")
+        pytest.skip(MACHINE + "no clone")
     tracked = {name.partition("/")[0] for name in listed.stdout.splitlines()}
 
     assert {f"/{name}" for name in tracked} == {*told, "/pyproject.toml"}

@@ -1,7 +1,7 @@
 import os
-import shutil
 
 import pytest
+from tools import needs
 
 from aptui.builders import lua_builder
 from aptui.builders.lua_builder import BYTECODE_ASSET_TYPE, LUA_ASSET_TYPE, LuaBuilder
@@ -156,7 +156,7 @@ def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
     assert "needs the program 'luac9', which the parameter 'luac' names" in bench.error(bench.write("a.lua", ""), luac="luac9")
 
 
-@pytest.mark.skipif(not shutil.which("luac5.4"), reason="luac5.4 is not installed")
+@needs("luac5.4")
 def test_the_real_compiler_agrees_with_the_library(bench):
     good, bad = bench.write("a.lua", TEXT), bench.write("b.lua", "x = 1\nx = [[\n")
 

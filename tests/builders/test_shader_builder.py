@@ -2,6 +2,7 @@ import shutil
 import struct
 
 import pytest
+from tools import needs
 
 from aptui.builders.shader_builder import SHADER_ASSET_TYPE, SPIRV_ASSET_TYPE, ShaderBuilder
 from aptui.sdk import Result
@@ -26,8 +27,8 @@ while [ $# -gt 0 ]; do if [ "$1" = -o ]; then printf module > "$2"; fi; shift; d
 """
 
 REAL = [
-    pytest.param(name, marks=[pytest.mark.real, pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed")])
-    for name in ("glslangValidator", "glslc")
+    pytest.param("glslangValidator", marks=[pytest.mark.real, needs("glslangValidator")]),
+    pytest.param("glslc", marks=[pytest.mark.real, needs("glslc")]),
 ]
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from aptui import __version__
 from aptui.cli import main
@@ -246,7 +247,7 @@ def run_in_shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason=MACHINE + "there is no /dev/full")
 @pytest.mark.parametrize("verb", ["docs", "doctor --json", "help batch"])
 def test_standard_output_that_cannot_be_written_is_told_as_such(verb: str, tmp_path: Path) -> None:
     done = run_in_shell(f"{verb} > /dev/full", tmp_path)

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from processes import has_ended
+from tools import skip_without
 
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared.connections.peers import PeerAction, PeerOrder
 from tests.serve.live_served import CERTIFICATE, KEY
-from tests.sharing.room import has
 
 from .test_engine import SETTINGS, Home
 
@@ -149,8 +149,7 @@ def test_a_client_trusts_the_certificate_of_its_own_gateway_whatever_name_it_bea
     assert "listens at https://" in home.run("start").stdout
 
     home.settled()
-    if not has("openssl"):
-        pytest.skip("there is no other certificate without openssl")
+    skip_without("openssl")
     other = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     subprocess.run([*made, *other, "-keyout", "other.key", "-out", "cert.pem"], check=True, capture_output=True, cwd=home.project)

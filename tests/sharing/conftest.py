@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tools import skip_without
 
 from aptui.sharing.records.seal import Seal
 from aptui.sharing.stores.folder_store import FolderStore
@@ -63,8 +64,8 @@ def exact_store(request, tmp_path):
 
 def _store(request, tmp_path):
     kind = request.param
-    if kind in _PROGRAMS and not room.has(_PROGRAMS[kind]):
-        pytest.skip(f"{_PROGRAMS[kind]} is not installed")
+    if kind in _PROGRAMS:
+        skip_without(_PROGRAMS[kind])
     if kind in {"moto", "memory"}:
         pytest.importorskip("obstore")
     if kind == "own server":

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
+from tools import needs
 
 from tests.tui.bursts import SCRIPTS, Typist
 from tests.tui.tmux_room import Home, Tmux, wait
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here"),
+    needs("tmux"),
 ]
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
@@ -61,6 +62,6 @@ def test_the_first_rows_are_there_before_what_they_do_not_need(seen: dict[str, l
     assert late & set(seen["modules"]) == set()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of threads are glibc's")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason=MACHINE + "heaps of threads are glibc's")
 def test_threads_have_no_heaps_of_their_own(seen: dict[str, list[str]]) -> None:
     assert seen["heaps"] == []

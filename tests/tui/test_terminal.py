@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import needs
 
 from tests.tui.pty_room import Terminal
 from tests.tui.tmux_room import Home, Tmux, copied_texts, wait
 
 pytestmark = pytest.mark.real
 
-needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")
+needs_tmux = needs("tmux")
 ERROR = "tables/bad.json:2:7: Expecting value"
 
 

@@ -7,13 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from ..crashes import hosts, kills
 from ..worlds import chained
 
 pytestmark = pytest.mark.real
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root mounts a tmpfs")
 
 
 @pytest.fixture(autouse=True)

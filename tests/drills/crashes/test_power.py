@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from ..crashes import power
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(not power.can_mount(), reason="mounts file systems")]
+pytestmark = [pytest.mark.real, pytest.mark.skipif(not power.can_mount(), reason=MACHINE + "it cannot mount file systems")]
 
 
 def test_a_power_cut_at_any_point_settles_as_a_clean_build(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from ..hostile import neighbours
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")]
+pytestmark = [pytest.mark.real, pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "needs root, to be somebody else")]
 
 
 @pytest.mark.parametrize(

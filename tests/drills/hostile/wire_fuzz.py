@@ -270,6 +270,8 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         victim.rescan()
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
+            if victim.grown_bytes > GROWTH_LIMIT_BYTES:
+                return  # that is a violation, whatever is still to come
 
 
 def deaf_askers(victim: Victim, _dice: random.Random) -> None:

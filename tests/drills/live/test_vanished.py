@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from ..live import vanished
 
@@ -18,7 +19,7 @@ def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
 
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root mounts")
 
 
 @pytest.mark.parametrize("scene", ["replaced", "EIO of d", pytest.param("unmounted", marks=as_root)])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from disk_project import Project
 from msgspec.structs import replace
+from tools import MACHINE, find_program, needs
 
 from aptui.cli import main
 from aptui.config import load
@@ -124,14 +125,19 @@ def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, s
 
 
 def _is_usable() -> bool:
-    program = shutil.which("bwrap")
+    program = find_program("bwrap")
     if program is None:
-        return False
+        return True  # `needs` has the word
     words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-needs_bubblewrap = pytest.mark.skipif(not _is_usable(), reason="bubblewrap is not here, or may not make namespaces")
+_may_isolate = pytest.mark.skipif(not _is_usable(), reason=MACHINE + "bubblewrap may not make namespaces")
+
+
+def needs_bubblewrap(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that runs something in bubblewrap."""
+    return needs("bwrap")(_may_isolate(test))
 
 
 @needs_bubblewrap

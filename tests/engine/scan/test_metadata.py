@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tools import MACHINE
 
 from aptui.core.identity import format_braced, path_uuids
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
@@ -149,7 +150,7 @@ def test_a_damaged_file_is_left_as_it_is(desk: Metadata, tmp_path: Path) -> None
     assert (tmp_path / "a.txt.meta").read_bytes() == b"{"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason=MACHINE + "the administrator may read everything")
 def test_a_file_that_may_not_be_read_is_a_problem(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
     (tmp_path / "a.txt.meta").chmod(0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 import pytest
+from tools import MACHINE
 
 from aptui.serve.http import confinement
 from aptui.serve.http.confinement import ConfinedRoot, Opener, open_by_kernel, open_by_parts
@@ -40,7 +41,7 @@ def cache(tmp_path: Path) -> Iterator[int]:
 @pytest.fixture(params=OPENERS)
 def opener(request: pytest.FixtureRequest, cache: int) -> Opener:
     if request.param == "kernel" and not confinement.has_openat2(cache):
-        pytest.skip("this kernel has no openat2")
+        pytest.skip(MACHINE + "its kernel has no openat2")
     return OPENERS[request.param]
 
 

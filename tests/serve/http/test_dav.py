@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from disk_project import Project
 from homes import own_homes
+from tools import needs
 
 from aptui.serve.protocol.codec import Scope
 
@@ -146,7 +146,7 @@ def test_a_token_that_may_not_read_opens_nothing(place: Served) -> None:
     assert place.get("/dav/", Authorization=basic(bearer.removeprefix("Bearer "))).status == 403
 
 
-@pytest.mark.skipif(shutil.which("cadaver") is None, reason="cadaver is not installed")
+@needs("cadaver")
 def test_a_real_client_lists_and_gets_and_cannot_put(place: Served, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text(f"machine 127.0.0.1 login me password {place.token}\n")
     (tmp_path / ".netrc").chmod(0o600)

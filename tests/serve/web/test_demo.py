@@ -17,6 +17,7 @@ import chromium
 import pytest
 from disk_project import Project
 from PIL import Image
+from tools import needs
 
 from aptui.client import Client
 from aptui.demo import lamp
@@ -34,7 +35,7 @@ from ..served import served
 
 pytestmark = pytest.mark.real
 
-needs_browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
+needs_browser = needs("chromium")
 SETTINGS = f"""{demo_project.MARKER}
 name: Garden
 platforms: {{linux: {{}}, server: {{}}}}

@@ -8,11 +8,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools import find_program, needs
 
 from aptui.serve.web import demo
 
-NODE = shutil.which("node")
-pytestmark = [pytest.mark.real, pytest.mark.skipif(NODE is None, reason="no node")]
+NODE = find_program("node")
+pytestmark = [pytest.mark.real, needs("node")]
 ASKED = """
 import { kindOf, sized, stateOf } from "./words.mjs";
 const counts = [[0, 0, 0], [2, 1, 4], [0, 1, 0], [0, 0, 1], [0, 0, 4]];

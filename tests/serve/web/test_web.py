@@ -20,6 +20,7 @@ import chromium
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
 from processes import has_ended
+from tools import needs
 from waiting import PATIENCE_S
 
 from aptui.serve.web import terminal
@@ -318,7 +319,7 @@ def test_a_length_of_gigabytes_ends_the_screen():
 # -------------------------------------------------------------------------------------------------------------- the browser
 
 
-@pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
+@needs("chromium")
 def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
     """The terminal's own picture cannot be read; what the screen was sent and said can."""
     drawn = tmp_path / "keys"

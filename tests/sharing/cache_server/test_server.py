@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tools import MACHINE, needs
 
 pytest.importorskip("aiohttp")
 
@@ -241,7 +242,8 @@ def test_what_is_served_is_used_and_stays_when_others_go(tmp_path, open_server):
     assert path.exists()
 
 
-@pytest.mark.skipif(not has("ccache") or not has("cc"), reason="ccache or a compiler is not installed")
+@needs("ccache")
+@pytest.mark.skipif(not has("cc"), reason=MACHINE + "no C compiler")
 def test_ccache_stores_and_hits_through_it(tmp_path):
     """A client that somebody else wrote speaks with it in the layout of Bazel's caches."""
     (tmp_path / "work").mkdir()

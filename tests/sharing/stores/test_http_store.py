@@ -7,6 +7,7 @@ import threading
 import tracemalloc
 
 import pytest
+from tools import skip_without
 
 from aptui.shared.errors import UserError
 from aptui.sharing.records.keys import base_key
@@ -14,7 +15,7 @@ from aptui.sharing.records.record import open_record, seal_record
 from aptui.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.sharing.stores.http_store import HttpStore
-from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, has, record
+from tests.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, record
 
 pytestmark = pytest.mark.real
 
@@ -80,8 +81,7 @@ def test_a_name_that_nobody_knows_and_a_port_where_nobody_listens_are_errors(tmp
 
 
 def test_who_cannot_be_verified_is_not_spoken_to(tmp_path):
-    if not has("openssl"):
-        pytest.skip("openssl is not installed")
+    skip_without("openssl")
     key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]

@@ -2,6 +2,7 @@ import errno
 import os
 
 import pytest
+from tools import MACHINE
 
 from aptui.sharing.stores import placing
 from aptui.sharing.stores.folder_store import FolderStore
@@ -50,7 +51,7 @@ def test_what_is_remembered_of_a_file_holds_while_it_is_not_written_to(tmp_path)
     path.write_bytes(b"data")
     placing.remember(str(path))
     if not placing.is_remembered(str(path), path.stat()):
-        pytest.skip("this file system takes no notes")
+        pytest.skip(MACHINE + "this file system takes no notes")
 
     os.utime(path, ns=(0, path.stat().st_mtime_ns))
     assert placing.is_remembered(str(path), path.stat())

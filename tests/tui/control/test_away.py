@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import needs
 
 from aptui.tui.control.away import has_shell
 
 from ..tmux_room import Home, Pane, Tmux
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here")]
+pytestmark = [pytest.mark.real, needs("tmux")]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import zlib
 
 import pytest
 from PIL import Image
+from tools import MACHINE
 from waiting import until
 
 from aptui.tui.pictures import decoding
@@ -133,7 +134,7 @@ for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setu
     assert in_process(code).split() == [b"OSError", b"OSError", b"BlockingIOError", b"PermissionError", b"MemoryError"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only a superuser is somebody else afterwards")
+@pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only a superuser is somebody else afterwards")
 def test_a_superuser_that_decodes_is_nobody_and_can_end_nothing_of_others():
     code = """
 import os

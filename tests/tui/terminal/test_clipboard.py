@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from tools import MACHINE, needs
 
 from aptui.tui.terminal.clipboard import MOST_COPIES, SAFE_BYTES, Clipboard
 from tests.tui.pty_room import Terminal
@@ -149,7 +150,8 @@ def arrives(folder, configuration, size_bytes):
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not has_tmux(), reason="no tmux that knows load-buffer -w")
+@needs("tmux")
+@pytest.mark.skipif(not has_tmux(), reason=MACHINE + "its tmux does not know load-buffer -w")
 @pytest.mark.parametrize(("configuration", "size_bytes"), [("default", 100), ("clipboard-off", 75_000)])
 def test_it_arrives_in_the_terminal_around_tmux(tmp_path, configuration, size_bytes):
     assert arrives(tmp_path, configuration, size_bytes) == "Aptui " * (size_bytes // 6)

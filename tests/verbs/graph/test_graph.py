@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from homes import own_homes
+from tools import MACHINE
 from verb_project import Run, runner
 
 from aptui.cli import main
@@ -241,7 +242,7 @@ def test_query_names_the_column_of_a_mistake(run: Run, there: Path, query: str, 
 
 # ---------------------------------------------------------------------------------------------------------------- affected
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")
 
 
 def git(folder: Path, *words: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from pool_harness import Harness, python_builder
 from run_room import PYTHON, Room, jobs, made, write
+from tools import MACHINE, find_program, needs
 
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
@@ -27,7 +28,12 @@ from aptui.worker.processes import adopt_orphans
 pytestmark = pytest.mark.real
 
 ADDS = replace(PYTHON, undeclared_reads=UndeclaredReads.ADD)
-needs_strace = pytest.mark.skipif(bool(trace.fault()), reason="no strace here")
+_may_trace = pytest.mark.skipif(find_program("strace") is not None and bool(trace.fault()), reason=MACHINE + "strace may not trace")
+
+
+def needs_strace(test):
+    """Mark a test that runs something under strace."""
+    return needs("strace")(_may_trace(test))
 
 
 @pytest.fixture

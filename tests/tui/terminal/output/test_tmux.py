@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import codecs
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools import needs
 
 from tests.tui.model_terminal import Cell, ModelTerminal
 from tests.tui.tmux_room import Home, Pane, Tmux, wait
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not here"),
+    needs("tmux"),
 ]
 
 SCRIPT = (

@@ -1,0 +1,102 @@
+"""Optional programs of the tests. A test that needs one is skipped for that program's name alone, so that two runs can be compared.
+
+    python -m tests.tools packages                print the Debian packages of the programs that are missing
+    python -m tests.tools hide FOLDER             fill FOLDER with links to the programs of PATH, without the optional ones
+    python -m tests.tools compare WITH WITHOUT    compare the skipped tests of a run that had the programs and one that did not
+
+A run writes its skipped tests to the file that `APTUI_TEST_SKIPS` names (`lanes`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = {
+    "apache2": "apache2", "bwrap": "bubblewrap", "cadaver": "cadaver", "ccache": "ccache", "chromium": "chromium",
+    "ffmpeg": "ffmpeg", "fish": "fish", "git-lfs": "git-lfs", "glslangValidator": "glslang-tools", "glslc": "glslc",
+    "luac5.4": "lua5.4", "nginx": "nginx-core", "node": "nodejs", "openssl": "openssl", "rsync": "rsync", "strace": "strace",
+    "tmux": "tmux", "zsh": "zsh",
+}  # fmt: skip
+"""{program: Debian package that has it}."""
+ALIASES = {"chromium-browser": "chromium", "glslang": "glslangValidator", "httpd": "apache2", "luac": "luac5.4", "nodejs": "node"}
+"""{other name of a program: its name in `PROGRAMS`}."""
+MISSING = "missing program: "
+"""Begin of the reason of a test that is skipped for a program."""
+MACHINE = "this machine: "
+"""Begin of the reason of a test that is skipped for what the machine or its user cannot do."""
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of an optional program, None if it is missing; its name must be in `PROGRAMS`."""
+    names = [name, *(alias for alias, of in ALIASES.items() if of == PROGRAMS.get(name) or of == name)]
+    assert name in PROGRAMS, f"add {name} to PROGRAMS"
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that is skipped if one of the programs is missing."""
+    missing = next((name for name in names if find_program(name) is None), "")
+    return pytest.mark.skipif(bool(missing), reason=MISSING + missing)
+
+
+def skip_without(name: str) -> None:
+    """Skip the running test if the program is missing."""
+    if find_program(name) is None:
+        pytest.skip(MISSING + name)
+
+
+def hide_programs(folder: Path) -> None:
+    """Fill a folder with links to the programs of PATH, without the optional ones."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in sorted(Path(place).iterdir()) if os.path.isdir(place) else ():
+            link = folder / program.name
+            if program.name not in PROGRAMS and program.name not in ALIASES and not link.is_symlink():
+                link.symlink_to(program)
+
+
+def compare_skips(had: Mapping[str, str], had_not: Mapping[str, str], missing: set[str]) -> list[str]:
+    """Return what is wrong with the skipped tests of two runs, {test: reason}.
+
+    Args:
+        had: of the run with the optional programs.
+        had_not: of the run without any.
+        missing: programs that the first run could not have.
+    """
+    wrong = [
+        f"{test}: skipped for neither a program nor the machine: {reason}"
+        for test, reason in sorted({**had, **had_not}.items())
+        if not reason.startswith((MISSING, MACHINE))
+    ]
+    for test, reason in sorted(had.items()):
+        if reason.startswith(MISSING) and reason.removeprefix(MISSING) not in missing:
+            wrong.append(f"{test}: skipped, although the program is installed: {reason}")
+        elif test not in had_not:
+            wrong.append(f"{test}: skipped with the programs and run without them: {reason}")
+    return wrong
+
+
+def _main(verb: str, *arguments: str) -> int:
+    missing = {name for name in PROGRAMS if find_program(name) is None}
+    match verb, arguments:
+        case "packages", ():
+            print(" ".join(sorted(PROGRAMS[name] for name in missing)))
+        case "hide", (folder,):
+            hide_programs(Path(folder))
+        case "compare", (had, had_not):
+            first, second = (json.loads(Path(file).read_text(encoding="utf-8")) for file in (had, had_not))
+            wrong = compare_skips(first, second, missing)
+            print(*wrong, f"skipped: {len(first)} with the programs, {len(second)} without; missing: {sorted(missing)}", sep="\n")
+            return bool(wrong)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))
