@@ -5,6 +5,7 @@ Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.jso
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +13,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.config.compiled import find_compiled_file
 from aptui.config.yaml.nodes import Node
 from aptui.o3de.registry.files import os_name
 from aptui.o3de.registry.input_recorder import InputRecorder
 from aptui.o3de.registry.json_reader import read_json
-from aptui.o3de.registry.options import MARKER, TAGS, Options, is_project
+from aptui.o3de.registry.options import ENGINE_MEMORY, MARKER, TAGS, Options, is_project
 from aptui.o3de.registry.registry import Registry, plain_text, split_texts, truth
 from aptui.shared.errors import UserError
 
@@ -137,7 +139,8 @@ def _manifest_path(early: Registry) -> str:
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
     """Return the engine's folder: the first way that leads to one.
 
-    As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings.
+    As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings,
+    as an earlier command was told.
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
         read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
@@ -160,11 +163,23 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     for folder in reversed(roots):
         if recorder.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
             return folder
+    if remembered := _find_remembered_engine(project, recorder):
+        return remembered
     raise UserError(
         f"no engine is found for project '{project}'",
         where=os.path.join(project, MARKER),
         hint="say where it is: --engine-path DIR",
     )
+
+
+def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
+    """Return the engine that an earlier command used with this project, "" if there is none."""
+    data = recorder.read(find_compiled_file(ENGINE_MEMORY, project))
+    try:
+        engine = json.loads(data or b'""')
+    except ValueError:
+        return ""
+    return engine if isinstance(engine, str) and engine and recorder.is_folder(engine) else ""
 
 
 def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:

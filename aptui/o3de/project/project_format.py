@@ -23,7 +23,7 @@ from aptui.config import model as configuration
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
 from aptui.o3de.registry.input_recorder import InputRecorder, probe_again
-from aptui.o3de.registry.options import MARKER, Options, is_project
+from aptui.o3de.registry.options import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,7 +83,24 @@ def load(
         config = _compile(project_dir, sets, wanted, options, recorder)
         compiled.keep(file, _key(surroundings, recorder.seen), config)
         compiled.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
+    if options != Options():
+        _remember_engine(project_dir, config)
     return config
+
+
+def _remember_engine(project_dir: Path, config: Config) -> None:
+    """Note the engine that a switch or the called program led to: later commands without them use it if they find none."""
+    from aptui.o3de.facts import facts_of
+
+    facts, file = facts_of(config), compiled.find_compiled_file(ENGINE_MEMORY, project_dir)
+    text = json.dumps(facts.engine if facts is not None else "")
+    try:
+        with open(file, encoding="ascii") as stream:
+            is_known = stream.read() == text
+    except (OSError, ValueError):
+        is_known = False
+    if not is_known:
+        compiled.write_compiled(file, text)
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:

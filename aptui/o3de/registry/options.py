@@ -10,6 +10,8 @@ import os
 from msgspec import Struct
 
 MARKER = "project.json"
+ENGINE_MEMORY = "engine of an O3DE project"
+"""With the project's folder the name of a compiled file: the engine that a command last used, as a JSON text."""
 TAGS = ("profile", "tools", "assetprocessor")
 """The specialisations of an asset processor, in the order in which the reference's program takes them on: what stands
 later is merged later. One order for all programs: the reference's own with a window has the last two the other way round.

@@ -17,6 +17,7 @@ from aptui.cli import main
 from aptui.config import dirs, explain, formats, load
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
+from aptui.o3de.facts import facts_of
 from aptui.o3de.project import project_format
 from aptui.o3de.project.project import Options
 from aptui.shared.errors import UserError
@@ -154,6 +155,21 @@ def test_a_change_anywhere_is_noticed(rich: SmallEngine, monkeypatch: pytest.Mon
     rich.load()
 
     assert parsed == [rich.project]
+
+
+def test_an_engine_that_a_switch_named_once_is_found_without_it(engine: SmallEngine, tmp_path: Path) -> None:
+    alone = tmp_path / "Alone"
+    alone.mkdir()
+    (alone / "project.json").write_text('{"project_name": "Alone"}')
+    with pytest.raises(UserError, match="no engine is found"):
+        load.load(alone)
+
+    project_format.load(alone, options=Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
+
+    assert facts_of(load.load(alone)).engine == str(engine.root)  # type: ignore[union-attr]  # it is an O3DE project
+    engine.root.rename(tmp_path / "moved")
+    with pytest.raises(UserError, match="no engine is found"):
+        load.load(alone)
 
 
 def test_what_is_asked_otherwise_is_kept_apart(rich: SmallEngine) -> None:
