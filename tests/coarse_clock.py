@@ -6,13 +6,15 @@ A test that calls `coarsen` has them in its process and in the processes that it
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 TICK_VARIABLE = "PYTHON_COARSE_TICK_NS"
 """Named as a variable that workers inherit."""
@@ -84,9 +86,11 @@ def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
     functions = coarse_functions(tick_ns)
     for name, function in functions.items():
         patch.setattr(os, name, function)
+    patch.setattr(os, "supports_follow_symlinks", {*os.supports_follow_symlinks, functions["stat"]})
     patch.setattr(walk, "scandir", functions["scandir"])
     for name, value in variables_for_programs(folder, tick_ns).items():
         patch.setenv(name, value)
+    patch.syspath_prepend(str(folder))  # a sandbox of workers shows what is on the path of the engine
 
 
 def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
@@ -97,10 +101,8 @@ def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object])
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
     """Return variables with which each Python process has coarse times; what they name lies in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sitecustomize.py").write_text(
-        f"import os, sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        f"import coarse_clock\nsys.path.pop(0)\ncoarse_clock.install()\n"
-    )
+    shutil.copy(__file__, folder)  # a sandbox shows that folder alone
+    (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")
     return {TICK_VARIABLE: str(tick_ns), "PYTHONPATH": str(folder)}
 
 

@@ -2,13 +2,15 @@
 
 Two scan folders of which one hides files of the other; copies, commands with companions, depfiles and tools, a builder in Python
 that analyses (source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After
-each round `aptui batch` settles, and products and rows equal those of a clean build; what failed keeps its last good products.
+each round `aptui batch` settles, and products and rows equal those of a clean build; what failed keeps its last good products. Some
+storms have files with coarse times; now and then the project is moved, or goes on in a copy.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+from coarse_clock import coarsen
 from disk_project import HOST, Project
 
 from ..worlds.children import workers_of
@@ -44,6 +48,8 @@ scan_folders:
   - {name: game, path: assets, order: ORDER}
   - {name: shared, path: shared, order: 10}
 metadata_types: [.txt]
+checks: {CHECKS}
+limits: {LIMITS}
 companions: {"*.up": cfg}
 ignore: [IGNORED]
 builders:
@@ -73,6 +79,8 @@ _CHOICES = {
     "IGNORED": ("", "'*2.up'", "'*1.scr', '*0.top'"),
     "COPIED": ("'*.txt'", "'*.txt', '*.inc'"),
     "MARK": ("x", "y"),
+    "CHECKS": ("", "small: {files: ['*.up', '*.src'], bytes: '<= 16', level: block}"),
+    "LIMITS": ("", "process: 20m"),
 }
 _TOPS, _FOLDERS, _COUNT = ("assets", "assets", "shared"), 3, 3
 _ENDINGS = (".txt", ".inc", ".inc", ".up", ".up.cfg", ".src", ".top", ".scr", ".scr")
@@ -82,10 +90,12 @@ MUTANTS = {
     "deaf": (
         "from aptui.engine.live import changes\n"
         "take = changes.ChangeTracker.take\n"
-        "changes.ChangeTracker.take = lambda self, hint: take(self, hint) if hint.tag == changes.FENCE_TAG else None\n"
+        "changes.ChangeTracker.take = lambda self, hint: take(self, hint) if hint.tag == changes.COOKIE_TAG else None\n"
     ),
 }
 """What the engine's process runs first to break a rule on purpose: only sync cookies are heard."""
+_TICKS_NS = (0, 0, 0, 1_000_000_000, 2_000_000_000)
+"""How coarse the times of files are; 0 = as they are."""
 _EARLIER_CLOCK = (
     "import time; now = time.time, time.time_ns; time.time = lambda: now[0]() - 4\ntime.time_ns = lambda: now[1]() - 4 * 10**9\n"
 )
@@ -97,7 +107,7 @@ class Storm(Programs):
     def __init__(self, root: Path, seed: int, mutant: str = "") -> None:
         super().__init__(Project(root, ""), seed, MUTANTS[mutant])
         self._chosen = {name: choices[0] for name, choices in _CHOICES.items()}
-        self._branch = 0
+        self._branch = self._places = 0
         self._serving: AbstractContextManager[subprocess.Popen[bytes]] | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.change_builders(0)
@@ -289,12 +299,43 @@ class Storm(Programs):
         """Change the configuration."""
         name = self.random.choice(list(_CHOICES))
         self._chosen[name] = self.random.choice(_CHOICES[name])
+        self._write_settings()
+        return f"{name} {self._chosen[name]}"
+
+    def _write_settings(self) -> None:
         text = _SETTINGS.replace("ROOT", str(self.project.root))
         for key, value in self._chosen.items():
             text = text.replace(key, value)
         new = self.project.write("aptui.yaml.new", text)
         new.replace(self.project.path("aptui.yaml"))
-        return f"{name} {self._chosen[name]}"
+
+    def copy_project(self) -> str:
+        """Copy the project with its cache and go on in the copy; an engine of the original goes on for a while."""
+        if not self.project.cache.is_dir():
+            return "there is no cache"
+        copy = self._next_root()
+        subprocess.run(["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False)  # files go meanwhile
+        self._go_on_in(copy)
+        self.process = None
+        return copy.name
+
+    def move_project(self) -> str:
+        """Move the project with its cache, under its engine or after that has ended."""
+        if self.random.random() < 0.5:
+            self.stop()
+        new = self._next_root()
+        self.project.root.rename(new)
+        self._go_on_in(new)
+        self.stop()
+        return new.name
+
+    def _next_root(self) -> Path:
+        self._places += 1
+        return self.project.root.with_name(f"project{self._places}")
+
+    def _go_on_in(self, root: Path) -> None:
+        self.project.root, self.project.cache = root, root / "Cache"
+        self._write_settings()
 
     def change_builders(self, branch: int | None = None) -> str:
         """Change the builder, the tool, or both and a source, as a checkout does."""
@@ -415,6 +456,8 @@ _WEIGHTS = {
     "die": 2,
     "batch": 2,
     "reprocess": 2,
+    "copy_project": 1,
+    "move_project": 1,
 }
 
 
@@ -423,9 +466,17 @@ _WEIGHTS = {
 
 def storm(folder: Path, count: int, seed: int, *, mutant: str = "", most: int = 14, say: Say = print) -> Report:
     """Do up to `most` things a round, `count` rounds, until one ends with a difference."""
-    say(f"seed {seed}")
+    tick_ns = random.Random(seed).choice(_TICKS_NS)
+    say(f"seed {seed}" + f", times in steps of {tick_ns / 1e9:g} s" * bool(tick_ns))
     report = Report("storm")
-    weather = Storm(folder / "project", seed, mutant)
+    with pytest.MonkeyPatch.context() as patch:
+        if tick_ns:
+            coarsen(patch, folder / "coarse", tick_ns)
+        _rage(Storm(folder / "project", seed, mutant), folder, count, most, report, say)
+    return report
+
+
+def _rage(weather: Storm, folder: Path, count: int, most: int, report: Report, say: Say) -> None:
     try:
         for number in range(count):
             if number % 4:
@@ -442,4 +493,3 @@ def storm(folder: Path, count: int, seed: int, *, mutant: str = "", most: int = 
                 break
     finally:
         weather.stop()
-    return report
