@@ -43,8 +43,8 @@ complete -c aptui -f -a '(__aptui_words)'
 complete -c aptui -n 'test -z "$(__aptui_words)"' -F""",
 }
 _TAKES_SOURCES = (
-    "why", "log", "explain", "deps", "reprocess", "interest", "rerun", "move", "delete", "assetlist", "bundle", "scan-missing",
-    "lint",
+    "why", "log", "explain", "deps", "reprocess", "interest", "run-next", "rerun", "move", "delete", "assetlist", "bundle",
+    "scan-missing", "lint",
 )  # fmt: skip
 _MOST = 200
 """Names that are offered."""

@@ -42,6 +42,7 @@ VERBS = {
     "why": ("aptui.verbs.graph.why", "why a job ran, waits or failed; what a file is to aptui"),
     "explain": ("aptui.verbs.graph.explain", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.verbs.log", "show the log of a job"),
+    "logs": ("aptui.verbs.log", "show the end of the engine's own log, or where it is"),
     "history": ("aptui.verbs.sessions.history", "what ran when and why, and what became of it between two sessions"),
     "size": ("aptui.verbs.sessions.size", "which products are large, and what grew"),
     "report": ("aptui.verbs.sessions.report", "what is not well, by folder, owner, builder or platform"),

@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.batch.options import load_last_config
+from aptui.config.dirs import refuse_other_user
 from aptui.shared import printing
 from aptui.shared.errors import UserError
+from aptui.store.logs.logs import engine_logs
 from aptui.store.queries.reader import JobRow
 from aptui.verbs.naming import find_job
 from aptui.verbs.opening import OpenedProject, log_file, open_for_reading, os_path
@@ -20,6 +23,7 @@ from aptui.verbs.opening import OpenedProject, log_file, open_for_reading, os_pa
 if TYPE_CHECKING:
     from aptui.store.logs.joblog import JobLogLine
 
+_ENGINE_LINES = 50
 _LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 
@@ -73,6 +77,32 @@ def log(arguments: Namespace) -> int:
         )
         return 0
     _say(lines)
+    return 0
+
+
+def logs_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `logs`."""
+    parser.add_argument(
+        "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"the last N lines; {_ENGINE_LINES} by default"
+    )
+    parser.add_argument("--path", action="store_true", help="print where the logs are instead, the newest first")
+
+
+def logs(arguments: Namespace) -> int:
+    """Show the end of the engine's own log, or where its logs are."""
+    config = load_last_config(arguments)
+    refuse_other_user(config.cache_dir)
+    files = engine_logs(config.log_dir)
+    if not files:
+        raise UserError(f"there is no log of an engine in '{config.log_dir}'", hint="an engine or 'aptui batch' writes one")
+    if arguments.path:
+        for file in files:
+            printing.say(printing.line(str(file)))
+        return 0
+    from aptui.store.logs import joblog
+
+    lines = joblog.parse(files[0])
+    _say(lines[-max(1, arguments.lines) :])
     return 0
 
 

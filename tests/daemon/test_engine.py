@@ -194,6 +194,34 @@ def test_the_queue_is_steered_from_the_command_line(home: Home) -> None:
     home.wait(lambda: not home.pids())
 
 
+@pytest.mark.parametrize("name", ["b.txt", "b.txt@linux:data", "assets/b.txt", "#", ""])
+def test_run_next_starts_the_job_that_is_named(home: Home, name: str) -> None:
+    (home.project / "assets/b.txt").write_text("b")
+    home.run("start")
+    home.wait(lambda: home.product("b.txt") == "b")
+    number = next(row["job_id"] for row in json.loads(home.run("jobs", "--json").stdout) if row["source"] == "b.txt")
+    home.run("pause")
+    for each in ("a.txt", "b.txt"):
+        (home.project / "assets" / each).write_text("next")
+    word = name if name not in ("", "#") else f"{name}{number}"
+    home.wait(lambda: json.loads(home.run("run-next", word, "--json").stdout)["job_id"])
+    home.wait(lambda: home.product("b.txt") == "next")
+
+    assert home.product("a.txt") == "a"
+    assert "is no source" in home.run("run-next", "nothing.txt").stderr
+
+
+def test_logs_shows_the_engines_log_and_says_where_it_is(home: Home) -> None:
+    refused = home.run("logs")
+    home.run("start")
+    home.wait(lambda: home.run("logs").returncode == 0)
+    path = Path(home.run("logs", "--path").stdout.splitlines()[0])
+
+    assert "there is no log" in refused.stderr
+    assert path.is_file()
+    assert home.run("logs").stdout
+
+
 def test_what_runs_is_told_while_it_runs(home: Home) -> None:
     gate = home.project / "gate"
     os.mkfifo(gate)

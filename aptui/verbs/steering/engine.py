@@ -283,7 +283,7 @@ pause_arguments = resume_arguments = _no_arguments
 pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
 resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
 run_next = _steering(
-    lambda arguments: port.RunNext(arguments.job or 0),
+    lambda arguments: port.RunNext(_job_id(arguments)),
     lambda answer: (
         f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}"
         if answer["job_id"]
@@ -302,15 +302,25 @@ reload = _steering(
 
 def run_next_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `run-next`."""
-    parser.add_argument("job", nargs="?", type=_job_number, metavar="#JOB", help="this job instead of the first in the queue")
+    parser.add_argument("job", nargs="?", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]: not the first in the queue")
     _no_arguments(parser)
 
 
-def _job_number(text: str) -> int:
-    try:
-        return int(text.removeprefix("#"))
-    except ValueError:
-        raise UserError(f"'{text}' is no job number", hint="'aptui jobs --json' has them as job_id") from None
+def _job_id(arguments: Namespace) -> int:
+    """Return the number of the job that the command line names, 0 = none is named."""
+    if not arguments.job:
+        return 0
+    from aptui.verbs.naming import find_job
+    from aptui.verbs.opening import open_for_reading
+
+    config = load_last_config(arguments)
+    with open_for_reading(arguments, config) as project:
+        word = f"#{arguments.job}" if arguments.job.isdigit() else arguments.job
+        row = find_job(word, config, project.database)
+    if not row.job_id:
+        failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to run"
+        raise UserError(failed, hint="'aptui log' shows why")
+    return row.job_id
 
 
 def drain_arguments(parser: ArgumentParser) -> None:
