@@ -1,7 +1,7 @@
 """A picture with 16 bits a channel: Pillow holds those in grey pictures alone, and reads the upper half of all others.
 
 Both halves are decoded by Pillow, one after the other: the sample's other byte comes first if the byte order is said to be the
-other one. That is exact for PNG, and for TIFF whose channels are not stored apart.
+other one. That is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
 """
@@ -27,7 +27,7 @@ MOST = 65535
 
 _DEEP_RAW_MODE = re.compile(r"(LA|RGB|RGBA|RGBX|RGBa|CMYK);16[BLN]$")
 _SEPARATE_PLANES = 2
-_TIFF_PLANES, _TIFF_PHOTOMETRIC = 284, 262
+_TIFF_BITS, _TIFF_PHOTOMETRIC, _TIFF_PLANES = 258, 262, 284
 _WHITE_IS_ZERO = 0
 
 
@@ -127,7 +127,9 @@ def _round(values: NDArray[np.floating[Any]]) -> Samples:
 
 def is_deep(picture: ImageFile.ImageFile) -> bool:
     """Return whether the samples of an opened picture have more than 8 bits, and at most 16."""
-    return picture.mode.startswith("I;16") or any(_DEEP_RAW_MODE.match(_raw_mode(tile.args)) for tile in picture.tile)
+    if picture.mode.startswith("I;16") or _has_deep_planes(picture):
+        return True
+    return any(_DEEP_RAW_MODE.match(_raw_mode(tile.args)) for tile in picture.tile)
 
 
 def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFile.ImageFile], None]) -> DeepPicture | None:
@@ -142,9 +144,11 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     picture = opened()
     if picture.mode.startswith("I;16"):
         return DeepPicture(_read_grey(picture, load)[..., np.newaxis], "L")
-    if getattr(picture, "tag_v2", {}).get(_TIFF_PLANES) == _SEPARATE_PLANES:
-        return None
     raw_mode = _raw_mode(picture.tile[0].args)
+    if _has_deep_planes(picture):
+        if any(tile.codec_name != "raw" for tile in picture.tile):
+            return None  # libtiff's decoder chooses the upper bytes by itself
+        raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
     if raw_mode.startswith("LA;16"):  # its four bytes are those of one pixel of RGBA
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
     name, order = raw_mode.split(";16")
@@ -172,11 +176,22 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     """Return the bytes of a picture, decoded as if its samples had another form."""
     import numpy as np
 
-    picture.tile = [
-        tile._replace(args=(raw_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else raw_mode) for tile in picture.tile
-    ]
+    tiles = []
+    for tile in picture.tile:
+        name, separator, order = raw_mode.partition(";")
+        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # a tile is of one channel
+        new_mode = f"{name}{separator}{order}"
+        tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))
+    picture.tile = tiles
     load(picture)
     return np.asarray(picture)
+
+
+def _has_deep_planes(picture: ImageFile.ImageFile) -> bool:
+    """Return whether a TIFF stores its channels apart with 16 bits; Pillow takes bytes for samples unless compressed."""
+    tags = getattr(picture, "tag_v2", {})
+    bits = tags.get(_TIFF_BITS, (1,))
+    return tags.get(_TIFF_PLANES) == _SEPARATE_PLANES and isinstance(bits, tuple) and bits[:1] == (16,) and picture.mode != "I;16"
 
 
 def _divide_by_alpha(samples: Samples) -> Samples:

@@ -13,10 +13,11 @@ BUILDER = ImageBuilder
 SIZE = (7, 5)
 
 
-def tiff(values, channels, photometric, *, order="<", is_deflated=False, extra=None, bits=16, planes=1):
-    """Return a TIFF of one strip; `values` are its samples in the order of the file."""
-    pixels = struct.pack(f"{order}{len(values)}H", *values)
+def tiff(values, channels, photometric, *, order="<", is_deflated=False, extra=None, planes=1, bits=16, compressed_sizes=()):
+    """Return a TIFF of one strip, or one for each channel; `values` are its samples in the order of the file, or bytes."""
+    pixels = values if isinstance(values, bytes) else struct.pack(f"{order}{len(values)}H", *values)
     pixels = zlib.compress(pixels) if is_deflated else pixels
+    sizes = compressed_sizes or [len(pixels) // (channels if planes == 2 else 1)] * (channels if planes == 2 else 1)
     body, entries = pixels, []
 
     def entry(tag, kind, *numbers):
@@ -29,12 +30,12 @@ def tiff(values, channels, photometric, *, order="<", is_deflated=False, extra=N
     entry(256, 3, SIZE[0])
     entry(257, 3, SIZE[1])
     entry(258, 3, *[bits] * channels)
-    entry(259, 3, 8 if is_deflated else 1)
+    entry(259, 3, 8 if is_deflated or compressed_sizes else 1)
     entry(262, 3, photometric)
-    entry(273, 4, 8) if planes == 1 else entry(273, 4, *(8 + 2 * SIZE[0] * SIZE[1] * each for each in range(channels)))
+    entry(273, 4, *(8 + sum(sizes[:each]) for each in range(len(sizes))))
     entry(277, 3, channels)
     entry(278, 3, SIZE[1])
-    entry(279, 4, len(pixels)) if planes == 1 else entry(279, 4, *[2 * SIZE[0] * SIZE[1]] * channels)
+    entry(279, 4, *sizes)
     entry(284, 3, planes)
     if extra is not None:
         entry(338, 3, extra)
@@ -67,6 +68,31 @@ def test_16_bit_colour_of_tiff_stays_exact(bench, order, is_deflated, channels, 
     assert not bench.warnings
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("channels", "extra", "kind"), [(3, None, 2), (4, 2, 6)])
+def test_16_bit_channels_that_are_stored_apart_stay_exact(bench, order, channels, extra, kind):
+    values = samples(channels)
+    apart = [value for channel in range(channels) for value in values[channel::channels]]
+
+    (made,) = bench.made(bench.write("a.tif", tiff(apart, channels, 2, order=order, extra=extra, planes=2))).values()
+
+    assert samples_of(made) == (16, kind, pixels(values, channels))
+    assert not bench.warnings
+
+
+def test_16_bit_channels_that_are_stored_apart_and_compressed_are_cut_with_a_warning(bench):
+    values = samples(3)
+    parts = [zlib.compress(struct.pack(f"<{len(values) // 3}H", *values[channel::3])) for channel in range(3)]
+    data = tiff(b"".join(parts), 3, 2, planes=2, compressed_sizes=[len(part) for part in parts])
+
+    (made,) = bench.made(bench.write("a.tif", data)).values()
+
+    assert samples_of(made) == (8, 2, [[tuple(value >> 8 for value in pixel) for pixel in row] for row in pixels(values, 3)])
+    assert bench.warnings == [
+        "a.tif: its 16 bits a channel are cut to 8, because its channels are stored apart; save it with interleaved channels"
+    ]
+
+
 def test_fourth_channel_that_is_no_alpha_is_dropped(bench):
     values = samples(4)
 
@@ -95,6 +121,14 @@ def test_16_bit_grey_of_tiff_is_inverted_if_zero_is_white(bench, photometric, ex
     (made,) = bench.made(source).values()
 
     assert [pixel[0] for pixel in samples_of(made)[2][0][:3]] == expected
+
+
+def test_12_bit_grey_takes_the_whole_range(bench):
+    row = b"\x00\x00\x01\x80\x0f\xff" + bytes(5)  # 0, 1, 0x800, 0xfff
+
+    (made,) = bench.made(bench.write("a.tif", tiff(row * SIZE[1], 1, 1, bits=12))).values()
+
+    assert [value for (value,) in samples_of(made)[2][0][:4]] == [0, 16, 32775, 65535]
 
 
 def test_16_bit_cmyk_is_rounded_with_a_warning(bench):
