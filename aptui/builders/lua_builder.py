@@ -167,6 +167,9 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
 
 
 def _as_broken(message: str) -> _BrokenLuaError:
+    message = message.partition("\nstack traceback:")[0]
+    if "stack overflow" in message:
+        return _BrokenLuaError("is nested too deep for Lua")
     # Lua shortens long names in its messages, so that only the line is of use.
     match = _PLACE.match(message)
     return _BrokenLuaError(match["text"], int(match["line"])) if match else _BrokenLuaError(message or "does not compile")

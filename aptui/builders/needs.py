@@ -31,12 +31,12 @@ MOST_OUTPUT_CHARACTERS = 1_000_000
 MOST_CPU_S = 120
 """Processor time of a compiler: large shaders take seconds."""
 
-MOST_DATA_BYTES = 4 << 30
+MOST_DATA_BYTES = 2 << 30
 """Memory of a compiler: large shaders take less than a tenth."""
 
 
 class TooLongError(Exception):
-    """A program took all of its time; the text is one line."""
+    """A program took all of its time or memory; the text is one line."""
 
 
 class MissingError(Exception):
@@ -123,7 +123,7 @@ def run(arguments: Sequence[str], folder: str) -> Ended:
 
     Raises:
         MissingError: it cannot be started.
-        TooLongError: it took all of its time.
+        TooLongError: it took all of its time or memory.
     """
     try:
         process = subprocess.Popen(
@@ -144,9 +144,13 @@ def run(arguments: Sequence[str], folder: str) -> Ended:
         output = process.stdout.read(MOST_OUTPUT_CHARACTERS)
         while process.stdout.read(MOST_OUTPUT_CHARACTERS):
             pass
+    taken = ""
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        name = os.path.basename(arguments[0])
-        raise TooLongError(f"{name} took more than {MOST_CPU_S} s of processor time; a macro or an include may grow without end")
+        taken = f"{MOST_CPU_S} s of processor time"
+    elif process.returncode and b"bad_alloc" in output:  # how programs in C++ say that there is no more
+        taken = f"{MOST_DATA_BYTES >> 20:,} MiB of memory"
+    if taken:
+        raise TooLongError(f"{os.path.basename(arguments[0])} took more than {taken}; a macro or an include may grow without end")
     return Ended(process.returncode, output.decode("utf-8", "replace"))
 
 

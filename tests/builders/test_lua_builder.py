@@ -175,3 +175,9 @@ def test_script_in_utf_16_says_what_to_do(bench):
     error = bench.error(bench.write("a.lua", "return 1".encode("utf-16")))
 
     assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"
+
+
+def test_script_that_is_nested_too_deep_says_so(bench):
+    depth = 100_000
+
+    assert bench.error(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: is nested too deep for Lua"

@@ -374,3 +374,15 @@ def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_pro
     error = bench.error(bench.write("a.frag", "void main() {}"))
 
     assert error == "a.frag: glslc took more than 1 s of processor time; a macro or an include may grow without end"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", REAL[:1])
+def test_macros_that_grow_without_end_are_stopped_by_memory(bench, name, monkeypatch):
+    monkeypatch.setattr("aptui.builders.needs.MOST_DATA_BYTES", 64 << 20)
+    macros = "".join(f"#define A{level} {'+'.join([f'A{level - 1}'] * 10)}\n" for level in range(1, 9))
+    source = bench.write("a.frag", f"#version 450\n#define A0 1.0\n{macros}void main() {{ float x = A8; }}\n")
+
+    assert bench.error(source, compiler=name) == (
+        f"a.frag: {name} took more than 64 MiB of memory; a macro or an include may grow without end"
+    )
