@@ -103,6 +103,11 @@ def builders_record(cache_dir: str | os.PathLike[str]) -> Path:
     return own_folder(cache_dir) / "builders.json"
 
 
+def relocation_journal(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return where the plan of a move or deletion of sources is while it is under way (`engine.relocate.journal`)."""
+    return own_folder(cache_dir) / "relocation.json"
+
+
 def store_dir() -> str:
     """Return where this machine keeps results of jobs for all its checkouts, unless the configuration says otherwise."""
     return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "store")

@@ -20,6 +20,9 @@ from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
 from aptui.engine.relocate.references import is_read_only
 
+BEGUN = ".aptui-tmp"
+"""Ends the name of a file that is being moved to another file system."""
+
 
 def native(path: str) -> str:
     """Return a path in text form as Python's file functions want it."""
@@ -198,7 +201,7 @@ def move(old: str, new: str) -> list[str]:
 
 def _carry(source: str, target: str) -> None:
     """Move a file to another file system: it is there as a whole, or not at all."""
-    temporary = f"{target}.aptui-tmp"
+    temporary = f"{target}{BEGUN}"
     try:
         shutil.copy2(source, temporary, follow_symlinks=False)
         Path(temporary).rename(target)

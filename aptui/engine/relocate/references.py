@@ -32,6 +32,10 @@ class UnreadableError(Exception):
     """A file that is no text, too large, or cannot be read or written; says which."""
 
 
+BEGUN_PREFIX, BEGUN_SUFFIX = ".aptui-", ".tmp"
+"""Of the name of a file that is being written beside the one that it replaces."""
+
+
 class Rename(Struct, frozen=True):
     """One thing that has another name now.
 
@@ -258,7 +262,7 @@ def rewrite(path: str, data: bytes) -> None:
     temporary = ""
     try:
         seen = os.stat(path)
-        descriptor, temporary = tempfile.mkstemp(prefix=".aptui-", suffix=".tmp", dir=os.path.dirname(path))
+        descriptor, temporary = tempfile.mkstemp(prefix=BEGUN_PREFIX, suffix=BEGUN_SUFFIX, dir=os.path.dirname(path))
         with open(descriptor, "wb") as file:
             file.write(data)
             file.flush()

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.engine.cache.cache import Cache
-from aptui.engine.relocate import files, references
+from aptui.engine.relocate import files, journal, references
 from aptui.engine.relocate import mentions as relocate_mentions
 from aptui.engine.relocate import plan as relocate_plan
 from aptui.engine.relocate.files import native
+from aptui.engine.relocate.journal import Journal, Rewrite
 from aptui.engine.relocate.model import Mention, Plan
 from aptui.engine.relocate.references import UnreadableError
 from aptui.shared.errors import UserError
@@ -41,10 +42,14 @@ def relocate(order: Relocate, config: Config) -> RelocationReport:
     Raises:
         RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
     """
+    finished = journal.complete(config.cache_dir) if order.is_confirmed else None
+    if finished is not None and finished.order == order:
+        return finished
     plan = _plan(order, config)
     if plan.refusals or not order.is_confirmed:
         return plan.report()
-    return _RelocationSteps(plan).perform()
+    with journal.keep_journal(config.cache_dir, _as_journal(plan)):
+        return _RelocationSteps(plan).perform()
 
 
 def list_touched(report: RelocationReport) -> list[str]:
@@ -63,6 +68,30 @@ def _plan(order: Relocate, config: Config) -> Plan:
         return relocate_plan.make(order, config, reader)
 
 
+def _as_journal(plan: Plan) -> Journal:
+    groups = relocate_plan.groups(plan.items)
+    items = [plan.items[at] for group in groups for at in _in_order(plan, group)]
+    mentions = {mention.new_file: mention for mention in plan.mentions}
+    rewrites = []
+    for update in plan.updates:
+        mention = mentions[update.file]
+        if update.count:
+            renames = tuple(relocate_mentions.renames(plan, mention, mention.targets))
+            rewrites.append(Rewrite(mention.file, mention.new_file, journal.digest_of(mention.file), renames, update))
+    return Journal(
+        replace(plan.report(), items=tuple(items)),
+        tuple(journal.stamp_of(item.old_file) for item in items),
+        tuple(rewrites),
+        {folder.name: folder.path for folder in plan.tree.folders},
+        tuple(relocate_mentions.prefixes(plan)),
+    )
+
+
+def _in_order(plan: Plan, group: list[int]) -> list[int]:
+    """Return the items of a group as they move: metadata leaves first and goes last, so that no source is ever without it."""
+    return group if plan.order.is_delete else group[::-1]
+
+
 class _RelocationSteps:
     """One operation that is under way."""
 
@@ -74,8 +103,7 @@ class _RelocationSteps:
     def perform(self) -> RelocationReport:
         """Do it all, as far as it goes."""
         for group in relocate_plan.groups(self._items):
-            # Metadata leaves first and goes last: no source is ever without it.
-            order = group[::-1] if not self._plan.order.is_delete else group
+            order = _in_order(self._plan, group)
             if self._is_over:
                 self._mark(order, RelocationAction.LEFT)
             else:
