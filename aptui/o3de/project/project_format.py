@@ -206,11 +206,27 @@ def _compile_project(
             ),
             project_dir,
         ),
-        warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings),
+        warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings, *_list_unshared_copies(config)),
         foreign=to_text(opened.facts),
         sandbox=config.sandbox if config.sandbox == "require" else "off",
         settings_folders=recorder.folders(),
     )
+
+
+def _list_unshared_copies(config: Config) -> list[str]:
+    """Return a sentence if patterns of the shared cache are meant for plain copies: to fetch one costs as much as to copy it."""
+    if not config.sharing.is_remote:
+        return []
+    rules = [rule for rule in config.sharing.patterns if rule.is_enabled]
+    names, regexes = {rule.name for rule in rules}, {rule.pattern.regex for rule in rules}
+    copies = [
+        f"'{builder.name}'"
+        for builder in config.project.builders
+        if builder.is_plain_copy and (builder.name in names or any(each.regex in regexes for each in builder.patterns))
+    ]
+    if not copies:
+        return []
+    return [f"plain copies are not in the shared cache, for to fetch one costs as much as to copy it: {', '.join(copies)}"]
 
 
 def _resting(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:

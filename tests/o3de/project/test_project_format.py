@@ -172,6 +172,31 @@ def test_an_engine_that_a_switch_named_once_is_found_without_it(engine: SmallEng
         load.load(alone)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "is_said"),
+    [
+        ({"glob": "*.txt"}, True),
+        ({"name": "txt", "glob": "*.other"}, True),
+        ({"glob": "*.txt", "checkServer": False}, False),
+        ({"glob": "*.png"}, False),
+    ],
+)
+@pytest.mark.parametrize("mode", ["server", "inactive"])
+def test_patterns_of_the_shared_cache_for_plain_copies_are_warned_of_once(
+    engine: SmallEngine, tmp_path: Path, pattern: dict[str, object], is_said: bool, mode: str
+) -> None:
+    server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
+    engine.write("Game/Registry/acs.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
+
+    said = [text for text in engine.load().warnings if "plain copies are not in the shared cache" in text]
+
+    assert said == (
+        ["plain copies are not in the shared cache, for to fetch one costs as much as to copy it: 'txt'"]
+        if is_said and mode == "server"
+        else []
+    )
+
+
 def test_what_is_asked_otherwise_is_kept_apart(rich: SmallEngine) -> None:
     few = rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),)))
 
