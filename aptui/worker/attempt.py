@@ -15,7 +15,7 @@ from msgspec import Struct
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
 from aptui.core.paths import to_text
-from aptui.core.results.retry import FailureKind
+from aptui.core.results.retry import EXIT, FailureKind
 from aptui.sdk import Cancelled, Result
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, one_line, valid_text
@@ -79,9 +79,11 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
 def failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> RunEnding:
     """Log why a run failed, unless it is what its log says first, and return that ending."""
     text = one_line(valid_text(text))
+    is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
-    log.note_sandbox()
+    if kind != FailureKind.MEMORY:
+        log.note_sandbox(is_silent=is_silent)
     return RunEnding(Outcome.FAILED, text, kind)
 
 

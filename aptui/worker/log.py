@@ -6,6 +6,7 @@ Tests: `tests/worker/commands/test_workspace.py`.
 from __future__ import annotations
 
 import os
+import re
 import time
 import warnings
 from _thread import allocate_lock
@@ -27,6 +28,22 @@ _SANDBOX = (
     "it ran in a sandbox: wrote to its own folders alone, saw only files of the system, the project and PATH, and had no network, "
     "home folder, display or graphics card; 'sandbox_paths' in aptui.yaml shows it more, 'sandbox: off' everything"
 )
+
+_HIDDEN = re.compile(
+    r"permission denied|operation not permitted|read-only file system|network|unreachable|name or service not known"
+    r"|name resolution|resolve host|connection refused|connect to|socket|\bdisplay\b|x11|wayland|vulkan|opengl|\begl\b|cuda"
+    r"|\bgpu\b|/dev/|/home/|/root/|~/|\$home|\bhome (folder|directory)\b|: not found|command not found|cannot open shared object",
+    re.IGNORECASE,
+)
+"""What programs print when they are refused something that a sandbox hides."""
+_MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGNORECASE)
+
+
+def _is_of_sandbox(text: str) -> bool:
+    """Whether a message may come from the sandbox. A missing file in a folder that is visible is missing everywhere."""
+    if _HIDDEN.search(text):
+        return True
+    return any(found[1] and not os.path.isdir(os.path.dirname(found[1])) for found in _MISSING_FILE.finditer(text))
 
 
 class CommandOutput(Protocol):
@@ -83,9 +100,17 @@ class RunLog:
         self._tail.append(record)
         self._dropped += is_full
 
-    def note_sandbox(self) -> None:
-        """Say what a run that failed had no access to, where it ran in a sandbox: that may be why."""
-        if os.environ.get("APTUI_SANDBOX") == "on":
+    def note_sandbox(self, *, is_silent: bool = False) -> None:
+        """Say what a run that failed in a sandbox had no access to, if that can be the reason.
+
+        It can if the log mentions something that a sandbox hides, or if a command failed without a word (`is_silent`).
+        """
+        if os.environ.get("APTUI_SANDBOX") != "on":
+            return
+        texts = (
+            text for record in (*self._head, *self._tail) for text in (record.text, *(value for _key, value in record.context))
+        )
+        if is_silent or any(_is_of_sandbox(text) for text in texts):
             self.write(LogLevel.INFO, _SANDBOX)
 
     def extend(self, records: Iterable[LogRecord]) -> None:
