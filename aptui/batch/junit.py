@@ -9,7 +9,7 @@ Tests: `tests/batch/test_run.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
@@ -18,6 +18,7 @@ from aptui.batch.reporter import job_name
 from aptui.batch.summary import Summary, complains, log_path
 from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
+from aptui.core.model import describe_key
 from aptui.core.notices import LogLevel
 from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import count, line
@@ -51,6 +52,7 @@ def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None
 def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[str]:
     resting = set(config.project.resting_platforms)
     database = open_reader(asset_database(config.cache_dir))
+    builders = {builder.uuid: builder.name for builder in config.project.builders}
     try:
         with database.snapshot():
             shown = [bool(row.flaky) for row in database.jobs() if row.platform not in resting]
@@ -63,15 +65,15 @@ def _lines(config: Config, summary: Summary, fail_on: str | None) -> Iterator[st
             yield f"<testsuite name={_quote(config.name)} {counts}>"
             for row in database.jobs():
                 if row.platform not in resting:
-                    yield from _case(row, config.log_dir, is_failure=complains(row, fail_on))
+                    yield from _case(row, builders, config.log_dir, is_failure=complains(row, fail_on))
             yield "</testsuite>"
             yield "</testsuites>"
     finally:
         database.close()
 
 
-def _case(row: JobRow, log_dir: Path, *, is_failure: bool) -> Iterator[str]:
-    name = job_name(row.source, row.platform, row.job_key)
+def _case(row: JobRow, builders: Mapping[bytes, str], log_dir: Path, *, is_failure: bool) -> Iterator[str]:
+    name = job_name(row.source, row.platform, describe_key(row.job_key, builders.get(row.builder, "")))
     head = f'<testcase classname={_quote(row.source)} name={_quote(name)} time="{row.duration_s:.3f}"'
     if not row.log and not row.flaky and row.status != "failed" and not is_failure:
         yield f"{head}/>"

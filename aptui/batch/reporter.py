@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.shared import printing
 
 if TYPE_CHECKING:
@@ -90,10 +91,10 @@ class Reporter:
     def _job_changed(self, job: JobChanged) -> None:
         if job.status not in ("completed", "failed"):
             return
-        if job.is_run and job.job_id and not job.job_key.startswith("CreateJobs_"):
+        if job.is_run and job.job_id and not job.job_key.startswith(LISTED_ANALYSIS):
             self._count(job)
         if job.status == "failed":
-            self.say(failure_text(job.source, job.platform, job.job_key, job.error), "red")
+            self.say(failure_text(job.source, job.platform, describe_key(job.job_key, job.builder), job.error), "red")
 
     def _count(self, job: JobChanged) -> None:
         index = job.job_id

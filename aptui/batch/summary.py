@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import asset_database
+from aptui.core.model import describe_key
 from aptui.core.project import RetryFailed
 from aptui.core.results.checks import CheckLevel
 from aptui.core.results.retry import FailureKind
@@ -284,7 +285,7 @@ class Summary(Struct):
         if shown:
             printing.say(f"{head}:", "bold")
         for failure in shown:
-            printing.say(f"  {job_name(failure.source, failure.platform, failure.job_key)}", "red")
+            printing.say(f"  {job_name(failure.source, failure.platform, describe_key(failure.job_key, failure.builder))}", "red")
             printing.say(f"      {printing.line(failure.first_error) or 'no reason given'}")
             if failure.cause:
                 printing.say(f"      after {printing.line(failure.cause)} failed")

@@ -283,6 +283,16 @@ def with_origin(reason: str, origin: str) -> str:
 
 
 ANALYSIS_KEY = "\x00analyse"
+LISTED_ANALYSIS = "CreateJobs_"
+"""Begins the job key of a failed analysis where jobs are listed, as in O3DE; the UUID of its builder follows."""
+_ANALYSIS = "analysis"
+
+
+def describe_key(job_key: str, builder: str = "") -> str:
+    """Return a job key as people read it: that of an analysis is `analysis:BUILDER`, or `analysis` if the name is not known."""
+    if not job_key.startswith(LISTED_ANALYSIS):
+        return job_key
+    return f"{_ANALYSIS}:{builder}" if builder and not builder.startswith("{") else _ANALYSIS
 
 
 class SourceIdentity(Struct, frozen=True):

@@ -50,6 +50,11 @@ def name_uuid(name: bytes) -> bytes:
     return bytes(digest)
 
 
+def builder_uuid(name: str) -> bytes:
+    """Return the UUID of the builder called `name`."""
+    return name_uuid(f"aptui:builder:{name}".encode())
+
+
 def path_uuid(rel: str) -> SourceUuid:
     """Return the UUID of a source without a `.meta` file: the name UUID of its relative path in lower case, as bytes on disk."""
     return SourceUuid(name_uuid(from_text(rel.lower())))

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.paths import name_uuid
+from aptui.core.paths import builder_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.errors import UserError
@@ -55,11 +55,6 @@ class _RegistryCache(Struct):
     entries: dict[str, ClassAnswer] = field(default_factory=dict)
     files: dict[str, ClassAnswer] = field(default_factory=dict)
     adapted: dict[str, ClassAnswer] = field(default_factory=dict)
-
-
-def builder_uuid(name: str) -> bytes:
-    """Return the UUID of the builder called `name`."""
-    return name_uuid(f"aptui:builder:{name}".encode())
 
 
 def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
 
+from aptui.core.model import describe_key
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _GLYPHS = {"failed": "✗", "warning": "!", "completed": "✓", "processing": "▶", "pending": "·", "cancelled": "○"}
 _WORTH_A_LINE = frozenset({"failed", "completed", "cancelled", "warning"})
-_ANALYSIS = "CreateJobs_"
 _MOST_WAITING = 10_000
 
 
@@ -53,10 +53,8 @@ def line_of(notice: Notice, now_ms: int) -> str:
 
 
 def _job_of(notice: JobChanged) -> str:
-    """Return which job of its source this is; an analysis has a key for machines alone."""
-    if notice.job_key.startswith(_ANALYSIS):
-        return f"analysis · {notice.builder}" if notice.builder else "analysis"
-    return f"{notice.platform} · {notice.job_key}"
+    key = describe_key(notice.job_key, notice.builder)
+    return key if key != notice.job_key else f"{notice.platform} · {key}"
 
 
 class Stream:

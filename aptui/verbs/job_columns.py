@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aptui.core.model import describe_key
 from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, ContentFacts
 from aptui.store.jobs.causes import cause_of
 from aptui.store.jobs.filter import STATUS_CODES
@@ -75,7 +76,7 @@ class JobRowColumns:
             case "builder":
                 return self._builder_of(row.builder)
             case "key":
-                return row.job_key
+                return describe_key(row.job_key, self._builder_of(row.builder))
             case "cause":
                 return row.failure_cause or (cause_of(row.error) if row.status == "failed" else "")
             case _:

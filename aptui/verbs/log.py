@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aptui.batch.options import load_last_config
 from aptui.config.dirs import refuse_other_user
+from aptui.core.model import describe_key
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.logs.logs import engine_logs
@@ -132,7 +133,7 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
     if arguments.json:
         printing.say_json_list(())
         return 0
-    name = printing.line(f"{row.source}@{row.platform}:{row.job_key}")
+    name = printing.line(f"{row.source}@{row.platform}:{describe_key(row.job_key)}")
     ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
     printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
     if row.error:

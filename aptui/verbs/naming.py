@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from aptui.config.model import Config
-from aptui.core.paths import normalize, to_text
+from aptui.core.model import describe_key
+from aptui.core.paths import builder_uuid, normalize, to_text
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
 from aptui.shared.printing import line
@@ -127,10 +128,16 @@ def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | No
             return [
                 row
                 for row in rows
-                if (platform is None or row.platform.lower() == platform.lower())
-                and (key is None or row.job_key.lower() == key.lower())
+                if (platform is None or row.platform.lower() == platform.lower()) and (key is None or _is_key(key, row))
             ]
     return None
+
+
+def _is_key(word: str, row: JobRow) -> bool:
+    """Whether `word` is the key of a job; that of an analysis is `analysis`, or `analysis:BUILDER`."""
+    name, _, builder = word.partition(":")
+    is_builder = not builder or builder_uuid(builder) == row.builder
+    return row.job_key.lower() == word.lower() or (describe_key(row.job_key) == name.lower() and is_builder and not row.job_id)
 
 
 def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
@@ -150,7 +157,10 @@ def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
 def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     if not rows:
         return UserError(f"'{line(as_text(word))}' has no such job", hint="'aptui why PATH' lists those it has")
-    names = [f"  {line(f'{row.source}@{row.platform}:{row.job_key}')}{f'  #{row.job_id}' if row.job_id else ''}" for row in rows]
+    names = [
+        f"  {line(f'{row.source}@{row.platform}:{describe_key(row.job_key)}')}{f'  #{row.job_id}' if row.job_id else ''}"
+        for row in rows
+    ]
     if len(names) > _LISTED:
         names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
     return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names), hint="name one of them")

@@ -16,6 +16,7 @@ from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
+from aptui.core.model import describe_key
 from aptui.core.results.facts import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -84,7 +85,7 @@ def jobs(arguments: Namespace) -> int:
         else:
             printing.table(
                 ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
-                ([*_names(row), _status(row, slower.get(row.job_id)), *_figures(row), row.reason] for row in rows),
+                ([*_names(row, project), _status(row, slower.get(row.job_id)), *_figures(row), row.reason] for row in rows),
                 right=(4, 5, 6, 7),
                 spare=(7, 4, 8, 6, 5),
             )
@@ -139,7 +140,8 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         for row in rows:
             error = row.error.removeprefix(f"{row.source}:").lstrip()  # the path is said before
             why = f": {printing.line(error)}" if error else ""
-            yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {printing.line(row.job_key)}, #{row.job_id}{why}"
+            key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
+            yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {key}, #{row.job_id}{why}"
 
 
 def find_unsettled_jobs(arguments: Namespace) -> set[int]:
@@ -160,8 +162,8 @@ def _has_status(row: JobRow, statuses: list[str]) -> bool:
     )
 
 
-def _names(row: JobRow) -> tuple[str, str, str]:
-    return row.source, row.platform, row.job_key
+def _names(row: JobRow, project: OpenedProject) -> tuple[str, str, str]:
+    return row.source, row.platform, describe_key(row.job_key, project.builder_of(row.builder))
 
 
 def _status(row: JobRow, slow: pace.JobPace | None = None) -> str:

@@ -566,3 +566,23 @@ def test_undone_mistake_is_not_an_error_in_any_report(run: Run, project: Path) -
     assert "1 error" not in Path("report.xml").read_text()
     assert "error" not in run("log", "x.json@linux")[1]
     assert run("status", "--json")[0] == 0
+
+
+def test_failed_analysis_is_called_by_its_builder_everywhere(run: Run, project: Path) -> None:
+    for name in ("Case.json", "case.json"):
+        (project / "assets" / name).write_text("{}")
+
+    _, out, err = run("batch", "--junit", "report.xml")
+
+    name = "case.json@all:analysis:tables"
+    assert f"failed: {name}: " in err
+    assert f"  {name}\n" in out
+    assert f'name="{name}"' in Path("report.xml").read_text()
+    assert "analysis:tables" in run("jobs", "--status", "failed")[1]
+    assert "all: analysis:tables: failed" in run("why", "case.json")[1]
+    logs = [run("log", f"case.json@all:{key}") for key in ("analysis", "analysis:tables", "ANALYSIS")]
+    assert [(code, "differs only in case" in log) for code, log, _ in logs] == [(0, True)] * 3
+    assert run("log", "case.json@all:analysis:other")[0] == 3
+    assert not any(
+        "CreateJobs_" in text for text in (out, err, run("jobs")[1], run("why", "case.json")[1].replace("_createJobs", ""))
+    )

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from aptui.config import load
 from aptui.config.model import Config
+from aptui.core.paths import builder_uuid
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind, Platform, Project
-from aptui.engine.registry import builder_uuid, complete
+from aptui.engine.registry import complete
 from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real

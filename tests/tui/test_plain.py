@@ -54,7 +54,7 @@ def test_lines_are_safe_and_only_of_what_settled() -> None:
         (job("processing"), ""), (job(""), ""), (HealthChanged(0, Health()), ""),
         (job("completed", warnings=2), "✓ completed  a.png  pc · Image  2 warnings"),
         (job("completed", warnings=1, errors=3), "✓ completed  a.png  pc · Image  3 errors  1 warning"),
-        (job("completed", job_key="CreateJobs_{e189aa390ca9561091cc9322cf87e201}"), "✓ completed  a.png  analysis · b"),
+        (job("completed", job_key="CreateJobs_{e189aa390ca9561091cc9322cf87e201}"), "✓ completed  a.png  analysis:b"),
         (job("failed", error="no pixels"), "✗ failed     a.png  pc · Image  no pixels"),
         (EngineMessage(0, 0, "all is well"), "· all is well"), (EngineMessage(0, 2, "little room"), "! little room"),
         (HealthChanged(0, Health(is_paused=True)), "‖ paused"),

@@ -22,7 +22,7 @@ from aptui.config.tools import identify, tools_digest
 from aptui.config.variables import digests_of
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.paths import name_uuid
+from aptui.core.paths import builder_uuid
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, ReferenceRule, UndeclaredReads
 from aptui.core.settings import place_key
 from aptui.core.shell.code import TemplateError
@@ -69,7 +69,7 @@ class BuilderCompiler:
         is_shipped = kind is BuilderKind.PYTHON and node.value["uses"].value in SHIPPED_BUILDERS
         process_limit_s = self._limits.shipped_process_s if is_shipped else self._limits.process_s
         builder = Builder(
-            uuid=name_uuid(f"aptui:builder:{name}".encode()),
+            uuid=builder_uuid(name),
             name=name,
             kind=kind,
             version=str(values.get("version", "1")),

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from aptui.core.messages import WriteLog
-from aptui.core.model import Job, JobState, Source
+from aptui.core.model import LISTED_ANALYSIS, Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.project import Project
 from aptui.core.results.facts import together
@@ -134,7 +134,7 @@ class Reports:
 
     def _notice(self, job: Job, cause: int, status: str, *, is_run: bool = True) -> JobChanged:
         source, builder = job.source, self._builders.get(job.builder)
-        key = f"CreateJobs_{{{job.builder.hex()}}}" if job.is_analysis else job.key
+        key = f"{LISTED_ANALYSIS}{{{job.builder.hex()}}}" if job.is_analysis else job.key
         return JobChanged(
             cause, job.id, source.rel, source.scan_folder, job.platform or "all", key, builder.name if builder else "",
             status, job.full_reason, job.error, job.warnings, job.errors, job.duration_ms, job.log_file, job.run_key,

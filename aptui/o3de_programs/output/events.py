@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from aptui.core.model import LISTED_ANALYSIS
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.core.preload_cycles import CYCLE_PROBLEM, JOIN
@@ -16,7 +17,6 @@ from aptui.o3de_programs.output.stats_report import Stat
 from aptui.shared.errors import HostError
 from aptui.store.logs import joblog
 
-_ANALYSIS = "CreateJobs_"
 _ENDED = frozenset({"completed", "failed"})
 
 
@@ -99,7 +99,7 @@ class EventPrinter:
     # ---------------------------------------------------------------------------------------------------------------- news
 
     def _job_changed(self, job: JobChanged) -> None:
-        if job.job_key.startswith(_ANALYSIS):
+        if job.job_key.startswith(LISTED_ANALYSIS):
             self._analysis_changed(job)
         elif job.status == "pending":
             self._console.note(f"Queued {job.source} ({job.platform}, {job.job_key}): {job.reason}")

@@ -11,13 +11,13 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from aptui.core.model import LISTED_ANALYSIS
 from aptui.core.notices import JobChanged
 from aptui.core.orders import Outcome
 from aptui.core.paths import path_uuid
 from aptui.store.db.schema import translate_errors
 from aptui.store.db.uris import read_only_uri
 
-_ANALYSIS = "CreateJobs_"
 _STATES = {
     "pending": ("waiting", 0), "processing": ("waiting", 0), "completed": ("completed", 4), "failed": ("failed", 2),
     "cancelled": ("cancelled", 2),
@@ -140,7 +140,7 @@ class ReplayedDatabase:
 
     def _put_analysis(self, notice: JobChanged) -> None:
         values = self._values(notice)
-        values["builder"] = bytes.fromhex("".join(each for each in notice.job_key.removeprefix(_ANALYSIS) if each.isalnum()))
+        values["builder"] = bytes.fromhex("".join(each for each in notice.job_key.removeprefix(LISTED_ANALYSIS) if each.isalnum()))
         if notice.status == "failed":
             self._database.execute(_PUT_ANALYSIS, values)
         else:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aptui.core.model import LISTED_ANALYSIS
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.packed import Piece
 from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, SourcePiece, read_job_parts
-from aptui.store.jobs.table import ANALYSIS, FAILED, AnalysisKeys, JobTable, JobValues
+from aptui.store.jobs.table import FAILED, AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import Reader
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _put_analysis(table: JobTable, analysis: tuple[Any, ...], sources: _Sources,
     row = table.put(
         JobValues(
             0, table.text("source")[1][int(code)], numbers[int(sources.folders_of(code))], "all",
-            f"{ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
+            f"{LISTED_ANALYSIS}{uuid_text(builder)}", table.builder_name(builder), FAILED,
             warnings, errors, completed_ms, duration_ms, reason, error, 0,
         ),
         int(code),

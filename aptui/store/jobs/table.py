@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from msgspec import Struct
 
+from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.core.notices import JobChanged
 from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.store.db.schema import uuid_text
@@ -44,7 +45,6 @@ _TEXTS = ("source", "reason", "error", "cause", "group")
 Moment = tuple[int, int]
 """(epoch, seq): when something became so; later moments compare greater."""
 Rows: TypeAlias = "npt.NDArray[np.integer]"
-ANALYSIS = "CreateJobs_"
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
 """Columns that news bring as they are."""
 _WRITTEN = attrgetter(
@@ -85,7 +85,7 @@ class AnalysisKeys:
 
     def of(self, scan_folder: int, source: str, job_key: str) -> int:
         """Return the number of an analysis; `job_key` is `CreateJobs_<builder uuid>` in whatever form."""
-        builder = "".join(char for char in job_key.removeprefix(ANALYSIS) if char.isalnum()).lower()
+        builder = "".join(char for char in job_key.removeprefix(LISTED_ANALYSIS) if char.isalnum()).lower()
         with self._lock:
             return self._keys.setdefault((scan_folder, source, builder), -1 - len(self._keys))
 
@@ -304,7 +304,7 @@ class JobTable:
             return
         columns = self._columns
         platforms, keys, builders, reasons, errors, flaky, facts, *plain = zip(*map(_WRITTEN, items), strict=True)
-        for name, texts in (("platform", platforms), ("key", keys), ("builder", builders)):
+        for name, texts in (("platform", platforms), ("key", tuple(map(describe_key, keys, builders))), ("builder", builders)):
             codes = np.fromiter(map(self._pools[name].__getitem__, texts), np.int64, len(texts))
             columns[name][rows] = np.where(codes, codes, columns[name][rows]) if name == "builder" else codes
         columns["reason"][rows] = self._recent["reason"].codes(reasons)

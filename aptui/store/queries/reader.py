@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
-from aptui.core.model import FileFact, JobState
+from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.packing import unpack_files
@@ -485,8 +485,9 @@ def _adapt(path: Path, database: sqlite3.Connection) -> None:
 def _job_row(row: tuple[Any, ...]) -> JobRow:
     source, scan_folder, platform, job_key, builder, state, reason, completed_ms, duration_ms, warnings, errors, log = row[:12]
     job_id, error, run_key, source_id, failure_cause, origin, flaky, is_draft, is_finishing, is_critical = row[12:]
+    job_key = job_key or f"{LISTED_ANALYSIS}{uuid_text(builder)}"
     return JobRow(
-        source, scan_folder, platform, job_key or f"CreateJobs_{uuid_text(builder)}", builder, SHOWN[state], reason, completed_ms,
+        source, scan_folder, platform, job_key, builder, SHOWN[state], reason, completed_ms,
         duration_ms / 1000, warnings, errors, log, job_id, error, run_key, source_id, state, failure_cause, origin, flaky,
         bool(is_draft), bool(is_finishing), bool(is_critical),
     )  # fmt: skip

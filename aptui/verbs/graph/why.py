@@ -10,6 +10,7 @@ from typing import Any
 
 from aptui.batch.summary import log_path
 from aptui.core.fingerprint import MISSING
+from aptui.core.model import describe_key
 from aptui.shared import printing
 from aptui.store.queries.problems.reasons import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, RunRow, SourceRow
@@ -156,8 +157,12 @@ def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     number = f"#{job['job_id']}  " if job["job_id"] else ""
+    key = printing.line(describe_key(job["job_key"], job["builder"]))
     colour = {"failed": "red", "completed": "yellow" if job["warnings"] or job["errors"] else "green"}.get(job["status"], "yellow")
-    yield f"  {number}{printing.line(job['platform'])}: {printing.line(job['job_key'])}: {job['status']}", colour
+    yield (
+        f"  {number}{printing.line(job['platform'])}: {key}: {job['status']}",
+        colour,
+    )
     yield f"      {printing.line(job['said'])}", ""
     if job["status"] == "failed":
         yield f"      error: {printing.line(job['error']) or 'no reason given'}", "red"

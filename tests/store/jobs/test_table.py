@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from aptui.core.model import JobPlan
+from aptui.core.model import JobPlan, describe_key
 from aptui.core.records.rows import pack_plan
 from aptui.core.results.facts import ContentFacts
 from aptui.store.jobs import packed
@@ -37,8 +37,8 @@ def rows_of(table: JobTable) -> Iterator[tuple[object, ...]]:
 
 def told(row: JobRow) -> tuple[object, ...]:
     return (
-        row.job_id, row.status, row.source, row.scan_folder, row.platform, row.job_key, row.reason, row.error, row.failure_cause,
-        row.warnings, row.errors, row.completed_ms, round(row.duration_s * 1000), row.run_key, row.source_id,
+        row.job_id, row.status, row.source, row.scan_folder, row.platform, describe_key(row.job_key), row.reason, row.error,
+        row.failure_cause, row.warnings, row.errors, row.completed_ms, round(row.duration_s * 1000), row.run_key, row.source_id,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from aptui.config.folder import find_spelling
+from aptui.core.model import describe_key
 from aptui.core.paths import cache_path
 from aptui.core.results.checks import Check, CheckLevel
 from aptui.store.db.schema import uuid_text
@@ -224,7 +225,7 @@ def _job_ref(row: JobRow, width: int = 0) -> Ref:
         word, role = f"{glyph(row.status)} {row.status}", row.status
     word += ", draft" if row.is_draft else ""
     took = duration_text(round(row.duration_s * 1000)) if row.duration_s else ""
-    return Ref(JOB, row.job_id, f"{row.platform:<{width}}  {row.job_key}", word, took, role)
+    return Ref(JOB, row.job_id, f"{row.platform:<{width}}  {describe_key(row.job_key)}", word, took, role)
 
 
 def short_id(asset_id: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aptui.core.fingerprint import MISSING
+from aptui.core.model import describe_key
 from aptui.store.queries import assets
 from aptui.store.queries.problems.reasons import sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow
@@ -38,7 +39,10 @@ def read_why(reader: Reader, source: str) -> TextPreview:
 
 
 def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
-    yield ((f"{glyph(job.status)} {job.status}  ", job.status), (make_safe(f"{job.platform}  {job.job_key}"), "title"))
+    yield (
+        (f"{glyph(job.status)} {job.status}  ", job.status),
+        (make_safe(f"{job.platform}  {describe_key(job.job_key)}"), "title"),
+    )
     runs = reader.runs_of(job.job_id) if job.job_id else []
     edges = [edge for edge in reader.edges_of(job.source_id) if edge.builder == job.builder]
     yield (("  why       ", "key"), (make_safe(sentence(job, runs, edges, reader)), ""))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.core.paths import from_text
+from aptui.core.paths import builder_uuid, from_text
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.logs import joblog
 from aptui.store.logs.logs import place_of
@@ -179,7 +179,7 @@ def find_job(reader: Reader, info: JobRowInfo) -> JobRow | None:
     source = None if info.source_id else reader.source(info.source)
     source_id = source.source_id if source else info.source_id
     failed = [row for row in reader.jobs_of(source_id) if not row.job_id]
-    return next((row for row in failed if row.job_key == info.job_key), failed[0] if failed else None)
+    return next((row for row in failed if row.builder == builder_uuid(info.builder)), failed[0] if failed else None)
 
 
 def _is_current(details: JobDetails, request: DetailsRequest) -> bool:

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from aptui.core.fingerprint import MISSING
+from aptui.core.model import describe_key
 from aptui.shared.sanitize import sanitize
 from aptui.store.queries.problems.reasons import edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
@@ -54,9 +55,12 @@ def _break_line(line: Parts, width: int) -> Iterator[Parts]:
 def _explain(row: JobRow, info: JobRowInfo, reader: Reader) -> Iterator[Parts]:
     runs = reader.runs_of(row.job_id) if row.job_id else []
     edges = [edge for edge in reader.edges_of(row.source_id) if edge.builder == row.builder]
-    number = f"  #{row.job_id}" if row.job_id else ""
+    title = f"{row.platform} · {describe_key(row.job_key, info.builder)}" + (f"  #{row.job_id}" if row.job_id else "")
     yield ()
-    yield (Part(f" {sanitize(row.source)}", "title"), Part(f"  {sanitize(f'{row.platform} · {row.job_key}{number}')}", "muted"))
+    yield (
+        Part(f" {sanitize(row.source)}", "title"),
+        Part(f"  {sanitize(title)}", "muted"),
+    )
     yield (Part(f" {glyph(row.status)} {row.status}", row.status), Part(f": {sanitize(sentence(row, runs, edges, reader))}"))
     yield ()
     if row.error:
