@@ -316,6 +316,9 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
 
     # -------------------------------------------------------------------------------------------------------- keys and themes
 
+    def _watch_app_focus(self, focus: bool) -> None:
+        """Keep the focused widget while the terminal has no focus: Textual takes the focus away, and menus close then."""
+
     def on_app_focus(self) -> None:
         """Look whether theme files were changed elsewhere meanwhile."""
         self.themes.reload()
