@@ -7,11 +7,15 @@ Tests: `tests/tui/preferences/test_keymap.py`.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any, TypeVar
+
+from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 _HISTORY = 100
 _LARGEST_BYTES = 4 << 20
@@ -24,7 +28,9 @@ class UiMemory:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._values = _read(file)
-        self._is_changed = False
+        self._saved = dict(self._values)
+        self._histories: set[str] = set()
+        """Names of the histories that got a text here."""
 
     def get(self, name: str, default: T) -> T:
         """Return what is remembered under `name`, or `default`; also where its type is not that of the default."""
@@ -35,7 +41,6 @@ class UiMemory:
         """Remember `value` (plain JSON data) under `name`; None forgets."""
         if self._values.get(name) == value:
             return
-        self._is_changed = True
         if value is None:
             self._values.pop(name, None)
         else:
@@ -49,22 +54,39 @@ class UiMemory:
     def remember(self, name: str, text: str) -> None:
         """Add `text` to a history, once, as the latest."""
         if text:
+            self._histories.add(name)
             self.put(name, [*(each for each in self.history(name) if each != text), text][-_HISTORY:])
 
     def save(self) -> None:
-        """Write the file if anything changed: whole or not at all, readable by nobody else."""
-        if not self._is_changed:
+        """Merge the values that changed here into the file, which another screen may have written since."""
+        own, saved = self._values, self._saved
+        changed = {name for name in own.keys() | saved.keys() if own.get(name) != saved.get(name)}
+        if not changed:
             return
-        temporary = f"{self._file}.{os.getpid()}"
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="ascii") as stream:
-                json.dump(self._values, stream, indent=1, sort_keys=True)
-            os.replace(temporary, self._file)
-        except OSError:
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX)
+                data = json.dumps(self._merge(_read(self._file), changed), indent=1, sort_keys=True)
+                replace_bytes(self._file, data.encode("ascii"), mode=PRIVATE, is_synced=False)
+            finally:
+                os.close(folder)
+        except (OSError, KnownError):
             return
-        self._is_changed = False
+        self._saved = dict(own)
+
+    def _merge(self, values: dict[str, Any], changed: set[str]) -> dict[str, Any]:
+        """Return `values` with what changed here; a history has the texts of both, those of this screen last."""
+        for name in changed:
+            if name not in self._values:
+                values.pop(name, None)
+                continue
+            own, other = self._values[name], values.get(name)
+            if isinstance(own, list) and isinstance(other, list) and name in self._histories:
+                own = [*(text for text in other if text not in own), *own][-_HISTORY:]
+            values[name] = own
+        return values
 
 
 def _read(file: Path) -> dict[str, Any]:

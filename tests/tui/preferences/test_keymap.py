@@ -149,6 +149,24 @@ def test_a_history_keeps_each_text_once_the_latest_last(tmp_path):
     assert len(memory.history("filters")) == 100
 
 
+def test_two_screens_keep_the_values_of_both(tmp_path: Path) -> None:
+    one, other = person_memory(tmp_path), person_memory(tmp_path)
+    other.put("theme", "light")
+    other.remember("commands", "theme light")
+    other.save()
+    one.remember("commands", "info")
+    one.put("mouse", value=False)
+    one.save()
+
+    last = person_memory(tmp_path)
+    assert (last.get("theme", ""), last.get("mouse", True)) == ("light", False)
+    assert last.history("commands") == ["theme light", "info"]
+    other.put("theme", None)
+    other.save()
+    assert person_memory(tmp_path).get("theme", "none") == "none"
+    assert person_memory(tmp_path).history("commands") == ["theme light", "info"]
+
+
 def test_two_projects_do_not_share_what_is_remembered_and_others_cannot_read_it(tmp_path):
     one, other = project_memory(tmp_path, tmp_path / "one"), project_memory(tmp_path, tmp_path / "other")
     one.put("shell.tab", "logs")
