@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from aptui.config.model import SharedCacheSettings
 from aptui.shared.errors import KnownError
+from aptui.sharing.namespaces import seal_of
 from aptui.sharing.store import Store
 from aptui.sharing.stores.opening import open_store
 
@@ -27,9 +28,13 @@ class ProbeAnswer(Struct, frozen=True):
 
 
 def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
-    """Read a result that cannot be there and, where this machine writes, put a small product there and fetch it again."""
+    """Read the keys and a result that cannot be there; if this machine writes, put a small product there and fetch it again."""
     began_s = time.monotonic()
     try:
+        try:
+            seal_of(sharing)
+        except KnownError as error:  # a batch would share nothing
+            return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
         store = open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)
         try:
             store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())

@@ -305,7 +305,8 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
         try:
             read_key(sharing.team_key_file)
         except KnownError as error:
-            return DoctorCheck("shared cache", "fail", str(error), "'aptui cache init' makes a key")
+            advice = "copy the team's key to that place (chmod 600); only the first of a team makes it, with 'aptui cache init'"
+            return DoctorCheck("shared cache", "fail", str(error), advice)
     if risks:
         return DoctorCheck(
             "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"

@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 
 from aptui.shared.errors import UserError
@@ -125,11 +126,28 @@ class FolderStore:
     def temporary(self) -> str:
         """Return the name of a file that nobody else writes, in a folder that exists."""
         self._expect_root()
-        os.makedirs(self._tmp, exist_ok=True)
+        self._make_folder(self._tmp)
         return os.path.join(self._tmp, f"{os.getpid()}-{secrets.token_hex(8)}")
 
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder of the store, with those above it; all users who may write to the store may write there."""
+        if os.path.isdir(folder):
+            return
+        self._make_folder(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+            if shared := self._read_shared_mode():
+                os.chmod(folder, shared)
+
+    def _read_shared_mode(self) -> int:
+        """Return the mode of the store's folder if other users may write to it, else 0."""
+        mode = stat.S_IMODE(os.stat(self.address).st_mode)
+        return mode if mode & (stat.S_IWGRP | stat.S_IWOTH) else 0
+
     def _publish(self, written: str, path: str, *, if_absent: bool) -> bool:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._make_folder(os.path.dirname(path))
+        if shared := self._read_shared_mode():
+            os.chmod(written, stat.S_IMODE(os.stat(written).st_mode) | (shared & 0o444))
         if if_absent:
             try:
                 os.link(written, path)

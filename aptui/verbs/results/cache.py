@@ -245,13 +245,17 @@ def _init(arguments: Namespace) -> int:
         return 0
     printing.say(f"{'made' if is_new else 'there already'}: {printing.line(path)}", "green")
     printing.say("in aptui.yaml, for everybody:")
-    store = config.sharing.store or "https://cache.example/aptui"
-    printing.say(f"  shared_cache: {{mode: client, store: '{printing.line(store)}', team_key_file: '{printing.line(path)}'}}")
+    store, home = config.sharing.store or "/PLACE/OF/THE/STORE", os.path.join(os.path.expanduser("~"), "")
+    place = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    given = f"store: '{printing.line(store)}', team_key_file: '{printing.line(place)}'"
+    printing.say(f"  shared_cache: {{mode: server, {given}}}")
+    if not config.sharing.store:
+        printing.say("put a folder that all can write, or the URL of 'aptui cache serve', in place of /PLACE/OF/THE/STORE")
     printing.say(
         "each teammate needs a copy of the key at that place, readable by them alone (chmod 600); send it as you send a password,"
     )
     printing.say(
-        "never with the project. What was shared without it is not used any more; who must not write gets 'mode: client' and"
+        "never with the project. What was shared without it is not used any more. A machine that only reads gets 'mode: client' and"
     )
     printing.say(
         "a token that reads, as this key both seals and opens: 'writers' and 'signing_key_file' tell readers from writers."

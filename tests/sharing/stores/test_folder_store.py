@@ -145,3 +145,22 @@ def test_a_namespace_is_a_plain_word(name):
     assert prefix_of("branch-7") == "ns/branch-7/"
     with pytest.raises(UserError):
         prefix_of(name)
+
+
+@pytest.mark.parametrize(("mode", "folder_mode", "file_bits"), [(0o2770, 0o2770, 0o440), (0o700, 0o700, 0o400)])
+def test_store_that_a_group_writes_to_stays_open_to_the_group(tmp_path, mode, folder_mode, file_bits):
+    (tmp_path / "share").mkdir()
+    (tmp_path / "share").chmod(mode)
+    share = FolderStore(str(tmp_path / "share"))
+    [(digest, path)] = files_of(tmp_path / "made", b"x").items()
+    before = os.umask(0o077)
+    try:
+        share.put_blob(digest, path)
+        share.put_record(KEY, b"x")
+    finally:
+        os.umask(before)
+
+    for name in (share.blob_path(digest), share.record_path(KEY)):
+        assert os.stat(name).st_mode & 0o444 == file_bits
+        assert os.stat(os.path.dirname(name)).st_mode & 0o7777 == folder_mode
+    assert os.stat(tmp_path / "share" / "tmp").st_mode & 0o7777 == folder_mode

@@ -168,6 +168,27 @@ def test_a_shared_cache_is_tested_by_reading_and_writing(run: Run, project: Path
     assert "and can be written to" in out
 
 
+def test_cache_test_fails_without_the_team_key_and_doctor_says_to_copy_it(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
+    (project / "aptui.yaml").write_text(CONFIG + shared)
+
+    code, out, err = run("cache", "test")
+
+    assert code == 1
+    assert "team.key" in out + err
+    assert "copy the team's key" in run("doctor")[1]
+
+
+def test_cache_init_prints_no_home_folder(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+
+    _code, out, _ = run("cache", "init")
+
+    assert "team_key_file: '~/.config/aptui/team.key'" in out
+
+
 def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) -> None:
     run("batch")
     words = [sys.executable, "-m", "aptui", "cache", "serve", "--port", "0"]
@@ -213,6 +234,7 @@ def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, pr
     assert len(key.read_text().strip()) == 64
     assert "there already" in out
     assert f"team_key_file: '{key}'" in out
+    assert "mode: server" in out
     assert key.read_text().strip() not in out
     with (project / "aptui.yaml").open("a") as file:
         file.write("")
