@@ -43,7 +43,10 @@ def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> t
 
 def find_folder(path: str, folders: Iterable[ScanFolder]) -> ScanFolder | None:
     """Return the innermost scan folder of a file, None if it is in none."""
-    return max((each for each in folders if path.startswith(f"{each.path}/")), key=lambda each: len(each.path), default=None)
+    holding = (
+        each for each in folders if path.startswith(f"{each.path}/") and (each.recursive or "/" not in path[len(each.path) + 1 :])
+    )
+    return max(holding, key=lambda each: len(each.path), default=None)
 
 
 def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:

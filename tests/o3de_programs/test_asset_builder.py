@@ -73,6 +73,11 @@ def test_a_source_outside_the_named_project_is_processed_in_its_own(
     text = project.source("a.txt", "text")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / project.project.name).mkdir(parents=True)
+    root = {
+        "ScanFolder Root": {"watch": "@ENGINEROOT@", "recursive": 0, "order": 9}
+    }  # it holds the project's folder, not its files
+    folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
+    project.settings({**PLATFORMS, **RULES, **folder, **root, "Platforms": {"linux": "enabled"}})
     if is_there:
         (elsewhere / project.project.name / "project.json").write_text('{"project_name": "Other"}')
     monkeypatch.chdir(elsewhere)
