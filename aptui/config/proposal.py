@@ -257,7 +257,8 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
         raise HostError(f"cannot write '{file}': {(error.strerror or str(error)).lower()}", hint="check its permissions") from None
     folder = proposal.folder
     has_git = (folder / ".gitignore").is_file() or any((each / ".git").exists() for each in (folder, *folder.parents))
-    return file, _have_git_ignore(folder) if has_git else _tag_cache(folder)
+    tag = _tag_cache(folder)  # backups that leave tagged folders out do so in a repository, too
+    return file, _have_git_ignore(folder) if has_git else tag
 
 
 def _tag_cache(folder: Path) -> Path | None:

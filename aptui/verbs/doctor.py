@@ -214,7 +214,7 @@ def _watches(config: Config) -> DoctorCheck:
         return DoctorCheck("watches", "ok", "this system has no inotify")
     limits = watch_limits.limits()
     limit = limits.max_user_watches
-    folders = _from_database(config, health.folder_count) or 0
+    folders = _from_database(config, health.folder_count) or _count_folders(config)
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
         advice = f"sysctl {limits.watches_setting}={number}; 'aptui batch' needs none"
@@ -387,6 +387,12 @@ _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
     _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _check_shared_cache,
     _links, _cluster, _sandbox, _database, _leftovers,
 )  # fmt: skip
+
+
+def _count_folders(config: Config) -> int:
+    """Return the number of folders of a project that was not processed yet."""
+    roots = [folder.path for folder in config.project.scan_folders]
+    return len({path for root in roots for path, _folders, _files in os.walk(root)})
 
 
 def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:

@@ -85,6 +85,7 @@ def test_git_ignores_the_cache_once(tmp_path: Path) -> None:
 
     assert proposal.write(proposal.propose(tmp_path))[1] == tmp_path / ".gitignore"
     assert (tmp_path / ".gitignore").read_text() == "*.o\n/Cache/\n"
+    assert (tmp_path / "Cache" / "CACHEDIR.TAG").is_file()
     (tmp_path / "aptui.yaml").unlink()
     assert proposal.write(proposal.propose(tmp_path))[1] is None
 

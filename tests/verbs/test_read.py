@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import verb_project
 from disk_project import Project
-from homes import own_homes
-from verb_project import Run, runner
+from homes import own_homes, own_project
+from verb_project import CONFIG, Run, runner
 
 from aptui.cli import main
 from aptui.shared import printing
 from aptui.verbs import asking, read
+from aptui.verbs.screens import screen
 
 pytestmark = pytest.mark.real
 
@@ -435,3 +436,24 @@ def test_what_is_doubtful_is_said_by_verbs_that_process_and_not_by_those_that_lo
     for looking in (["status"], ["jobs"], ["why", "a.txt"], ["explain", "a.txt"]):
         assert main.main(looking) == 0
         assert "sqush" not in capsys.readouterr().err, looking
+
+
+def test_doctor_counts_the_folders_of_a_project_that_was_not_processed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = own_project(tmp_path, monkeypatch, {"aptui.yaml": CONFIG, "assets/a/b/x.txt": "", "shared/c.txt": ""})
+
+    main.main(["doctor", "-C", str(project)])
+
+    assert "the project has 4" in capsys.readouterr().out
+
+
+def test_open_takes_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = own_project(tmp_path, monkeypatch, {"aptui.yaml": "scan_folders: [{name: a, path: assets}]\ncache: Here\n"})
+    shown: list[Path] = []
+    monkeypatch.setattr(screen, "_run", lambda _config, session, _arguments: shown.append(session.cache_dir) or 0)
+    assert main.main(["batch", "-C", str(project)]) == 0
+
+    assert main.main(["open", str(project)]) == 0
+
+    assert shown == [project / "Here"]

@@ -71,19 +71,25 @@ def open_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `open`."""
     parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
-    parser.add_argument("database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, or the folder it is in")
+    parser.add_argument(
+        "database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, the folder it is in, or a project"
+    )
 
 
 def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     """Show a cache without an engine."""
     from pathlib import Path  # all of this for start-up: the frame comes first
 
-    from aptui.config.dirs import DATABASE
+    from aptui.config.dirs import DATABASE, FILE_NAME
     from aptui.store.queries.reader import open_reader
     from aptui.tui.data.session import NoSession
     from aptui.tui.terminal.skeleton import name_of_cache
 
     path = Path(os.path.abspath(arguments.database))
+    if path.is_dir() and not (path / DATABASE).is_file() and (path / FILE_NAME).is_file():
+        from aptui.config import load  # a project was named, not its cache
+
+        path = load.load(path).cache_dir
     path = path / DATABASE if path.is_dir() else path
     if not path.is_file():
         raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
