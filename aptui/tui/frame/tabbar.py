@@ -53,7 +53,9 @@ class TabBar(Line):
     def parts(self, width: int) -> Parts:
         """Return the widest form that fits: titles are shortened before all at the right goes, numbers alone come last."""
         platforms = Part(self._platforms, "muted")
-        health, state = health_part(self._session.latest_health), _state_part(self._session.state)
+        state = _state_part(self._session.state)
+        is_watching = self._session.state in (SessionState.ATTACHED, SessionState.NONE)
+        health = health_part(self._session.latest_health) if is_watching else Part("")
         full = _join(platforms, health, state)
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)

@@ -294,21 +294,40 @@ class Confirm(Menu):
 
 
 class Checks(Menu):
-    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc go back."""
+    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc go back.
+
+    With `enter_chooses`, Enter turns the chosen one alone on if nothing was toggled.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "check", "on or off", id="menu.toggle"),
-        Binding("enter", "leave", "done", id="menu.take"),
+        Binding("enter", "finish", "done", id="menu.take"),
     ]
 
-    def __init__(self, items: Sequence[MenuItem], on: set[str], changed: Callable[[set[str]], object], title: str) -> None:
+    def __init__(
+        self,
+        items: Sequence[MenuItem],
+        on: set[str],
+        changed: Callable[[set[str]], object],
+        title: str,
+        *,
+        enter_chooses: bool = False,
+    ) -> None:
         super().__init__(items, lambda _what: None, title)
+        self._enter_chooses = enter_chooses
         self._plain, self._on, self._changed = list(items), set(on), changed
         self._check()
 
     @classmethod
     def offer(
-        cls, app: App[Any], items: Sequence[MenuItem], on: set[str], changed: Callable[[set[str]], object], *, title: str
+        cls,
+        app: App[Any],
+        items: Sequence[MenuItem],
+        on: set[str],
+        changed: Callable[[set[str]], object],
+        *,
+        title: str,
+        enter_chooses: bool = False,
     ) -> Checks:
         """Open it.
 
@@ -316,7 +335,7 @@ class Checks(Menu):
             on: ids of what is on.
             changed: called, with what is on now, after every toggle.
         """
-        menu = cls(items, on, changed, title)
+        menu = cls(items, on, changed, title, enter_chooses=enter_chooses)
         cls._pop_up(app, menu, None)
         return menu
 
@@ -327,8 +346,16 @@ class Checks(Menu):
         """Toggle what a letter or a click named."""
         self.action_check()
 
+    def action_finish(self) -> None:
+        """Turn the chosen one alone on if nothing was toggled, and close."""
+        item = self._plain[self._chosen]
+        if self._enter_chooses and item.is_enabled:
+            self._changed({item.id})
+        self.answer(None)
+
     def action_check(self) -> None:
         """Turn the chosen one on or off."""
+        self._enter_chooses = False
         item = self._plain[self._chosen]
         if item.is_enabled:
             self._on ^= {item.id}

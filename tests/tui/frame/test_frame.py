@@ -65,9 +65,13 @@ def test_percentage_and_counts_of_line_1_agree(session: FakeSession, changes: di
 @pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])
 def test_nothing_runs_while_no_engine_is_connected(session: FakeSession, state: SessionState) -> None:
     session.state = state
+    session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE),))
     said = "".join(part.text for part in StatusLine(session).parts(140))
 
+    tabs = "".join(part.text for part in TabBar(session, PANES, []).parts(140))
+
     assert not re.search(r"running|a second|left|of \d|%", said)
+    assert "watching" not in tabs
     assert "3 failed" in said
     assert {part.role for part in Rule(session, name="bar").parts(102)[1:5] if part.text} == {"rule"}
 
@@ -199,7 +203,7 @@ def test_where_line_2_is_short_platforms_stand_there_while_all_is_well(session: 
         "linux, server   watching 2 roots   attached", "linux, server   watching 2 roots", "linux, server", "attached",
     ]  # fmt: skip
     session.state = SessionState.REATTACHING
-    assert [right(width) for width in (100, 80)] == ["watching 2 roots   reattaching", "reattaching"]
+    assert [right(width) for width in (100, 80)] == ["reattaching", "reattaching"]
     session.state, session.latest_health = SessionState.ATTACHED, Health(roots=(WatchedRoot("/a", WatchMode.GONE), native))
     assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 roots   attached", "! gone: 1 of 2 roots"]
 

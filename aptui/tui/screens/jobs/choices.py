@@ -125,7 +125,7 @@ class Choices:
             box.show_count(count, self._store.filter.hint)
 
     def ask_statuses(self) -> None:
-        """Choose which statuses show: Space and letters toggle, Enter and Esc go back."""
+        """Choose which statuses show: Space and letters toggle, Enter alone takes the status under the cursor, Esc goes back."""
         counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
             MenuItem(
@@ -143,6 +143,7 @@ class Choices:
             wanted,
             lambda on: self.filter_by(with_statuses(self._text, [word for word in words if word in on])),
             title="Status",
+            enter_chooses=True,
         )
 
     def _find_wanted_statuses(self) -> tuple[str, ...]:

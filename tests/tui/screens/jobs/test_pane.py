@@ -416,7 +416,14 @@ def test_the_status_picker_adds_statuses_until_escape(tmp_path):
 
 @pytest.mark.parametrize(
     ("keys", "found"),
-    [(("f",), "status:failed"), (("space",), "status:failed"), (("f", "j", "space"), "status:failed|warnings"), (("f", "f"), "")],
+    [
+        ((), "status:failed"),
+        (("j",), "status:warnings"),
+        (("f",), "status:failed"),
+        (("space",), "status:failed"),
+        (("f", "j", "space"), "status:failed|warnings"),
+        (("f", "f"), ""),
+    ],
 )
 def test_enter_leaves_the_status_picker_as_letters_and_space_have_set_it(tmp_path, keys, found):
     async def pick(app, pilot, pane):
