@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
+import shutil
 import signal
 import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 from aptui.config import dirs
@@ -22,6 +25,9 @@ from aptui.shared.errors import HostError, UserError, install_advice
 
 _PRELOAD = "aptui.engine.cluster.task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
+_FOLDER_PREFIX = "aptui-worker-"
+_NEW_S = 10.0
+"""Age (seconds) below which a folder without a lock may belong to a worker that is starting."""
 _START_S = 60.0
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
@@ -63,11 +69,38 @@ def worker(arguments: Namespace) -> int:
     return asyncio.run(_work(arguments))
 
 
+def remove_abandoned(folder: str) -> None:
+    """Remove the folders of killed workers beside the new `folder`: a worker that runs holds a lock on its own."""
+    begun = os.stat(folder).st_mtime
+    for path in Path(folder).parent.glob(f"{_FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            seen = path.lstat()
+            if seen.st_uid == os.geteuid() and begun - seen.st_mtime > _NEW_S:
+                with _claim(str(path)):
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _claim(folder: str) -> Iterator[None]:
+    """Hold a lock on a folder.
+
+    Raises:
+        OSError: another process holds it, or the folder is a link.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 async def _work(arguments: Namespace) -> int:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    with tempfile.TemporaryDirectory(prefix="aptui-worker-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, ignore_cleanup_errors=True) as folder, _claim(folder):
+        remove_abandoned(folder)
         await _join(arguments, folder, ended)
         pause_s = _AGAIN_S
         while not ended.is_set():
