@@ -149,13 +149,20 @@ def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
     assert told == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
 
-def test_renames_of_products_cost_no_look_at_the_disk(clock, told, tmp_path, monkeypatch):
+def test_renames_of_products_cost_one_lstat_each_until_a_new_folder_is_known(clock, told, tmp_path, monkeypatch):
+    """A new folder may lack a watch, and only `lstat` tells it from a product."""
+    checked, lstat = [], os.lstat
     hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)
-    monkeypatch.setattr(os.path, "lexists", lambda path: pytest.fail("looked"))
-    monkeypatch.setattr(os, "lstat", lambda path: pytest.fail("looked"))
-    hints.note_changes([(ADDED, f"{tmp_path}/{number}") for number in range(100)])
+    (tmp_path / "folder").mkdir()
+    names = [*map(str, range(50)), "folder", *map(str, range(50, 100))]
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "lexists", checked.append)
+        patch.setattr(os, "lstat", lambda path: checked.append(path) or lstat(path))
+        hints.note_changes([(ADDED, f"{tmp_path}/{name}") for name in names])
+        hints.note_changes([(ADDED, f"{tmp_path}/{name}") for name in names])
 
     assert not told
+    assert len(checked) == 51
 
 
 def test_a_root_that_is_a_link_is_told_by_its_own_name(clock, told, tmp_path):
