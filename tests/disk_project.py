@@ -18,7 +18,7 @@ from aptui.config import dirs, load
 from aptui.core.notices import EngineMessage, JobChanged, Notice
 from aptui.core.paths import product_at
 from aptui.engine.loop import engine as loop_engine
-from aptui.engine.loop.files import scans
+from aptui.engine.loop import scans
 from aptui.engine.loop.opening import PreparedSession
 from aptui.store.queries.reader import open_reader
 

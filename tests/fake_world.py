@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from fakes import MADE, FakeArchive, FakeDisk, FakeScanner, Setup, scripter, sha
 from msgspec.structs import replace
 
-from aptui.config.signature import sign_project
+from aptui.config.packing import sign_project
 from aptui.core.messages import (
     Command,
     CommitProducts,
@@ -80,7 +80,7 @@ from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
-from aptui.core.records.plain_copies import PlainCopy
+from aptui.core.records.rows import PlainCopy
 from aptui.core.results.retry import FailureKind
 from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merge_params

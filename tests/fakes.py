@@ -47,12 +47,12 @@ from aptui.core.project import (
 )
 from aptui.core.records import rows
 from aptui.core.records.archive import ROW_OPERATIONS, SETTINGS_STATE
-from aptui.core.results import outside, retry
+from aptui.core.results import retry, run_report
 from aptui.core.results.checks import Check
-from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
 from aptui.core.results.retry import RetryRule
+from aptui.core.results.run_report import OUTSIDE_STATE, OutsideFile
 from aptui.core.settings import file_key
-from aptui.core.state.nesting import folders_above
+from aptui.core.state.conflicts import folders_above
 
 _WIDTHS = {operation: len(parameters.split(",")) for operation, parameters in ROW_OPERATIONS.items()}
 """{row operation: how many values a row of it has}."""
@@ -517,7 +517,7 @@ class FakeArchive:
 
     def outside(self) -> dict[str, OutsideFile]:
         rows = {key.removeprefix(OUTSIDE_STATE): text for key, text in self.tables.state.items() if key.startswith(OUTSIDE_STATE)}
-        return outside.load((path, text) for path, text in rows.items() if text)
+        return run_report.load((path, text) for path, text in rows.items() if text)
 
     def settings(self) -> dict[str, str]:
         found = {

@@ -55,9 +55,10 @@ _PROGRAMS = {
         "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",
         "aptui.daemon.engine",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
-        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server", "aptui.sharing.service",
-        "aptui.store.db.tables.creation", "aptui.store.db.writer", "aptui.verbs.read", "aptui.verbs.steering.engine", "jsonschema",
-        *(["aptui.client", "aptui.serve.gateway"] if importlib.util.find_spec("aiohttp") else []),
+        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server",
+        "aptui.features.sharing.service",
+        "aptui.store.db.tables.creation", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
+        *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),
     ),
 }  # fmt: skip
 """{program: what it needs}; nothing of builders, whose code a worker digests when it loads it."""

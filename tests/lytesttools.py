@@ -126,7 +126,7 @@ class Driven:
     """A program as LyTestTools drives it: `AssetProcessor`, unless another module and its log are named."""
 
     def __init__(self, project: O3deProject, *more: str, module: str = "asset_processor", log: str = "AP_GUI.log") -> None:
-        command = [sys.executable, "-c", f"import sys; from aptui.o3de_programs.{module} import main; sys.exit(main())"]
+        command = [sys.executable, "-c", f"import sys; from aptui.features.o3de.programs.{module} import main; sys.exit(main())"]
         arguments = project.arguments("--acceptInput", "--platforms", "linux", *more)
         self._log = project.logs / log
         paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]

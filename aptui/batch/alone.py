@@ -2,7 +2,7 @@
 
 Cache and database are not touched.
 
-Tests: `tests/verbs/results/test_rebuild.py`.
+Tests: `tests/cli/test_rebuild.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aptui import __version__
 from aptui.batch.summary import Summary, collect
-from aptui.config.variables import differing
+from aptui.config.merge import differing
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
@@ -69,7 +69,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         names = ", ".join(f"'{name}'" for name in others)
         printing.complain(f"the engine that runs was started with other values of {names}, and those count: 'aptui stop' ends it")
     if answer and isinstance(shared := answer.get("shared"), dict) and shared:
-        from aptui.sharing.account import sum_of
+        from aptui.shared.account import sum_of
 
         summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary

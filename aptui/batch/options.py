@@ -79,7 +79,7 @@ def adopt_argument(parser: ArgumentParser) -> None:
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
     """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
     if arguments.adopt_cache:
-        from aptui.engine.cache.adoption import adopt
+        from aptui.features.o3de.adoption import adopt
 
         if adopted := adopt(config):
             printing.complain(f"aptui: {printing.line(adopted)}")
@@ -106,7 +106,7 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
 def _missing_programs(config: configuration.Config) -> Iterable[str]:
     if not any(builder.kind is BuilderKind.COMMAND for builder in config.project.builders):
         return ()
-    from aptui.config.commands import missing_programs  # what a shell makes of a line is for projects with commands
+    from aptui.config.builders import missing_programs  # what a shell makes of a line is for projects with commands
 
     return missing_programs(config)
 

@@ -28,9 +28,9 @@ from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.files.replacing import refuse_unwritable
 
 if TYPE_CHECKING:
-    from aptui.batch.alerts import Alerter
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
+    from aptui.features.insight.alerts import Alerter
 
 INTERRUPTED = 130
 JOBS_FAILED = 1
@@ -208,7 +208,7 @@ def _alerter(config: configuration.Config) -> list[Alerter]:
     """Return what tells whoever `on:` names, if anybody."""
     if not config.on.alerts:
         return []
-    from aptui.batch.alerts import Alerter, failing_jobs  # only projects that say so pay for it
+    from aptui.features.insight.alerts import Alerter, failing_jobs  # only projects that say so pay for it
 
     return [Alerter(lambda: config, failing_jobs(config), printing.complain)]
 

@@ -31,7 +31,7 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.sharing.account import SharingSum
+    from aptui.shared.account import SharingSum
     from aptui.store.queries.problems.checks import CheckFinding
 
 _MOST_SLOWER = 10
@@ -144,7 +144,7 @@ class Summary(Struct):
 
         Without a shared cache, a run that restored none says nothing.
         """
-        from aptui.sharing.account import line
+        from aptui.shared.account import line
 
         self.account = line(total) if total.hits or is_remote else ""
         self.shared = to_builtins(total)

@@ -73,9 +73,9 @@ def completion(arguments: Namespace) -> int:
 def complete_words(words: Sequence[str]) -> list[str]:
     """Return what the last of these words may become."""
     *before, begun = words
-    verb = next((word for word in before if word in main.VERBS), "")
+    verb = next((word for word in before if word in main.all_verbs()), "")
     if not verb or verb == "help":
-        names = [*main.VERBS] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
+        names = [*main.all_verbs()] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
     elif begun.startswith("-"):
         names = list(_options(main.parser_of(verb)))
     else:

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from aptui import __version__
+from aptui import __version__, feature
 from aptui.shared import printing, starting
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
@@ -24,71 +24,45 @@ _LEAN_START = "aptui.shared.lean.start"
 _LEAN_SCREEN = "aptui.tui.lean_start"
 """Imported before all that imports hashlib, where a screen is opened."""
 VERBS = {
-    "open": ("aptui.verbs.screens.screen", "show a cache on the screen, without an engine"),
+    "open": ("aptui.cli.screen_verb", "show a cache on the screen, without an engine"),
     "batch": ("aptui.batch.run", "process everything that is new, changed or failed, then exit"),
-    "serve": ("aptui.verbs.steering.engine", "run the engine in the foreground and keep everything current"),
-    "start": ("aptui.verbs.steering.engine", "start the engine in the background"),
-    "stop": ("aptui.verbs.steering.engine", "stop the engine"),
-    "ps": ("aptui.verbs.steering.engine", "list the engines that run"),
-    "pause": ("aptui.verbs.steering.engine", "start no more jobs"),
-    "run-next": ("aptui.verbs.steering.engine", "while paused: start one job"),
-    "resume": ("aptui.verbs.steering.engine", "go on after pause or drain"),
-    "drain": ("aptui.verbs.steering.engine", "finish what is pending, and leave new changes until 'resume'"),
-    "hold": ("aptui.verbs.steering.engine", "run a command; what it changes is one batch"),
-    "rescan": ("aptui.verbs.steering.engine", "look at everything again"),
-    "reload": ("aptui.verbs.steering.engine", "read the configuration again"),
-    "status": ("aptui.verbs.read", "what is done, what failed, and how large it is"),
-    "jobs": ("aptui.verbs.read", "list jobs"),
-    "why": ("aptui.verbs.graph.why", "why a job ran, waits or failed; what a file is to aptui"),
-    "explain": ("aptui.verbs.graph.explain", "which builders, rules and settings apply to a path, and which line says so"),
-    "log": ("aptui.verbs.log", "show the log of a job"),
-    "logs": ("aptui.verbs.log", "show the end of the engine's own log, or where it is"),
-    "history": ("aptui.verbs.sessions.history", "what ran when and why, and what became of it between two sessions"),
-    "size": ("aptui.verbs.sessions.size", "which products are large, and what grew"),
-    "report": ("aptui.verbs.sessions.report", "what is not well, by folder, owner, builder or platform"),
-    "trace": ("aptui.verbs.sessions.trace", "where the time of a session went, as a trace for Perfetto"),
-    "record": ("aptui.verbs.sessions.record", "keep what a running engine says in a file, to be replayed"),
-    "replay": ("aptui.verbs.screens.replay", "show a recording on the screen, at any speed, from any moment"),
-    "changes": ("aptui.verbs.graph.changes", "what changed since a number, in order, for asset browsers and search indexes"),
-    "deps": ("aptui.verbs.graph.graph", "what an asset needs, and what needs it"),
-    "query": ("aptui.verbs.graph.graph", "ask the graph: deps, rdeps, somepath, allpaths"),
-    "affected": ("aptui.verbs.graph.affected", "what the changes since a commit would make run again; builds nothing"),
-    "assetlist": ("aptui.verbs.shipping.shipping", "list which products ship with some assets"),
-    "bundle": ("aptui.verbs.shipping.shipping", "pack the products that ship with some assets"),
-    "compare": ("aptui.verbs.shipping.shipping", "compare two asset lists"),
-    "builders": ("aptui.verbs.read", "list builders with what they did and how long it took"),
-    "reprocess": ("aptui.verbs.steering.run", "run the jobs of some sources again"),
-    "interest": ("aptui.verbs.steering.run", "let the jobs of what a client looks at come first, for a while"),
-    "restore": ("aptui.verbs.steering.restore", "put the products of an earlier run of a job back, until its source changes"),
-    "rerun": ("aptui.verbs.steering.run", "run one job alone, in the foreground, and keep what it left"),
-    "move": ("aptui.verbs.steering.move", "move sources, with their metadata and what names them"),
-    "delete": ("aptui.verbs.steering.move", "delete sources, with their metadata"),
-    "identities": ("aptui.verbs.steering.identities", "which sources have '.meta' files, and which look moved without theirs"),
-    "capsule": ("aptui.verbs.sessions.capsule", "a job in a file that others can run; run one and compare"),
-    "verify": ("aptui.verbs.results.check", "compare every product with its recorded digest, and name other files"),
-    "check": ("aptui.verbs.shipping.checks", "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands"),
-    "lint": ("aptui.verbs.shipping.lint", "look for what breaks elsewhere: spelling, dead references, unreachable assets, case"),
-    "cache": ("aptui.verbs.results.cache", "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving"),
-    "gc": ("aptui.verbs.results.cache", "short for 'cache gc': remove stored results that were not used for long"),
-    "scan-missing": ("aptui.verbs.shipping.missing", "look for assets that products name and do not declare"),
-    "gateway": ("aptui.verbs.gateway", "listen for editors, running games and devices"),
-    "token": ("aptui.verbs.gateway", "who may use the gateway: add, list, revoke"),
-    "client": ("aptui.verbs.gateway", "ask a gateway, watch what happens, get products"),
-    "doctor": ("aptui.verbs.doctor", "look for trouble: versions, limits, disk, cache, database"),
-    "init": ("aptui.verbs.project", "write an aptui.yaml for a folder"),
-    "demo": ("aptui.verbs.project", "write a small project, process it, and explain"),
-    "web": ("aptui.verbs.screens.web", "show the screen in a browser, on this machine, behind a token"),
-    "config": ("aptui.verbs.project", "show what the configuration comes to"),
-    "worker": ("aptui.verbs.steering.worker", "work for a Dask cluster"),
-    "schema": ("aptui.verbs.project", "print the JSON Schema of aptui.yaml, for editors"),
+    "serve": ("aptui.cli.engine_verbs", "run the engine in the foreground and keep everything current"),
+    "start": ("aptui.cli.engine_verbs", "start the engine in the background"),
+    "stop": ("aptui.cli.engine_verbs", "stop the engine"),
+    "ps": ("aptui.cli.engine_verbs", "list the engines that run"),
+    "pause": ("aptui.cli.engine_verbs", "start no more jobs"),
+    "run-next": ("aptui.cli.engine_verbs", "while paused: start one job"),
+    "resume": ("aptui.cli.engine_verbs", "go on after pause or drain"),
+    "drain": ("aptui.cli.engine_verbs", "finish what is pending, and leave new changes until 'resume'"),
+    "hold": ("aptui.cli.engine_verbs", "run a command; what it changes is one batch"),
+    "rescan": ("aptui.cli.engine_verbs", "look at everything again"),
+    "reload": ("aptui.cli.engine_verbs", "read the configuration again"),
+    "status": ("aptui.cli.read_verbs", "what is done, what failed, and how large it is"),
+    "jobs": ("aptui.cli.read_verbs", "list jobs"),
+    "why": ("aptui.cli.why_verb", "why a job ran, waits or failed; what a file is to aptui"),
+    "explain": ("aptui.cli.explain_verb", "which builders, rules and settings apply to a path, and which line says so"),
+    "log": ("aptui.cli.log_verb", "show the log of a job"),
+    "logs": ("aptui.cli.log_verb", "show the end of the engine's own log, or where it is"),
+    "record": ("aptui.cli.record_verb", "keep what a running engine says in a file, to be replayed"),
+    "replay": ("aptui.cli.replay_verb", "show a recording on the screen, at any speed, from any moment"),
+    "builders": ("aptui.cli.read_verbs", "list builders with what they did and how long it took"),
+    "reprocess": ("aptui.cli.run_verbs", "run the jobs of some sources again"),
+    "interest": ("aptui.cli.run_verbs", "let the jobs of what a client looks at come first, for a while"),
+    "rerun": ("aptui.cli.run_verbs", "run one job alone, in the foreground, and keep what it left"),
+    "verify": ("aptui.cli.verify_verb", "compare every product with its recorded digest, and name other files"),
+    "doctor": ("aptui.cli.doctor", "look for trouble: versions, limits, disk, cache, database"),
+    "init": ("aptui.cli.project", "write an aptui.yaml for a folder"),
+    "demo": ("aptui.cli.project", "write a small project, process it, and explain"),
+    "config": ("aptui.cli.project", "show what the configuration comes to"),
+    "schema": ("aptui.cli.project", "print the JSON Schema of aptui.yaml, for editors"),
     "help": ("aptui.cli.manual", "show the help of a verb"),
     "completion": ("aptui.cli.completion", "print what makes bash, zsh or fish complete verbs, options and names"),
     "docs": ("aptui.cli.manual", "show the reference: every verb and option"),
 }
-"""{verb: (module that has `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
+"""The kernel's verbs: {verb: (module with `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
 
 
-_O3DE = ("project.json", "aptui.o3de.project.project_format")
+_O3DE = ("project.json", "aptui.features.o3de.project.project_format")
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options before a verb, or without one, whose value is the next word."""
 
@@ -114,7 +88,7 @@ class Parser(ArgumentParser):
         if self.verb:
             self.epilog = "\n\n".join(filter(None, [self.epilog, guide.ending(self.verb)]))
         else:
-            self.epilog = guide.overview(VERBS)
+            self.epilog = guide.overview(all_verbs())
         return super().format_help()
 
     def _print_message(self, message: str, _file: object = None) -> None:
@@ -155,25 +129,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def all_verbs() -> dict[str, tuple[str, str]]:
+    """Return the verbs of the kernel and of all features: {verb: (module, one line of help)}."""
+    return {**feature.verbs(), **VERBS}
+
+
+def place_of(verb: str) -> tuple[str, str]:
+    """Return (module, one line of help) of a verb; features are loaded only if it is not one of the kernel's."""
+    return VERBS.get(verb) or feature.verbs()[verb]
+
+
 def register_formats() -> None:
     """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
-    from aptui.config import formats  # a screen shows its frame first
+    from aptui.config import dirs  # a screen shows its frame first
 
-    if _O3DE not in formats.FORMATS:
-        formats.FORMATS.append(_O3DE)
+    if _O3DE not in dirs.FORMATS:
+        dirs.FORMATS.append(_O3DE)
 
 
 def _dispatch(words: list[str]) -> int:
     verb, words = _split(words)
     if verb is None:
         return _alone(words)
-    if verb not in VERBS:
-        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
     if verb == "open":
         return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
+    if verb not in VERBS and verb not in feature.verbs():
+        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
     import_module(_LEAN_START)
     register_formats()
-    module = import_module(VERBS[verb][0])
+    module = import_module(place_of(verb)[0])
     parser = parser_of(verb, words)
     arguments = _with_color(parser.parse_args(words))
     return int(getattr(module, verb.replace("-", "_"))(arguments))
@@ -181,13 +165,14 @@ def _dispatch(words: list[str]) -> int:
 
 def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
     """Return the parser of a verb; where `words` ask for help about one of its actions, that of the action alone."""
-    module = import_module(VERBS[verb][0])
+    module_name, summary = place_of(verb)
+    module = import_module(module_name)
     name = verb.replace("-", "_")
     actions: dict[str, str] = getattr(module, f"{name.upper()}_ACTIONS", {})
     action = next((word for word in words if word in actions), "") if {"-h", "--help"}.intersection(words) else ""
     parser = Parser(
         prog=f"aptui {verb} {action}".rstrip(),
-        description=actions.get(action, VERBS[verb][1]),
+        description=actions.get(action, summary),
     )
     parser.verb = f"{verb} {action}".rstrip()
     add_project(parser)
@@ -248,7 +233,7 @@ def _alone(words: list[str]) -> int:
         parser.parse_args(words)
         parser.print_help()
         return 0
-    return _screen("aptui.verbs.screens.screen", "tui", parser, words)
+    return _screen("aptui.cli.screen_verb", "tui", parser, words)
 
 
 def screen_parser() -> Parser:
@@ -296,7 +281,7 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
 def _nearest(verb: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(verb, VERBS, n=1)
+    near = get_close_matches(verb, all_verbs(), n=1)
     return f"did you mean '{near[0]}'?" if near else "'aptui --help' lists them"
 
 

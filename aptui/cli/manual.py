@@ -53,7 +53,7 @@ def docs(arguments: Namespace) -> int:
         else:
             _page(reference.text(arguments.verb))
         return 0
-    if arguments.verb and arguments.verb not in main.VERBS:
+    if arguments.verb and arguments.verb not in main.all_verbs():
         topics = ", ".join(reference.PAGES)
         raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists them; or one of {topics}")
     verbs = [arguments.verb] if arguments.verb else list(_in_order())
@@ -85,7 +85,7 @@ def _page(text: str) -> None:
 
 def _in_order() -> Iterator[str]:
     for names in guide.GROUPS.values():
-        yield from (name for name in names if name in main.VERBS)
+        yield from (name for name in names if name in main.all_verbs())
 
 
 def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
@@ -97,7 +97,7 @@ def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
 
 def actions_of(verb: str) -> dict[str, str]:
     """Return {action: text} of a verb that has some."""
-    actions: dict[str, str] = getattr(import_module(main.VERBS[verb][0]), f"{verb.upper()}_ACTIONS", {})
+    actions: dict[str, str] = getattr(import_module(main.place_of(verb)[0]), f"{verb.upper()}_ACTIONS", {})
     return actions
 
 
@@ -149,7 +149,7 @@ def markdown(verbs: list[str]) -> str:
         if group_of[verb] != last:
             last = group_of[verb]
             lines += ["", f"## {last}: {guide.GROUP_TEXTS[last]}"]
-        text = actions_of(verb)[action] if action else main.VERBS[verb][1]
+        text = actions_of(verb)[action] if action else main.place_of(verb)[1]
         lines += ["", f"### `aptui {verb} {action}".rstrip() + "`", "", _sentence(text)]
         own = _own_options(verb, action) if action or not actions_of(verb) else []
         lines += ["", *reference.table(own)] if own else []
@@ -168,7 +168,7 @@ def man_page(verbs: list[str]) -> str:
     lines += [_roff(main.screen_parser().description or "")]
     lines += [".SH OPTIONS OF EVERY VERB", *_man_list(common_options()), ".SH VERBS"]
     for verb, action in _entries(verbs):
-        text = actions_of(verb)[action] if action else main.VERBS[verb][1]
+        text = actions_of(verb)[action] if action else main.place_of(verb)[1]
         lines += [f".SS {_roff(f'aptui {verb} {action}'.rstrip())}", _roff(_sentence(text))]
         lines += _man_list(_own_options(verb, action)) if action or not actions_of(verb) else []
         if not action:

@@ -171,8 +171,8 @@ def _http_sections() -> dict[str, Rows]:
 
 
 def _o3de_sections() -> dict[str, Rows]:
-    from aptui.o3de_programs import builder_switches, switches
-    from aptui.o3de_programs.bundler import switches as bundler_switches
+    from aptui.features.o3de.programs import builder_switches, switches
+    from aptui.features.o3de.programs.bundler import switches as bundler_switches
 
     processor = [
         (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aptui.config.dirs import xdg
+from aptui.config.merge import refresh_variables
 from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.packing import canonical, digest_of, frozen, pack
 from aptui.config.sections import alerts
@@ -19,7 +20,6 @@ from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restore_rule
 from aptui.config.sections.serve import restore_gateway
 from aptui.config.tools import refresh_tools
-from aptui.config.variables import refresh_variables
 from aptui.core.project import (
     Builder,
     BuilderKind,

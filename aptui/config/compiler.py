@@ -2,25 +2,251 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
-from aptui.config.compiling import sharing
-from aptui.config.compiling.builders import BuilderCompiler
-from aptui.config.compiling.folders import FolderCompiler
-from aptui.config.compiling.platforms import DeclaredPlatforms
-from aptui.config.compiling.tree import MergedTree
-from aptui.config.dirs import host_platform, own_folder
-from aptui.config.model import Config, ConfigErrors, ResourceLimits, one_line
-from aptui.config.sections import alerts, checks, runs, serve
+from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
+from aptui.config.dirs import host_platform, own_folder, store_dir
+from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
+from aptui.config.packing import sign_project
+from aptui.config.sections import alerts, runs, serve
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.signature import sign_project
-from aptui.config.yaml import scalars
+from aptui.config.sections.sharing import UNSEALED, flaw_of_address, is_own
+from aptui.config.tree import MergedTree
+from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
-from aptui.core.project import Companion, Project, RetryFailed, UndeclaredReads
-from aptui.core.results.checks import CheckLevel
+from aptui.core.patterns import wildcard_regex
+from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, UndeclaredReads
+from aptui.core.results.checks import Check, CheckLevel, Limit
+from aptui.core.results.run_report import NUMBER_FACTS
+from aptui.shared import comparisons
+from aptui.shared.errors import UserError
+
+# Scan folders of the configuration, and what is not looked at in them.
+
+
+class FolderCompiler:
+    """Compiles scan folders and ignore rules.
+
+    Args:
+        own: folders that belong to aptui: cache and logs.
+    """
+
+    def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, own: tuple[str, ...]) -> None:
+        self._tree, self._platforms, self._own = tree, platforms, own
+
+    def scan_folders(self) -> tuple[ScanFolder, ...]:
+        """Return the scan folders, the one that wins first."""
+        nodes = self._tree.items("scan_folders")
+        if not nodes:
+            self._tree.wrong("no scan folders", self._tree.root, "add 'scan_folders: [{name: game, path: assets}]'")
+        found = [(folder, node) for node in nodes if (folder := self._tree.attempt(self._scan_folder, node)) is not None]
+        found.sort(key=lambda pair: pair[0].order)
+        real = [os.path.realpath(folder.path) for folder, _ in found]
+        for later, (folder, node) in enumerate(found):
+            for own in self._own:
+                if _contains(os.path.realpath(own), real[later]):
+                    self._tree.wrong(f"scan folder '{folder.name}' is inside '{own}', which belongs to aptui", node.value["path"])
+            for earlier in range(later):
+                self._check_pair(found[earlier][0], folder, node, (real[earlier], real[later]))
+        return tuple(folder for folder, _ in found)
+
+    def _scan_folder(self, node: Node) -> ScanFolder:
+        name, path = node.value["name"].value, node.get("path")
+        if path is None:
+            names = [item.value["name"].value for item in self._tree.items("scan_folders") if item is not node]
+            raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=nodes.nearest(name, names))
+        absolute = os.path.normpath(os.path.join(self._tree.folder, os.path.expanduser(path.value)))
+        if not os.path.isdir(absolute):
+            problem = "is not a folder" if os.path.lexists(absolute) else "does not exist"
+            raise UserError(f"scan folder '{name}' {problem}: '{absolute}'", where=path.where)
+        include, exclude = node.get("include"), node.get("exclude")
+        chosen = (
+            self._platforms.matching(include)
+            if include and include.value
+            else {platform.id for platform in self._platforms.enabled}
+        )
+        chosen -= self._platforms.matching(exclude)
+        order, recursive = node.get("order"), node.get("recursive")
+        return ScanFolder(
+            id=0,
+            name=name,
+            path=absolute,
+            order=order.value if order else 0,
+            recursive=recursive.value if recursive else True,
+            platforms=tuple(platform.id for platform in self._platforms.enabled if platform.id in chosen),
+        )
+
+    def _check_pair(self, earlier: ScanFolder, later: ScanFolder, node: Node, real: tuple[str, str]) -> None:
+        """Refuse two names for one folder, and a folder of which an outer one takes every file."""
+        if real[0] == real[1]:
+            self._tree.wrong(f"scan folder '{later.name}' is the same folder as '{earlier.name}'", node.value["path"])
+        elif earlier.recursive and _contains(real[0], real[1]):
+            what = f"scan folder '{later.name}' is inside '{earlier.name}', which has all its files already"
+            self._tree.wrong(what, node.value["path"], f"give it an order below {earlier.order}")
+
+    def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
+        """Return one expression for all that is not looked at."""
+        found = [self._tree.attempt(scalars.ignore_regex, node) for node in self._tree.items("ignore")]
+        rules = [rule for rule in found if rule is not None]
+        if (
+            len(folders) == 1
+        ):  # with several, a relative path would hit the others too; the scanner prunes these by absolute path anyway
+            below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
+            rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]
+        return scalars.join_rules(rules)
+
+
+def _contains(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+# Where results besides the cache are kept, and who else runs jobs: shared cache, local store, cluster.
+
+
+def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSettings:
+    """Return what `shared_cache` and `local_store` say."""
+    shared, local = tree.members("shared_cache"), tree.members("local_store")
+    names: dict[str, Node] = shared.get("builders", Node({}, "")).value
+    for name, node in names.items():
+        if name not in builders and not (tree.folder / "builders").is_dir():
+            tree.wrong(f"no builder is called '{name}'", node, nodes.nearest(name, builders))
+    path = local["path"].value if "path" in local else store_dir()
+    mode, store = shared["mode"].value, shared.get("store")
+    if mode != "inactive" and store is None:
+        tree.wrong(f"a shared cache in mode '{mode}' needs a store", shared["mode"], "for example store: /mnt/team/aptui")
+    if store is not None and (flaw := flaw_of_address(store.value)):
+        tree.wrong(flaw, store, "an absolute folder, http(s)://HOST[:PORT]/PATH, or s3://BUCKET")
+    _check_trust(tree, shared)
+    patterns = [tree.attempt(_compile_pattern, node) for node in shared.get("patterns", Node([], "")).value]
+    return SharedCacheSettings(
+        mode=mode,
+        store=tree.store(store.value) if store is not None else "",
+        namespace=shared["namespace"].value,
+        team_key_file=tree.file(shared.get("team_key_file")),
+        signing_key_file=tree.file(shared.get("signing_key_file")),
+        writers=tuple(node.value.lower() for node in shared.get("writers", Node([], "")).value),
+        patterns=tuple(pattern for pattern in patterns if pattern is not None),
+        builders=tuple((name, node.value) for name, node in names.items()),
+        deadline_s=scalars.seconds(shared["deadline"].value),
+        waits_for_uploads=shared["upload"].value == "complete",
+        local_store=tree.absolute(path) if local["enabled"].value else "",
+        local_limit_bytes=scalars.byte_count(local["size_limit"].value),
+        links=local["links"].value == "hard",
+    )
+
+
+def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
+    """Refuse a shared cache of others whose results nobody vouches for, unless that is written out."""
+    store = members.get("store")
+    if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
+        return
+    if not ("team_key_file" in members or "writers" in members or is_own(tree.store(store.value))):
+        tree.wrong(
+            "anyone who can write to this shared cache could replace products here: it has no key",
+            store,
+            "'aptui cache init' makes one; 'trust: unsealed' does without",
+        )
+
+
+def _compile_pattern(node: Node) -> SharedCachePattern:
+    found = [node.value[key] for key in ("glob", "regex") if key in node.value]
+    if len(found) != 1:
+        raise UserError("a pattern has either a glob or a regex", where=node.where)
+    is_glob, enabled = "glob" in node.value, node.get("enabled")
+    pattern = scalars.pattern_of(found[0] if is_glob else node)
+    return SharedCachePattern(node.value["name"].value, pattern, enabled is None or enabled.value)
+
+
+def compile_cluster(tree: MergedTree) -> config_cluster.ClusterSettings:
+    """Return what `pool` says, and what builders say for it."""
+    node = tree.root.get("pool") or tree.root
+    pool, builders = tree.plain_tree("pool"), [each.plain() for each in tree.items("builders")]
+    try:
+        cluster = config_cluster.compile_cluster(pool, builders, tree.folder)
+    except UserError as mistake:
+        raise UserError(mistake.what, where=node.where, hint=mistake.hint) from None
+    if cluster.is_used and not cluster.store and "store" not in tree.members("shared_cache"):
+        raise UserError(
+            "a cluster needs a store, through which files travel", where=node.where, hint="pool.store, or shared_cache.store"
+        )
+    return cluster
+
+
+# What `checks:` in `aptui.yaml` means: each a name with what it looks at; `core.results.checks` applies them.
+
+LIMITS = ("bytes", "pixels", *NUMBER_FACTS)
+_KEYS = ("name", *LIMITS, "formats", "power_of_two", "budget", "lint", "command")
+_OF_MANY = ("budget", "lint", "command")
+
+
+def compile_checks(given: Mapping[str, Any]) -> tuple[Check, ...]:
+    """Return what the mapping `checks:` means, in which `mistakes` found none."""
+    return tuple(
+        Check(
+            name=name,
+            level=limit.get("level", CheckLevel.WARN.value),
+            files=tuple(text["regex"] if isinstance(text, dict) else wildcard_regex(text) for text in limit.get("files", ())),
+            file_name=limit.get("name", ""),
+            limits=tuple(_limit(field, limit[field]) for field in LIMITS if field in limit),
+            formats=tuple(limit.get("formats", ())),
+            power_of_two=limit.get("power_of_two", False),
+            budget_bytes=scalars.byte_count(limit.get("budget", 0)),
+            lint=tuple(limit.get("lint", ())),
+            command=tuple(limit.get("command", ())),
+        )
+        for name, limit in given.items()
+    )
+
+
+def _limit(field: str, bounds: str | float) -> Limit:
+    def size(text: str) -> float:
+        return scalars.byte_count(text) if re.match(scalars.SIZE, text) else comparisons.plain_number(text)
+
+    text = str(bounds)
+    return Limit(field, text, *comparisons.between(text, size if field == "bytes" else comparisons.plain_number))
+
+
+def mistakes(given: Node | None) -> Iterator[UserError]:
+    """Yield what is wrong with `checks:` beyond its schema, each with its place."""
+    for name, check in (given.value if given is not None else {}).items():
+        if not any(key in check.value for key in _KEYS):
+            yield UserError(f"the check '{name}' looks at nothing", where=check.where, hint=f"say one of {', '.join(_KEYS)}")
+        yield from _bad_patterns(check)
+        for field in LIMITS:
+            limit = check.get(field)
+            if limit is not None:
+                yield from _bad_limit(field, limit)
+        level = check.get("level")
+        for key in _OF_MANY:
+            if level is not None and level.value == CheckLevel.BLOCK and key in check.value:
+                what = f"the check '{name}' cannot block: '{key}' looks at more than one job"
+                yield UserError(what, where=level.where, hint="level: fail ends a batch with 1")
+
+
+def _bad_patterns(check: Node) -> Iterator[UserError]:
+    files = check.get("files")
+    try:
+        for pattern in files.value if files is not None else ():
+            scalars.pattern_of(pattern)
+        name = check.get("name")
+        if name is not None:
+            scalars.compile_regex(name)
+    except UserError as error:
+        yield error
+
+
+def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
+    try:
+        _limit(field, limit.value)
+    except ValueError:
+        hint = "write <= 4MiB, > 1kB or 1kB..4MiB" if field == "bytes" else f"write {comparisons.FORMS}"
+        yield UserError(f"'{limit.value}' is no range of {field}", where=limit.where, hint=hint)
 
 
 class Compiler:
@@ -52,15 +278,15 @@ class Compiler:
     def config(self, digests: tuple[tuple[str, str], ...]) -> Config:
         """Compile everything, or raise all that is wrong."""
         project = self._project()
-        results = sharing.compile_shared_cache(self._tree, {rule.name for rule in project.builders})
-        cluster = self._tree.attempt(lambda _root: sharing.compile_cluster(self._tree), self._tree.root)
+        results = compile_shared_cache(self._tree, {rule.name for rule in project.builders})
+        cluster = self._tree.attempt(lambda _root: compile_cluster(self._tree), self._tree.root)
         self._tree.mistakes += serve.mistakes(self._tree.root.get("serve"))
         self._tree.mistakes += alerts.mistakes(self._tree.root.get("on"))
-        self._tree.mistakes += checks.mistakes(self._tree.root.get("checks"))
+        self._tree.mistakes += mistakes(self._tree.root.get("checks"))
         self._tree.mistakes += runs.mistakes(self._tree.root.get("resources"), self._tree.items("builders"))
         if self._tree.mistakes:
             raise ConfigErrors(self._tree.mistakes)
-        all_checks = checks.compile_checks(self._tree.plain_tree("checks"))
+        all_checks = compile_checks(self._tree.plain_tree("checks"))
         blocking = tuple(check for check in all_checks if check.level == CheckLevel.BLOCK)
         return Config(
             checks=all_checks,

@@ -1,6 +1,6 @@
 """Which line of which file gave a key of the configuration its value, layer by layer.
 
-Tests: `tests/o3de/project/test_project_format.py`.
+Tests: `tests/features/o3de/project/test_project_format.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aptui.shared.errors import UserError
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
-from aptui.config.formats import format_of
+from aptui.config.dirs import format_of
 from aptui.config.load import layer_trees
 
 _LONGEST = 100

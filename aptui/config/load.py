@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 from aptui.config.compiled import find_compiled_file, keep, recall
-from aptui.config.dirs import FILE_NAME, core_count, data_dir, user_file
-from aptui.config.formats import format_of, refuse_unreadable
+from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
 from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
 from aptui.config.model import Config
-from aptui.config.packing import digest_of
-from aptui.config.signature import environment
+from aptui.config.packing import digest_of, environment
 
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:

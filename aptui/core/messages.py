@@ -14,7 +14,7 @@ from msgspec import Struct
 from aptui.core.model import FileFact, PathKey, Product, SourceIdentity
 from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, ProcessOrder, RunResult
-from aptui.core.results.outside import OutsideFile
+from aptui.core.results.run_report import OutsideFile
 
 # ------------------------------------------------------------------------------------------------------------------ events
 

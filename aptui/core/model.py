@@ -10,10 +10,9 @@ from typing import NewType
 
 from msgspec import Struct, field
 
-from aptui.core.results.facts import ContentFacts
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.retry import JobFailure
-from aptui.core.results.run_report import Ties
+from aptui.core.results.run_report import ContentFacts, Ties
 
 RelPath = NewType("RelPath", str)
 """Path relative to a scan folder, `/` between parts, in the text form of `core.paths.to_text`."""

@@ -13,7 +13,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from aptui.core.model import RelPath, RunKey
-from aptui.core.results.facts import ContentFacts
+from aptui.core.results.run_report import ContentFacts
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.health import Connection, Health
 

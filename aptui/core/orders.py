@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from aptui.core.model import JobPlan, ProductLink, SourceEdge
 from aptui.core.notices import LogRecord
-from aptui.core.results.facts import ContentFacts
-from aptui.core.results.run_report import NOTHING_USED, Used
+from aptui.core.results.run_report import NOTHING_USED, ContentFacts, Used
 
 
 class AnalyseOrder(Struct, frozen=True):

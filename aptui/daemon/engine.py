@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.batch.alerts import Alerter, failing_jobs
 from aptui.config.model import Config
 from aptui.core.notices import EngineMessage, JobChanged, Notice
+from aptui.features.insight.alerts import Alerter, failing_jobs
 from aptui.link import places
 from aptui.shared import printing
 from aptui.shared.errors import HostError
@@ -56,9 +56,9 @@ def serve(
     Raises:
         BusyError: another engine holds the cache. KnownError: it cannot start.
     """
-    from aptui.daemon.gateway import GatewaySupervisor
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.requests.handler import reachable
+    from aptui.features.gateway.gateway_process import GatewaySupervisor
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     reporter = _DaemonLog() if is_detached else _reporter(config)

@@ -1,6 +1,6 @@
 """The model that the demo's page turns around: a paper lantern with caps of brass and a handle, as glTF and its buffer.
 
-Tests: `tests/serve/web/test_demo.py`.
+Tests: `tests/features/gateway/web/test_web_demo.py`.
 """
 
 from __future__ import annotations

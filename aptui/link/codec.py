@@ -8,7 +8,7 @@ verbs `hello` of another protocol are read leniently too, or nobody could say th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
@@ -16,20 +16,139 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 import msgspec
 from msgspec import Struct
 
-from aptui.link import bounds
+from aptui import feature
 from aptui.link.port import PROTOCOL, VERB_NAMES, VERBS, Answer, EngineHello, Verb
-from aptui.link.wire_text import explain, replace_surrogates, shorten, suggest
 from aptui.shared.forms import json_decoder
+from aptui.shared.globs import PATTERN_LIMIT
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice
+
+
+# How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to.
+
+LAST_NUMBER = (1 << 63) - 1
+"""Largest number: what SQLite holds."""
+
+
+class Bounds(Struct, frozen=True):
+    """The largest that is taken.
+
+    Args:
+        text: characters of a text; `items`: of a list.
+        patterns: texts with `*` or `?` in one list; each has at most `core.globs.PATTERN_LIMIT` characters.
+    """
+
+    text: int
+    items: int
+    patterns: int = 64
+
+
+class Excess(NamedTuple):
+    """What is too large, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+def beyond(record: Any, bounds: Bounds) -> Excess | None:
+    """Return what of a record is too large, with the name of its field."""
+    for name in record.__struct_fields__:
+        excess = _too_much(getattr(record, name), bounds)
+        if excess:
+            return Excess(f"'{name}': {excess.what}", excess.hint)
+    return None
+
+
+def _too_much(value: object, bounds: Bounds) -> Excess | None:
+    match value:
+        case bool() | None:
+            return None
+        case int():
+            is_known = abs(value) <= LAST_NUMBER
+            return None if is_known else Excess("a number beyond 64 bits", f"numbers go from -{LAST_NUMBER} to {LAST_NUMBER}")
+        case str():
+            return _too_long(value, bounds)
+        case tuple() | list():
+            return _too_many(value, bounds)
+        case dict():
+            return _too_many([*value, *value.values()], bounds)
+    if not isinstance(value, Struct):
+        return None
+    return next((excess for name in value.__struct_fields__ if (excess := _too_much(getattr(value, name), bounds))), None)
+
+
+def _too_long(text: str, bounds: Bounds) -> Excess | None:
+    if _is_pattern(text) and len(text) > PATTERN_LIMIT:
+        return Excess(f"a pattern of more than {PATTERN_LIMIT} characters", "say a shorter one")
+    return Excess(f"a text of more than {bounds.text} characters", "say a shorter one") if len(text) > bounds.text else None
+
+
+def _too_many(values: list[object] | tuple[object, ...], bounds: Bounds) -> Excess | None:
+    if len(values) > bounds.items:
+        return Excess(f"more than {bounds.items} items", "say them in several requests")
+    if sum(isinstance(each, str) and _is_pattern(each) for each in values) > bounds.patterns:
+        return Excess(f"more than {bounds.patterns} patterns", "say them in several requests")
+    return next((excess for each in values if (excess := _too_much(each, bounds))), None)
+
+
+def _is_pattern(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+# What both JSON wires (the engine's socket and the gateway's) say of messages that they refuse, and how text gets through JSON.
+
+_SHOWN_CHARACTERS = 40
+
+
+def shorten(text: str) -> str:
+    """Return the beginning of a client's word, for a message about it."""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def suggest(word: str, words: Iterable[str]) -> str:
+    """Return the hint for an unknown name: the nearest of the known ones, or all of them."""
+    from difflib import get_close_matches
+
+    known = sorted(words)
+    near = get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"there are: {', '.join(known)}" if known else "it has none"
+
+
+def explain(error: Exception) -> str:
+    """Return why a message cannot be decoded, with the field where msgspec names one."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "not valid UTF-8"
+    text, _, place = str(error).partition(" - at `$")
+    if text[1:2].islower():  # "JSON is malformed" keeps its letters
+        text = text[0].lower() + text[1:]
+    text = text.replace("`", "'")
+    field = place.strip(".`")
+    return f"'{field}': {text}" if field else text
+
+
+def replace_surrogates(value: object) -> object:
+    """Return plain data with what UTF-8 cannot hold replaced: lone surrogates of names and logs."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+        case list() | tuple():
+            return [replace_surrogates(item) for item in value]
+    return value
+
 
 T = TypeVar("T")
 
 LINE_LIMIT_BYTES = 1 << 20
 """Longest request, its line feed left out."""
-_LAST_NUMBER = bounds.LAST_NUMBER
-_BOUNDS = bounds.Bounds(text=16_384, items=LINE_LIMIT_BYTES)
+_LAST_NUMBER = LAST_NUMBER
+_BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
 """Paths have 4,096 bytes at most (limits.h), each a few characters in text form; lists end with the line."""
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
@@ -106,7 +225,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     if "verb" not in given:
         raise MalformedLine("a message without 'verb'", number=number)
     name = _decode(given["verb"], str, number, "'verb': ")
-    record = VERBS.get(name)
+    record: type[Any] | None = VERBS.get(name) or feature.find_request(name)
     if record is None:
         raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, VERBS), number=number)
     if record is EngineHello and _is_foreign(given, number):
@@ -149,7 +268,7 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
 
 
 def _refuse_huge(name: str, verb: Verb, number: int) -> None:
-    excess = bounds.beyond(verb, _BOUNDS)
+    excess = beyond(verb, _BOUNDS)
     if excess:
         raise MalformedLine(f"verb '{name}': {excess.what}", excess.hint, number=number)
 

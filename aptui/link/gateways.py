@@ -1,6 +1,6 @@
 """Where the gateway beside an engine listens, as a file in that engine's private folder; and why there is none.
 
-Tests: `tests/serve/access/test_guard.py`.
+Tests: `tests/features/gateway/access/test_guard.py`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from aptui.features.relocation.relocation_records import Relocate
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
-from aptui.shared.relocation.records import Relocate
 
 PROTOCOL = 2
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
@@ -147,7 +147,7 @@ class Settle(Struct, frozen=True):
 
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
-    `shared` are counts of what results were found that somebody had already (sharing/account.py), {} where none were looked for;
+    `shared` are counts of what results were found that somebody had already (shared/account.py), {} where none were looked for;
     `unknown` are sentences about folders of sources that cannot be read: what is known of them stayed as it was;
     `variables` is {name: digest of the value, "" = not set} of the environment variables that the configuration names.
 

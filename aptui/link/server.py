@@ -24,8 +24,7 @@ from msgspec import Struct
 
 from aptui.core.notices import JobChanged, Notice
 from aptui.link import codec, places
-from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat
-from aptui.link.outbox import Outbox
+from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat, Outbox
 from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.floods import FloodGate, more_like_this

@@ -1,6 +1,6 @@
 """The text format of OpenMetrics 1.0: families of samples, escaped, closed by `# EOF`; what is measured is others' business.
 
-Tests: `tests/store/history/test_figures.py`.
+Tests: `tests/features/insight/test_figures.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Everything that others wrote goes through `line`, so that no escape sequence reaches a terminal. JSON is pure ASCII, so it
 needs nothing else.
 
-Tests: `tests/verbs/test_read.py`.
+Tests: `tests/cli/test_read_verbs.py`.
 """
 
 from __future__ import annotations

@@ -24,25 +24,21 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from aptui.tui import commands as shell_commands
-from aptui.tui.control.command_bar import CommandBar
+from aptui.tui.commands import CommandBar
 from aptui.tui.control.copying import Copying
 from aptui.tui.control.engine import EngineControl
 from aptui.tui.control.key_bindings import KeyBindings
 from aptui.tui.control.terminal import TerminalControl
 from aptui.tui.data.numpy_loading import load_numpy
-from aptui.tui.drawing import FrameDrawing
+from aptui.tui.drawing import FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.help import KeyTester
-from aptui.tui.frame.hints import Hints
 from aptui.tui.frame.info import ENGINE_ROOT
-from aptui.tui.frame.main_screen import MainScreen
-from aptui.tui.frame.picker import ThemePicker
 from aptui.tui.frame.sheet import Sheet
-from aptui.tui.frame.sheets import Sheets, actions_of
-from aptui.tui.frame.statusline import Rule, StatusLine
+from aptui.tui.frame.sheets import Sheets, Toasts, actions_of
+from aptui.tui.frame.statusline import Hints, Rule, StatusLine
 from aptui.tui.frame.tabbar import Banner, TabBar
-from aptui.tui.frame.theme_manager import ThemeManager
-from aptui.tui.frame.toasts import Toasts
+from aptui.tui.frame.theme_manager import ThemeManager, ThemePicker
 from aptui.tui.frame_clock import FrameClock
 from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.pane import Pane, PaneSpec, existing

@@ -8,15 +8,53 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from textual.app import App
+
+from aptui.features.insight.screen import session_commands
+from aptui.tui.actions import Actions
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.sessions.commands import session_commands
+from aptui.tui.frame.commandline import Command, CommandLine
+from aptui.tui.frame.statusline import Hints
 
 if TYPE_CHECKING:
     from aptui.link.port import Verb
     from aptui.tui.pane import Shell
+
+
+# The last line of the screen: hints, or the `:` line. What a command does stands in `commands`.
+
+
+class CommandBar(Actions):
+    """Shows one of the two.
+
+    Args:
+        remember_focus: notes where the focus is before a line takes it.
+        refocus: puts it on what is in sight.
+    """
+
+    def __init__(self, app: App[Any], remember_focus: Callable[[], object], refocus: Callable[[], object]) -> None:
+        self._app, self._remember_focus, self._refocus = app, remember_focus, refocus
+
+    def action_open(self, text: str = "") -> None:
+        """Open the `:` line."""
+        self._remember_focus()
+        self._app.query_one(Hints).display = False
+        self._app.query_one(CommandLine).start(text)
+
+    def close(self) -> None:
+        """Go back to the hints."""
+        self._app.query_one(CommandLine).display = False
+        self._app.query_one(Hints).display = True
+        self._refocus()
+
+    def update_hints(self) -> None:
+        """Draw the hints again: other keys are active."""
+        if not self._app.screen_stack:
+            return  # Textual signals this at the end, too, when nothing is shown any more
+        for hints in self._app.screen.query(Hints):
+            hints.refresh_if_changed()
 
 
 def shell_commands(app: Shell) -> list[Command]:

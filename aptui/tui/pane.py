@@ -181,9 +181,9 @@ PANES: list[PaneSpec] = [
     PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.pane:JobsPane"),
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
     PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
-    PaneSpec("connections", 4, "Connections", "Conn", "aptui.tui.screens.connections.pane:ConnectionsPane"),
+    PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.pane:ConnectionsPane"),
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.pane:BuildersPane"),
-    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.tui.screens.cache.pane:CachePane"),
+    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),
 ]
 """All panes there shall be; `existing` are those there are."""

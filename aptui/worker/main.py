@@ -31,8 +31,7 @@ from aptui.worker import processes, wire
 from aptui.worker.commands.output import marker
 from aptui.worker.files import copy_files, hash_files
 from aptui.worker.inputs import reads
-from aptui.worker.log import RunLog
-from aptui.worker.log_answers import ADDRESS_BYTES, LogAnswerer
+from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
 from aptui.worker.outbox import AnswerOutbox
 from aptui.worker.variables import BuilderVariables
 

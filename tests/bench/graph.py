@@ -20,8 +20,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from aptui.features.shipping.asset_list import closure
 from aptui.store.graph.asset_graph import AssetGraph, Link, Node
-from aptui.store.graph.asset_list import closure
 from aptui.store.queries.reader import Reader, open_reader
 from tests.bench import generate
 from tests.bench.measure import say

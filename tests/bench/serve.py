@@ -62,7 +62,7 @@ def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "aptui", "gateway", "--project", str(project)], stdout=subprocess.PIPE, text=True
     )
-    from aptui.client import local
+    from aptui.features.gateway.client import local
 
     try:
         assert process.stdout is not None
@@ -108,8 +108,8 @@ def _spread(times_s: list[float]) -> str:
 
 
 def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: str) -> tuple[list[float], list[float]]:
-    from aptui.client import Client
-    from aptui.serve.protocol.notices import AssetChanged
+    from aptui.features.gateway.client import Client
+    from aptui.features.gateway.protocol.notices import AssetChanged
 
     products = engine.cache / "linux"
     command = ["inotifywait", "-m", "-r", "-q", "-e", "moved_to,close_write,create", "--format", "%w%f", str(products)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main, reference
-from aptui.serve import http_document
+from aptui.features.gateway import http_document
 from aptui.store.jobs.filter import FIELDS
 
 ROOT = Path(main.__file__).parents[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.config.commands import missing_programs, program_of, unknown_placeholder
+from aptui.config.builders import missing_programs, program_of, unknown_placeholder
 from aptui.config.load import load
 from aptui.shared.errors import UserError
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from aptui.config import compiled, dirs, model, packing
 from aptui.config import load as config_load
-from aptui.config.compiling.builders import SHIPPED_BUILDERS
+from aptui.config.builders import SHIPPED_BUILDERS
 from aptui.config.load import load
 from aptui.config.model import Config
 from aptui.core.paths import name_uuid

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aptui.config.load import load
+from aptui.config.merge import differing, variables_of
 from aptui.config.model import Config, ConfigErrors
-from aptui.config.variables import differing, variables_of
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]

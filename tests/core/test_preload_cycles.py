@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.preload_cycles import find_cycles
+from aptui.core.cycles import find_cycles
 
 NAMES = {number: "gfedcba"[number] for number in range(7)}
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from waiting import until
 
+from aptui.cli import engine_verbs as verbs
 from aptui.cli import main
 from aptui.link import places
-from aptui.verbs.steering import engine as verbs
 
 pytestmark = pytest.mark.real
 

@@ -37,7 +37,7 @@ class LoopbackCluster:
             "worker",
             self.address,
             *("--nthreads", "1", "--no-nanny", "--no-dashboard", "--name", f"w{number}", "--resources", "paint=1"),
-            *("--preload", "aptui.engine.cluster.task", "--local-directory", str(self._folder / f"w{number}")),
+            *("--preload", "aptui.features.cluster.task", "--local-directory", str(self._folder / f"w{number}")),
         )
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from aptui.config import load
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
-from aptui.engine.relocate.relocate import relocate
-from aptui.shared.relocation.records import Dependant, Relocate, RelocationItem, RelocationReport
+from aptui.features.relocation.relocate import relocate
+from aptui.features.relocation.relocation_records import Dependant, Relocate, RelocationItem, RelocationReport
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of

@@ -14,7 +14,7 @@ from live_project import LiveProject
 
 from aptui.config import load
 from aptui.config.own_files import OwnFiles, note_written, own_paths, writing
-from aptui.engine.relocate.files import DiskTree
+from aptui.features.relocation.moved_files import DiskTree
 
 SETTINGS = """
 platforms: {linux: {}}

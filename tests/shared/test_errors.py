@@ -12,10 +12,11 @@ ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
 """Words of messages that are their own next step."""
 ELSEWHERE = {
-    "o3de_programs/start.py",
-    "o3de_programs/builder_source.py",
-    "o3de/bundling/object_stream.py",
-    "sharing/records/record.py",
+    "features/o3de/programs/start.py",
+    "features/o3de/programs/asset_builder.py",
+    "features/o3de/programs/bundler/project.py",
+    "features/o3de/bundling/object_stream.py",
+    "features/sharing/records/record.py",
 }
 """O3DE's own lines, and errors that another one is made of, which says it."""
 

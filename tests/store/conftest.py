@@ -17,7 +17,7 @@ import pytest
 from aptui.core.model import Digest, FileFact, RelPath
 from aptui.core.records.rows import pack_plan
 from aptui.store.db import schema
-from aptui.store.db.archive.archive import DatabaseArchive
+from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 from aptui.store.queries.reader import Reader, open_reader
 

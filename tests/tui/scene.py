@@ -26,18 +26,18 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from waiting import until_async
 
+from aptui.cli.opening import all_builders
 from aptui.config import load
 from aptui.core.notices import ConnectionsChanged, HealthChanged, JobChanged, Notice, Progress
 from aptui.demo import project
 from aptui.link import codec, port
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, WorkerInfo
-from aptui.store.db import schema, upgrades
+from aptui.store.db import schema
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import EngineFacts
-from aptui.tui.frame.toasts import Toasts
+from aptui.tui.frame.sheets import Toasts
 from aptui.tui.preferences.state import UiMemory
-from aptui.verbs.opening import all_builders
 
 from .fake_panes import FakeSession
 from .record import PLACE, RECORDED
@@ -162,7 +162,7 @@ class Scene:
             database.execute("UPDATE ScanFolders SET ScanFolder = replace(ScanFolder, ?, ?)", (PLACE, str(self.project)))
             database.execute("UPDATE aptui_state SET value = replace(value, ?, ?)", (PLACE, str(self.project)))
             recorded = int(database.execute("SELECT value FROM aptui_state WHERE key = ?", (schema.VERSION_KEY,)).fetchone()[0])
-            upgrades.upgrade(database, recorded, schema.VERSION_KEY)
+            schema.upgrade(database, recorded, schema.VERSION_KEY)
         shutil.copytree(RECORDED / "logs", self.config.log_dir, dirs_exist_ok=True)
         self.builders = all_builders(self.config)
         for folder, _, names in os.walk(self.project):

@@ -26,7 +26,7 @@ HEAP = 64 << 20  # so much glibc reserves for a heap beside the first, at a mult
 class Finder:  # it is asked before every import; the feed is the last that is waited for before rows are read
     def find_spec(self, name, path=None, target=None):
         if name == "aptui.tui.data.feed":
-            from aptui.tui.frame.main_screen import MainScreen
+            from aptui.tui.drawing import MainScreen
             MainScreen.show = note
 
 def note(screen):

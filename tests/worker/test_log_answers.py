@@ -9,8 +9,7 @@ import pytest
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.worker import wire
 from aptui.worker.commands.output import MOST_BYTES, BoundedText
-from aptui.worker.log import MOST_ANSWER_CHARS, MOST_ANSWER_RECORDS, MOST_RECORDS, RunLog, latest
-from aptui.worker.log_answers import LogAnswerer
+from aptui.worker.log import MOST_ANSWER_CHARS, MOST_ANSWER_RECORDS, MOST_RECORDS, LogAnswerer, RunLog, latest
 
 
 class Output:

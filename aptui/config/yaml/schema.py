@@ -7,22 +7,349 @@ Tests: `tests/config/test_schema.py`.
 
 from __future__ import annotations
 
-from aptui.config.yaml.keys.builders import BUILDER, RETRY
-from aptui.config.yaml.keys.sections import CHECK, COMPANIONS, IDS, ON, PLATFORM_ENTRY, SCAN_FOLDER, SERVE, SHARED
-from aptui.config.yaml.keys.terms import (
-    NAME,
-    PARAMS,
-    PATTERN,
-    UNDECLARED,
-    VARIABLES,
-    Schema,
-    duration,
-    flag,
-    list_of,
-    record,
-    size,
-    text,
+from typing import Any
+
+from aptui.config.yaml.scalars import DURATION, SIZE
+from aptui.core.results.run_report import NUMBER_FACTS
+
+# Terms of the schema: texts, lists, records, sizes and patterns as JSON Schema; which keys there are is beside.
+
+Schema = dict[str, Any]
+PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
+NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `$` alone lets a newline through
+
+
+def text(title: str, description: str = "", **more: Any) -> Schema:
+    """Return a text that is not empty; `title` names in messages what is expected."""
+    return {"type": "string", "minLength": 1, "title": title, **({"description": description} if description else {}), **more}
+
+
+def list_of(items: Schema, title: str, description: str = "") -> Schema:
+    """Return a list of such items."""
+    return {"type": "array", "items": items, "title": title, **({"description": description} if description else {})}
+
+
+def record(title: str, required: tuple[str, ...] = (), **properties: Schema) -> Schema:
+    """Return a mapping with these keys and no others."""
+    base: Schema = {"type": "object", "title": title, "additionalProperties": False, "properties": properties}
+    return base | ({"required": list(required)} if required else {})
+
+
+def flag(description: str) -> Schema:
+    """Return a yes or no."""
+    return {"type": "boolean", "title": "true or false", "description": description}
+
+
+def duration(description: str, *, may_be_auto: bool = False) -> Schema:
+    """Return a length of time, as text with a unit or as seconds."""
+    title = "auto, or a duration like 30s, 5m or 1h" if may_be_auto else "a duration like 30s, 5m or 1h"
+    pattern = f"{DURATION}|^auto$" if may_be_auto else DURATION
+    return {"type": ["string", "number"], "pattern": pattern, "exclusiveMinimum": 0, "title": title, "description": description}
+
+
+def size(description: str, *, may_be_auto: bool = False) -> Schema:
+    """Return a number of bytes, as text with a unit or as a number."""
+    title = "a size like 512MiB or 2GiB, or 0 for no limit"
+    if may_be_auto:
+        title = "auto, a size like 512MiB or 2GiB, or 0 for no limit"
+        return {
+            "type": ["string", "integer"],
+            "pattern": f"{SIZE}|^auto$",
+            "minimum": 0,
+            "title": title,
+            "description": description,
+        }
+    return {"type": ["string", "integer"], "pattern": SIZE, "minimum": 0, "title": title, "description": description}
+
+
+REFS = "a list of platform ids or tags"
+REF = text("a platform id or tag")
+PATTERN: Schema = record("a glob, or a mapping like {regex: '…'}", ("regex",), regex=text("a regular expression"))
+PATTERN = {**PATTERN, "type": ["string", "object"], "minLength": 1}
+WANTED: Schema = {
+    **PATTERN,
+    "properties": {
+        **PATTERN["properties"],
+        "absolute": flag("Whether it must match the absolute path instead of the relative one."),
+    },
+}
+PATTERNS = list_of(
+    WANTED, "a list of patterns", "Files it works on: `*` is any text, also across `/`; `?` one character; or {regex: …}."
 )
+REGEX = text("a regular expression", "Named groups: file, line, message.")
+COMPANION: Schema = record(
+    "a suffix, or {suffix: …, replaces: …}",
+    suffix=text("a suffix"),
+    replaces=text("an extension"),
+    file=text("a relative path", "One file that is the companion of all of them."),
+)
+COMPANION = {**COMPANION, "type": ["string", "object"], "minLength": 1}
+PARAMS: Schema = {"type": "object", "title": "a mapping of parameters", "description": "Parameters that the builder gets."}
+UUID = r"^\{?[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}\}?$"
+
+
+UNDECLARED: Schema = {
+    "enum": ["ignore", "warn", "add"],
+    "title": "ignore, warn or add",
+    "description": "Sources that a job reads and its builder did not declare: nothing, a warning in its log, or a dependency.",
+}
+
+VARIABLES = list_of(
+    text("the name of an environment variable, not TMPDIR, not APTUI_…", pattern=r"^(?!APTUI_|TMPDIR$)[A-Za-z_]\w*(?!\n)$"),
+    "a list of names",
+    "Environment variables that builders get besides the few they always have; their values decide about products.",
+)
+
+
+# The keys of a builder in `aptui.yaml`: its rule, what it needs, what it may refer to, and when a run of it is tried again.
+
+REFERENCE = record(
+    "a regular expression, or a mapping like {regex: …, path: …}",
+    ("regex",),
+    regex=text("a regular expression", "What finds a path in the text; its group `path`, or its only group, is the path."),
+    path=text("a path", "What to make of a match: text with its groups in braces; may have `*`, and `!` before it."),
+    kind={"enum": ["source", "product"], "title": "source or product", "description": "What the path names."},
+    load={
+        "enum": ["pre", "queue", "none"],
+        "title": "pre, queue or none",
+        "description": "When the runtime loads it: before the product is ready, right after it, or when asked.",
+    },
+    relative_to={
+        "enum": ["root", "source"],
+        "title": "root or source",
+        "description": "Where the path begins: at the scan folders, or in the folder of the source.",
+    },
+    look_in={
+        "enum": ["product", "source"],
+        "title": "product or source",
+        "description": "Which text is searched: of each product for itself, or of the source for all of them.",
+    },
+)
+REFERENCE = {**REFERENCE, "type": ["string", "object"], "minLength": 1}
+
+RETRY = record(
+    "a mapping like {times: 2, on: [crash, timeout]}",
+    ("times",),
+    times={
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 10,
+        "title": "a whole number up to 10",
+        "description": "So often it is tried again; 0 is never.",
+    },
+    on=list_of(
+        {
+            "type": ["string", "integer"],
+            "pattern": "^(crash|timeout|memory|error)$",
+            "minimum": 1,
+            "maximum": 255,
+            "title": "crash, timeout, memory, error, or the exit status of a command",
+        },
+        "a list of failures",
+        "What a run failed of; crash and timeout by default.",
+    ),
+)
+RETRY["description"] = "Runs that are tried again by themselves when they fail."
+
+BUILDER = record(
+    "a mapping that describes a builder",
+    ("name",),
+    name=text("a name", "Unique; part of every job's identity.", pattern=NAME),
+    copy=list_of(WANTED, "a list of patterns", "First form: copy these files as they are."),
+    uses=text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
+    command=text("a command line", "Third form: a program; {source} {products_dir} {stem} {platform} {depfile} are filled in."),
+    patterns=PATTERNS,
+    params=PARAMS,
+    trusted_params=list_of(
+        text("the name of a parameter"),
+        "a list of names of parameters",
+        "Parameters that no folder's .aptui.yaml may set, beside those that the builder itself marks so.",
+    ),
+    platforms={
+        "type": "object",
+        "title": "a mapping from platform id or tag to skip or parameters",
+        "description": "Per platform id, tag or `*`: `skip`, or parameters that override. An id beats a tag, a tag beats `*`.",
+        "additionalProperties": {
+            "type": ["string", "object"],
+            "pattern": "^skip$",
+            "title": "skip, or a mapping of parameters",
+        },
+    },
+    version={"type": ["string", "number"], "minLength": 1, "title": "a version", "description": "A new one re-runs its jobs."},
+    priority={"type": "integer", "title": "a whole number", "description": "Higher first; 0 by default."},
+    critical=flag("Its jobs come before all others."),
+    time_limit=duration("A job that takes longer fails."),
+    memory_limit=size("A job that takes more fails.", may_be_auto=True),
+    on_failure={
+        "enum": ["keep", "delete"],
+        "title": "keep or delete",
+        "description": "What becomes of the last good products.",
+    },
+    retry=RETRY,
+    resources=list_of(text("a name", pattern=NAME), "a list of resources", "What each of its runs holds."),
+    quality={
+        "enum": [["final"], ["draft", "final"]],
+        "title": "[final] or [draft, final]",
+        "description": "With draft, it makes one at once and its final when nothing else is pending; final by default.",
+    },
+    asset_type=text("a UUID", "Asset type of its products.", pattern=UUID),
+    products=list_of(text("a glob"), "a list of globs", "Command: which files in {products_dir} are products."),
+    depfile=text("a file name", "Command: a Makefile-style list of what was read; relative to the temp folder."),
+    dependencies=text("a regular expression", "Command: lifts what was read out of its output; group `file`, or its only group."),
+    warnings=REGEX,
+    errors=REGEX,
+    product_dependencies=text(
+        "a file name", "Command: a file it writes that says what its products need at run time; relative to the temp folder."
+    ),
+    references=list_of(
+        REFERENCE,
+        "a list of regular expressions",
+        "How the text of its products names other assets, which these need at run time: product dependencies.",
+    ),
+    tools=list_of(text("a program", pattern=NAME), "a list of programs", "Command: programs whose upgrade re-runs its jobs."),
+    environment=VARIABLES,
+    undeclared_reads=UNDECLARED,
+    intermediate=flag("Command: what it makes are sources of other builders, the same for all platforms."),
+    trace_reads=flag("Command: run it under strace, to learn which sources it reads; costs time."),
+    needs=list_of(
+        text("a tag", pattern=NAME),
+        "a list of tags",
+        "What a machine of a cluster must have to do its jobs: a tool, a GPU, a licence.",
+    ),
+    at_most={
+        "type": "integer",
+        "minimum": 1,
+        "title": "a whole number above 0",
+        "description": "So many of its jobs a cluster does at once.",
+    },
+)
+
+
+# The keys of the smaller sections of `aptui.yaml`: scan folders, platforms, the gateway, alerts and checks.
+
+SCAN_FOLDER = record(
+    "a mapping that describes a scan folder",
+    ("name", "path"),
+    name=text("a name", "Unique; identifies the folder even if it moves.", pattern=NAME),
+    path=text("a path", "Relative to aptui.yaml, or absolute.", pattern=NAME),
+    order={"type": "integer", "title": "a whole number", "description": "Lower wins where two folders have the same path."},
+    recursive=flag("Whether folders below are scanned."),
+    include=list_of(REF, REFS, "Only these platforms."),
+    exclude=list_of(REF, REFS, "Not these platforms."),
+)
+SHARED = record(
+    "a mapping with name and glob or regex",
+    ("name",),
+    name=text("a name", "For people.", pattern=NAME),
+    glob=text("a glob", "`*` is any text, also across `/`; on the relative path."),
+    regex=text("a regular expression", "Must match the whole relative path."),
+    enabled=flag("Whether it counts."),
+)
+PLATFORM_ENTRY = record(
+    "a mapping with tags and enabled",
+    tags=list_of(text("a tag", pattern=NAME), "a list of tags", "Words that builders and scan folders can refer to."),
+    enabled=flag("Whether products are made for it; the host's platform is always on."),
+)
+IDS = {
+    "pattern": PLATFORM,
+    "maxLength": 64,
+    "not": {"enum": ["common", "fence"]},
+    "title": "a free name of at most 64 lower-case letters, digits, _ and -",
+}
+COMPANIONS = {**COMPANION, "type": ["string", "object", "array"], "items": COMPANION}
+NUMBER_OF_PORT: Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": 65535,
+    "title": "a port",
+    "description": "Where to; 0 is any that is free.",
+}
+DIAL = record(
+    "a mapping with id, address and port",
+    ("id", "address", "port"),
+    id=text("a name", "Unique; what people call it.", pattern=NAME),
+    address=text("an address", "Host name or address."),
+    port=NUMBER_OF_PORT,
+    auto=flag("Whether it is dialled whenever it is not connected."),
+)
+SERVE = record(
+    "a mapping of settings of the gateway",
+    enabled=flag("Whether the engine starts the gateway: HTTP and WebSocket for editors, games and devices."),
+    address=text("an address", "Where it listens; any but the loopback needs TLS and a token."),
+    port=NUMBER_OF_PORT,
+    tls_cert=text("a path", "Certificate chain (PEM)."),
+    tls_key=text("a path", "Its key (PEM)."),
+    dial_ca=text("a path", "Authority (PEM) that signs the certificates of devices that are dialled."),
+    dial_fingerprints=list_of(
+        text("a fingerprint", pattern=r"^(sha256:)?([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$"),
+        "a list of fingerprints",
+        "SHA-256 of the certificates of devices that are dialled; where there are any, they decide alone.",
+    ),
+    clients_limit={
+        "type": "integer",
+        "minimum": 1,
+        "title": "a whole number above 0",
+        "description": "WebSockets that may be open.",
+    },
+    hosts=list_of(text("a host name"), "a list of host names", "Names by which clients may call it; the loopback's always may."),
+    origins=list_of(
+        text("an origin", pattern=r"^https?://[^/]+$"), "a list of origins like https://name", "Web pages that may use it."
+    ),
+    proxies={
+        "type": "object",
+        "title": "a mapping from name to URL",
+        "description": "Services that requests are forwarded to, under /v1/proxy/NAME/; tcp://host:port for raw bytes.",
+        "additionalProperties": text("a URL", pattern=r"^(https?|tcp)://"),
+    },
+    allowed=list_of(text("an address"), "a list of host names, addresses and ranges", "Who may connect, beside this machine."),
+    rejected=list_of(text("an address"), "a list of host names, addresses and ranges", "Who may not, whatever else is said."),
+    allow_list=flag("Whether only this machine and who is `allowed` may connect."),
+    connections=list_of(DIAL, "a list of connections", "Devices and editors that the gateway dials."),
+)
+ALERT = record(
+    "a mapping of what is done",
+    exec={
+        **list_of(text("a word"), "a list: a program and its arguments", "Run in the project's folder, without a shell."),
+        "minItems": 1,
+    },
+    webhook=text("a URL", "Gets a digest as JSON: https://…, or http:// of this machine."),
+    desktop=flag("Whether the desktop shows it, with notify-send."),
+    bell=flag("Whether the terminal rings, and shows it if it can."),
+)
+ON = record(
+    "a mapping of notifications",
+    quiet=duration("The least time between two digests."),
+    failed=ALERT | {"description": "Jobs began to fail."},
+    mended=ALERT | {"description": "Jobs that had failed succeed again."},
+    idle=ALERT | {"description": "All is done, after more work than a moment's."},
+)
+RANGE: Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
+CHECK = record(
+    "a mapping of what is checked",
+    files=list_of(PATTERN, "a list of patterns", "Sources that it is about, as patterns of builders; all by default."),
+    level={
+        "enum": ["warn", "fail", "block"],
+        "title": "warn, fail or block",
+        "description": "What a finding does: it is a warning; it also ends a batch with 1; it fails the job, whose products stay.",
+    },
+    name=text("a regular expression", "Must match the whole name of the file; capitals count."),
+    bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
+    pixels=RANGE | {"description": "Width times height of each product."},
+    formats=list_of(text("a format"), "a list of formats", "Formats that products may have: png, webp, wav, glb …"),
+    power_of_two=flag("Whether width and height must be powers of two."),
+    budget=size("How much all products of these sources may take together."),
+    lint=list_of(
+        {"enum": ["spelling", "dead", "case"], "title": "spelling, dead or case"},
+        "a list of checks of 'aptui lint'",
+        "What 'aptui lint' finds.",
+    ),
+    command={
+        **list_of(text("a word"), "a list: a program and its arguments", "Run once for each product, which is its last argument."),
+        "minItems": 1,
+    },
+)
+CHECK["properties"] |= {fact: RANGE | {"description": f"What builders say of each product: {fact}."} for fact in NUMBER_FACTS}
+
 
 _TOP = record(
     "a mapping of settings",

@@ -17,12 +17,11 @@ from aptui.core.orders import StagedProduct
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
 from aptui.core.planning.planner import Planner
-from aptui.core.planning.priority import LanedQueue, ReadyQueue
-from aptui.core.planning.resources import Resources, ResourceUse
+from aptui.core.planning.priority import LanedQueue, ReadyQueue, Resources, ResourceUse
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.core.records import rows
 from aptui.core.records.archive import Archive
-from aptui.core.records.plain_copies import PlainCopy
+from aptui.core.records.rows import PlainCopy
 from aptui.core.results.checks import CheckedProduct, find_block
 from aptui.core.results.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree

@@ -12,7 +12,7 @@ from aptui.core.messages import WriteLog
 from aptui.core.model import LISTED_ANALYSIS, Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.project import Project
-from aptui.core.results.facts import together
+from aptui.core.results.run_report import together
 from aptui.core.state.ledger import Ledger
 
 _LAST_RUNS = 31

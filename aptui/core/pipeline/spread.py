@@ -13,8 +13,8 @@ from aptui.core.paths import is_below, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
-from aptui.core.results import outside
-from aptui.core.results.outside import OUTSIDE_STATE, OutsideFile
+from aptui.core.results import run_report
+from aptui.core.results.run_report import OUTSIDE_STATE, OutsideFile
 
 
 class Spread:
@@ -62,7 +62,7 @@ class Spread:
                 self._ledger.put("put_state", (OUTSIDE_STATE + path, ""))
                 continue
             self._memory.outside[path] = file
-            self._ledger.put("put_state", (OUTSIDE_STATE + path, outside.dump(file)))
+            self._ledger.put("put_state", (OUTSIDE_STATE + path, run_report.dump(file)))
             if before is not None and before.digest != file.digest:
                 changed.add(PathKey(path))
         if changed:

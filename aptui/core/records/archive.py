@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from aptui.core.model import FileFact, PathKey, Source, SourceUuid
-from aptui.core.results.outside import OutsideFile
+from aptui.core.results.run_report import OutsideFile
 
 SETTINGS_STATE = "settings:"
 """What begins the keys in `aptui_state` of the texts of `core.settings`, each followed by its relative folder."""

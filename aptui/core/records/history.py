@@ -11,12 +11,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
 
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import Product, ProductFlag
+
+# Sessions: spells of work of the engine, from the start, a save or a checkout to rest; the words for why they began and ended.
+
+
+class SessionKind(StrEnum):
+    """Why a session began."""
+
+    BEFORE = "before"
+    START = "start"
+    CHECKOUT = "checkout"
+    EDIT = "edit"
+    CONFIGURATION = "configuration"
+    ASKED = "asked"
+    RECOVERY = "recovery"
+
+
+class SessionEnd(StrEnum):
+    """How it ended: at rest, stopped before that, or with the death of the engine."""
+
+    RESTED = ""
+    STOPPED = "stopped"
+    KILLED = "killed"
+
 
 BEGINNING = "0"
 """The step of a first run: there was nothing before it."""

@@ -15,7 +15,7 @@ from functools import cache
 
 from msgspec import Struct
 
-from aptui.core.results.facts import NO_FACTS, ContentFacts
+from aptui.core.results.run_report import NO_FACTS, ContentFacts
 
 BLOCKED_BY = "check '"
 """How the error of a job begins that a check keeps from being published; the check's name follows."""

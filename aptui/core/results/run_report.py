@@ -10,10 +10,61 @@ Tests: `tests/core/test_simulation.py`.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
+
+from aptui.shared.files.clocks import stamp_read_at
+
+# What builders say of their products besides their bytes: how wide, how long, how many triangles; pure values.
+#
+# Filters and checks ask for them by these names. A product without facts has no record, and no row in the database.
+
+WHOLE_FACTS = ("width", "height", "triangles", "rate")
+"""Facts that are whole numbers; `seconds` is the other number, `format` a word."""
+NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
+FACTS = (*NUMBER_FACTS, "format")
+MOST = (1 << 53) - 1
+"""The highest whole number, which every reader of JSON has exactly."""
+LONGEST_FORMAT = 32
+
+
+class ContentFacts(Struct, frozen=True):
+    """Facts of one product, 0 and "" where nothing is said: pixels, triangles, sample rate in Hz, duration, format."""
+
+    width: int = 0
+    height: int = 0
+    triangles: int = 0
+    rate: int = 0
+    seconds: float = 0.0
+    format: str = ""
+
+
+NO_FACTS = ContentFacts()
+
+
+def fault_of(name: str, value: object) -> str:
+    """Say what a value is that the fact `name` cannot have, "" when it can."""
+    if name == "format":
+        is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
+        return "" if is_word else f"no word in lower case of at most {LONGEST_FORMAT} characters"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "no number"
+    if name in WHOLE_FACTS:
+        return "" if isinstance(value, int) and 0 <= value <= MOST else "no whole number from 0 to 2⁵³"
+    return "" if 0 <= value <= MOST else "no number from 0 to 2⁵³"
+
+
+def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
+    """Return what a job is said to have made: the most of each of its products' facts, None where nothing is said."""
+    present = [facts for facts in products if facts is not None]
+    if len(present) <= 1:
+        return present[0] if present else None
+    return ContentFacts(*(max(values) for values in zip(*map(astuple, present), strict=True)))
+
 
 Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
@@ -98,3 +149,39 @@ def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> boo
 @lru_cache(maxsize=256)
 def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
     return code_digest(files)
+
+
+# Files outside of every scan folder that runs read; no scan visits them, so runs and re-stats report what they are.
+#
+# What they were when they were last digested is stored in `aptui_state`, one row each: the next engine can tell by a `stat`
+# whether they are that still.
+
+OUTSIDE_STATE = "outside:"
+"""Before the absolute path in the key of such a row."""
+_DIGEST_HEX = 32
+
+
+class OutsideFile(Struct, frozen=True):
+    """What a file outside was: the digest as manifests have it, "" = it was missing, and the stamp that goes with it."""
+
+    digest: str = ""
+    stamp: Stamp = NO_FILE
+
+
+def outside_file(digest: str, stamp: Stamp, read_ns: int) -> OutsideFile:
+    """Return what a file with this SHA-256 (hex) and stamp is; its reading began at `read_ns` or later."""
+    return OutsideFile(digest[:_DIGEST_HEX], stamp_read_at(stamp, read_ns))
+
+
+def dump(file: OutsideFile) -> str:
+    """Return the form in which it is stored."""
+    return json.dumps([file.digest, file.stamp])
+
+
+def load(rows: Iterable[tuple[str, str]]) -> dict[str, OutsideFile]:
+    """Return {absolute path: what it was} of rows ((path, text), ...)."""
+    found = {}
+    for path, text in rows:
+        digest, stamp = json.loads(text)
+        found[path] = OutsideFile(digest, tuple(stamp))
+    return found

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core import fingerprint
+from aptui.core.cycles import components
 from aptui.core.fingerprint import FOUND, Entry, Manifest
 from aptui.core.identity import duplicate_prefix
 from aptui.core.model import (
@@ -35,7 +36,6 @@ from aptui.core.project import Builder, Project
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.companions import Companions
-from aptui.core.state.cycles import components
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})

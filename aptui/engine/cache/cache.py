@@ -22,13 +22,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
-from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.ownership import refuse_foreign, refuse_links, remove_in_background
 from aptui.engine.cache.places import (
     NO_FOLDER,
     OpenFolders,
@@ -38,6 +36,9 @@ from aptui.engine.cache.places import (
     close_to_others,
     open_folder,
     read_ctime_ns,
+    refuse_foreign,
+    refuse_links,
+    remove_in_background,
     remove_staged,
     stamp_of,
 )
@@ -47,9 +48,64 @@ from aptui.shared.files.clocks import RACY_NS, is_coarse
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
+    from aptui.core.model import PathKey
     from aptui.core.state.commits import JobRow
-    from aptui.engine.cache.product_index import ProductIndex
     from aptui.store.db.writer import Writer
+
+
+# What the cache asks of the database about products; `store.db.archive.products` answers.
+
+
+class ProductIndex(Protocol):
+    """What the cache asks of the database about products."""
+
+    def products_in(self, folder: str) -> dict[str, bytes]:
+        """Return {product name: SHA-256} of those directly in the cache folder `folder`."""
+        ...
+
+    def product_digest(self, name: str) -> bytes | None:
+        """Return the recorded SHA-256 of a product, None when it is not recorded."""
+        ...
+
+    def cache_folders(self) -> Mapping[str, int]:
+        """Return {cache folder: its ctime_ns when it was last recorded}; 0 = not known, -1 = the folder is gone."""
+        ...
+
+
+# Intents of copies that are still being read: they are on the disk by the time of the commit, which renames at once then.
+#
+# Only products that are there already are announced, so their names are known. An intent that comes to nothing does no harm: a
+# start after a crash finds the product as it is recorded.
+
+
+class AnnouncedIntents:
+    """Those of one cache."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
+        """{run key: its file, and what waits for the disk and returns {file: (job id, product name) that are there now}}."""
+
+    def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
+        """Begin to put intents for the products of each (file, run keys of its copies) on the disk."""
+        if copies:
+            recorded = writer.announce_intents(copies)
+            self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
+
+    def covers(self, commit: JobCommit) -> bool:
+        """Whether all that a commit is going to do is announced, and on the disk now."""
+        found = self._waiting.pop(commit.run_key, None)
+        if found is None or commit.stale:
+            return False
+        key, recorded = found
+        announced = recorded().get(key, frozenset())
+        return all((commit.job_id, product.name) in announced for _staged, product in commit.products)
+
+    def withdraw(self, run_keys: Iterable[int], writer: Writer) -> None:
+        """Clear what was announced for these runs: they came to nothing."""
+        withdrawn = [run_key for run_key in run_keys if self._waiting.pop(run_key, None) is not None]
+        if withdrawn:
+            writer.withdraw_intents(withdrawn)
+
 
 _SYNC_EACH_UP_TO = 3
 """Folders of one commit that are synced one by one; for more, one `syncfs` costs less."""

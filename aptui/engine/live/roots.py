@@ -8,11 +8,23 @@ Tests: `tests/engine/live/test_supervisor.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
 
+from msgspec import Struct
+
+from aptui.config import dirs
+from aptui.config.model import Config
+from aptui.config.own_files import own_paths
+from aptui.core.notices import LogLevel
 from aptui.core.paths import is_below
 from aptui.core.project import INTERMEDIATES, Project
-from aptui.engine.watch.notifications import CONTENTS, DELETIONS, NotifiedRoot
+from aptui.engine import registry
+from aptui.engine.watch.notifications import CONTENTS, DELETIONS, ChangeNotification, NotifiedRoot, WatchTimings
+from aptui.engine.watch.watcher import Watcher
+from aptui.shared.errors import HostError
+from aptui.shared.health import WatchedRoot, WatchMode
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of roots: scan folders, the cache, and where configuration and project builders lie."""
@@ -58,3 +70,192 @@ def is_setting(path: bytes) -> bool:
     """
     name = os.path.basename(path).lower()
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
+
+
+# The watcher of a live engine's folders, and how well each is watched, as people are told.
+#
+# Which folders those are is said in `live.roots`; what follows from a notification is `live.changes`'s.
+
+_ARMING_S = 2.0
+"""How long the first scan waits for the watches to be set; what changes before they are is found by another scan."""
+_ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
+
+
+class WatchedRoots:
+    """Watches what the configuration of now names.
+
+    Args:
+        config: returns that configuration.
+        take: receives change notifications, in the watcher's threads.
+        wake: ends the loop's sleep.
+        say: tells people.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        take: Callable[[ChangeNotification], None],
+        wake: Callable[[], None],
+        say: Callable[[str, LogLevel], None],
+    ) -> None:
+        self._config, self._take, self._wake, self._say = config, take, wake, say
+        self._watcher: Watcher | None = None
+        self._health: tuple[WatchedRoot, ...] = ()
+        self._reported: dict[str, tuple[WatchMode, str]] = {}
+        self._is_health_new = threading.Event()
+
+    # -------------------------------------------------------------------------------------------------------- the watcher
+
+    def start(self) -> bool:
+        """Watch the sources before anything looks at them, so that nothing falls between the two.
+
+        Returns:
+            Whether all watches are set: what was heard until now was there before.
+
+        Raises:
+            HostError: the cache cannot be written.
+        """
+        cache = self._config().cache_dir
+        roots = [root for root in self._list_wanted() if not root.tag.startswith(PRODUCTS)]
+        cookies = cookie_folder(os.fsencode(cache))
+        try:
+            os.makedirs(cookies, exist_ok=True)
+        except OSError as error:
+            raise HostError(
+                f"cache '{cache}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
+            ) from error
+        watcher = self._watcher = Watcher(roots, self._take, self._take_health, settings=WatchTimings(cookie_folder=cookies))
+        watcher.start()
+        deadline = time.monotonic() + _ARMING_S
+        while not _is_armed(watcher) and (left_s := deadline - time.monotonic()) > 0:
+            self._is_health_new.wait(left_s)
+            self._is_health_new.clear()
+        return _is_armed(watcher)
+
+    def follow_configuration(self) -> None:
+        """Watch what the configuration names now, and no other folders."""
+        if self._watcher is not None:
+            self._watcher.replace(self._list_wanted())
+
+    def add_intermediates(self) -> None:
+        """Watch the folder of intermediates: it is made when the first of them is."""
+        path = os.path.join(str(self._config().cache_dir), INTERMEDIATES)
+        if not any(root.path == path for root in self._health) and os.path.isdir(path):
+            self.follow_configuration()
+
+    def suspect(self, reason: str) -> None:
+        """Notifications may have been lost: look at everything."""
+        if self._watcher is not None:
+            self._watcher.suspect(reason)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    def _list_wanted(self) -> list[NotifiedRoot]:
+        config = self._config()
+        folders = [str(config.project_dir), str(config.project_dir / registry.FOLDER)]
+        folders.append(str(dirs.user_file().parent))
+        folders += [*config.settings_folders, *(os.path.dirname(file) for file, _digest in config.layers)]
+        shipped = str(dirs.data_dir() / "config")  # it changes with aptui itself
+        folders = [path for path in dict.fromkeys(folders) if path != shipped]
+        if any(builder.adapter for builder in config.project.builders):
+            folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))
+        return roots_of(
+            config.project,
+            str(config.cache_dir),
+            own_paths(config),
+            [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- its health
+
+    def _take_health(self, roots: tuple[WatchedRoot, ...]) -> None:
+        """Called from the watcher's threads."""
+        self._health = roots
+        self._is_health_new.set()
+        self._wake()
+
+    def poll(self) -> None:
+        """Tell people of folders that are not watched as they should be, or are again."""
+        if not self._is_health_new.is_set():
+            return
+        self._is_health_new.clear()
+        for root in self._health:
+            before = self._reported.get(root.path)
+            self._reported[root.path] = root.mode, root.detail
+            if self._is_of_cache(root) or before == (root.mode, root.detail):
+                continue
+            if root.mode in _ILL_WATCHED:
+                self._say(f"'{root.path}' is {_ILL_WATCHED[root.mode]}: {root.detail}", LogLevel.WARNING)
+            elif root.mode is WatchMode.NATIVE and before is not None and before[0] in _ILL_WATCHED:
+                self._say(f"'{root.path}' is watched again", LogLevel.INFO)
+
+    def health(self) -> tuple[WatchedRoot, ...]:
+        """Return how folders outside the cache are watched."""
+        return tuple(root for root in self._health if not self._is_of_cache(root))
+
+    @property
+    def are_all_native(self) -> bool:
+        """Whether the silence of every scan folder counts."""
+        modes = {root.path: root.mode for root in self._health}
+        wanted = [os.fsdecode(root.path) for root in self._list_wanted() if root.tag.startswith(SOURCES)]
+        return all(modes.get(path) is WatchMode.NATIVE for path in wanted)
+
+    def _is_of_cache(self, root: WatchedRoot) -> bool:
+        return root.path.startswith(os.path.join(str(self._config().cache_dir), ""))
+
+
+def _is_armed(watcher: Watcher) -> bool:
+    return all(root.mode is not WatchMode.STARTING for root in watcher.health())
+
+
+# Waits for sync cookies: each ends when the watcher has reported its cookie and all earlier changes have been checked.
+
+_LIMIT_S = 3.0
+
+
+class _CookieWait(Struct):
+    """Somebody waits until the watcher comes to `path`."""
+
+    path: bytes
+    deadline: float
+    done: Callable[[bool], None]
+    is_passed: bool = False
+
+
+class CookieWaits:
+    """The waits for sync cookies below one cache folder, in the order in which they began."""
+
+    def __init__(self, cache: bytes) -> None:
+        self._cache = cache
+        self._waits: list[_CookieWait] = []
+        self._count = 0
+
+    def begin(self, now: float, done: Callable[[bool], None]) -> None:
+        """Make a sync cookie; `done(True)` is called once the watcher has come to it, `done(False)` if that takes too long."""
+        self._count += 1
+        path = os.path.join(cookie_folder(self._cache), b"%d-%d" % (os.getpid(), self._count))
+        self._waits.append(_CookieWait(path, now + _LIMIT_S, done))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            os.unlink(path)
+        except OSError:
+            self._waits[-1].deadline = 0.0
+
+    def note_passed(self, paths: Collection[bytes]) -> None:
+        """The watcher has come to these files."""
+        for wait in self._waits:
+            wait.is_passed = wait.is_passed or wait.path in paths
+
+    def end_due(self, now: float) -> None:
+        """Answer those whose cookie has passed, and those that have waited too long."""
+        for wait in [wait for wait in self._waits if wait.is_passed or wait.deadline <= now]:
+            self._waits.remove(wait)
+            wait.done(wait.is_passed)
+
+    def deadlines(self) -> list[float]:
+        """Return when those that wait have waited too long."""
+        return [wait.deadline for wait in self._waits]

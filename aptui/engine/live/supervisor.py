@@ -19,20 +19,17 @@ from msgspec.structs import replace
 
 from aptui.config import dirs
 from aptui.config.model import Config
-from aptui.core.notices import EngineMessage, HealthChanged, LogLevel, Notice, Progress
+from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice, Progress
 from aptui.core.project import Builder
-from aptui.core.sessions import SessionKind
+from aptui.core.records.history import SessionKind
 from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
-from aptui.engine.live.database_file import DatabaseFileCheck
-from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback
-from aptui.engine.live.tools import Tools
-from aptui.engine.live.unsettled_news import UnsettledNews
-from aptui.engine.live.watched_roots import WatchedRoots
+from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback, Tools
+from aptui.engine.live.roots import WatchedRoots
 from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.reporting.events import Listener
+from aptui.engine.loop.reports import Listener
 from aptui.engine.scan import outside_files
 from aptui.engine.waking import Waker
 from aptui.shared.errors import HostError, InternalError, KnownError
@@ -40,8 +37,96 @@ from aptui.shared.health import Health
 from aptui.store.db import schema
 
 if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
     from aptui.link.server import LinkServer
     from aptui.store.db.writer import Writer
+
+
+# A check now and then whether the asset database is still the file that is written to: an unlinked file accepts writes as
+# before.
+#
+# The writer checks before each transaction (`store/db/writer`), but at rest nothing is written, and every reader would find no
+# file.
+
+_CHECK_EVERY_S = 5.0
+_GONE = "the asset database is gone: put it back, or 'rescan' makes everything anew"
+_REPLACED = "the asset database was replaced: 'rescan' goes on with the other one"
+
+
+class DatabaseFileCheck:
+    """What is wrong with the database's file (`trouble`, "" = nothing), as it was last seen."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self._due_s = 0.0
+
+    def next_deadline(self, writer: Writer | None) -> float:
+        """Return when (monotonic) it is time to look again, infinite where nothing is open."""
+        return self._due_s if writer is not None else math.inf
+
+    def poll(self, writer: Writer | None, now_s: float) -> bool:
+        """Look when it is time; return whether there is trouble that there was not before."""
+        if writer is None:
+            self.trouble, self._due_s = "", 0.0
+        elif now_s >= self._due_s:
+            self._due_s = now_s + _CHECK_EVERY_S
+            before, has_name = self.trouble, writer.has_its_name
+            self.trouble = "" if has_name else _GONE if has_name is None else _REPLACED
+            return self.trouble not in ("", before)
+        return False
+
+
+# Notices of jobs that are pending or running, sent a moment later: most of these jobs have ended by then, and need no notice.
+#
+# There are two kinds of clients. For clients that want each step (the gateway's) the core makes a notice of each, and one that
+# is outdated here is never sent. For clients that draw now and then no notice is made in advance: the engine is asked for the
+# latest. How often notices are sent to the latter is `link.beat`'s business.
+
+_UNSETTLED = frozenset({"pending", "processing"})
+PUT_OFF_S = 0.05
+"""Half of a client's frame: most jobs are over by then."""
+_MANY, AMONG_MANY_S = 100, 0.25
+"""While more jobs than these move, the engine is asked no sooner after the last time: each is looked at, told or not."""
+
+
+class UnsettledNews:
+    """What waits to be told.
+
+    Args:
+        clock: seconds of a monotonic clock.
+        publish: tells clients.
+    """
+
+    def __init__(self, clock: Callable[[], float], publish: Callable[[Notice], None]) -> None:
+        self._clock, self._publish = clock, publish
+        self._waiting: dict[tuple[int, str, str], JobChanged] = {}
+        self._asked_s = 0.0
+        self.deadline: float | None = None
+        """When (monotonic) `poll` tells what waits; None = nothing does."""
+
+    def put_off(self, notice: Notice) -> bool:
+        """Whether clients are notified of this later: that a job is pending or runs is no news of one that ends in a moment."""
+        if not isinstance(notice, JobChanged):
+            return False
+        job = notice.job_id, notice.source, notice.job_key
+        if notice.status not in _UNSETTLED:
+            self._waiting.pop(job, None)
+            return False
+        if not self._waiting:
+            self.deadline = self._clock() + PUT_OFF_S
+        self._waiting[job] = notice
+        return True
+
+    def poll(self, now: float, engine: Engine | None) -> None:
+        """Tell what is due, and ask the engine for the latest where it owes any."""
+        if self.deadline is None and engine is not None and (count := engine.pipeline.moved_count):
+            self.deadline = max(now + PUT_OFF_S, self._asked_s + AMONG_MANY_S if count > _MANY else 0.0)
+        if self.deadline is None or now < self.deadline:
+            return
+        waiting, self._waiting, self.deadline, self._asked_s = self._waiting, {}, None, now
+        for notice in (*waiting.values(), *(engine.latest() if engine is not None else ())):
+            self._publish(notice)
+
 
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0

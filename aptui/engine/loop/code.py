@@ -3,7 +3,7 @@
 A run's result counts under the digest of what it used alone. Where they turn out to be as they were described, new workers
 are enough, for those load what lies there now; else everything is planned anew by another pipeline over the same cache.
 
-Tests: `tests/engine/loop/files/test_after_runs.py`.
+Tests: `tests/engine/loop/test_after_runs.py`.
 """
 
 from __future__ import annotations

@@ -7,11 +7,14 @@ Tests: `tests/engine/loop/test_engine.py`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aptui.core.messages import Event, FolderSeen
 from aptui.core.model import FileFact, PathKey
 
 if TYPE_CHECKING:
@@ -23,11 +26,56 @@ if TYPE_CHECKING:
     from aptui.core.project import Project
     from aptui.engine.cache.cache import Cache
     from aptui.engine.loop.hashing import HashQueue
-    from aptui.engine.loop.inbox import Inbox
-    from aptui.engine.loop.reporting.events import NoticePublisher
+    from aptui.engine.loop.reports import NoticePublisher
     from aptui.engine.scan.metadata import Metadata
-    from aptui.store.db.archive.archive import DatabaseArchive
+    from aptui.store.db.archive import DatabaseArchive
     from aptui.store.db.writer import Writer
+
+
+# The engine's inbox: events in order of arrival, and their numbers; `loop.engine` takes them out.
+
+
+class Inbox:
+    """Events that wait for the pipeline."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The last number that was given."""
+        self._waiting: deque[Event] = deque()
+
+    def continue_numbers(self) -> Inbox:
+        """Return an empty one whose numbers go on."""
+        new = Inbox()
+        new.seq = self.seq
+        return new
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def next_seq(self) -> int:
+        """Return a number for an event; it only rises."""
+        self.seq += 1
+        return self.seq
+
+    def post(self, event: Event) -> None:
+        """Put an event behind all others."""
+        self._waiting.append(event)
+
+    def names_folder(self, folder: str) -> bool:
+        """Whether something waits that says what lies in this relative folder (lower case)."""
+        return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
+
+    def folders(self) -> set[str]:
+        """Return the relative folders (lower case) of which something waits that says what lies in them."""
+        return {event.folder for event in self._waiting if isinstance(event, FolderSeen)}
+
+    def take(self) -> Event:
+        """Take the first event, with a new number.
+
+        Some events do not wait here, and numbers rise in the order in which things are decided.
+        """
+        return replace(self._waiting.popleft(), seq=self.next_seq())
 
 
 class ChangeSource(Protocol):

@@ -9,24 +9,136 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
+from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.core.results.retry import FailureKind
-from aptui.engine.loop.files import after_runs
-from aptui.engine.scan.lfs_files import Pointers
+from aptui.core.results.run_report import Stamp, UsedFile
 from aptui.shared import trace
+from aptui.shared.files import lfs
+from aptui.worker import files
+from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
-    from aptui.engine.cache.restoring import StoredRun
-    from aptui.engine.cache.shared.shared_cache import SharedCache
+    from aptui.core.pipeline.pipeline import Pipeline
     from aptui.engine.loop.context import EngineContext
-    from aptui.engine.loop.pause import QueuePause
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
-    from aptui.sharing.account import Account
+    from aptui.features.sharing.restoring import StoredRun
+    from aptui.features.sharing.shared_cache import SharedCache
+    from aptui.shared.account import Account
+
+
+# The paused queue: no job and no analysis starts but what `run-next` names; what runs goes on, and files are read.
+#
+# `requests.handler` pauses it for clients; the supervisor pauses an engine that winds down, too.
+
+
+class QueuePause:
+    """Whether the queue of one engine is paused, and what starts all the same."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+        self._next: deque[int] = deque()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the queue is paused."""
+        return self._is_on
+
+    @is_on.setter
+    def is_on(self, is_on: bool) -> None:
+        self._is_on = is_on
+        if not is_on:
+            self._next.clear()  # `run-next` was for this pause, not for the next one
+
+    @property
+    def lets_one_start(self) -> bool:
+        """Whether a client asked for one job more."""
+        return bool(self._next)
+
+    def run_next(self, job_id: int) -> None:
+        """Let one job more start, the one with this id if it is pending."""
+        self._next.append(job_id)
+
+    def take_next(self) -> int:
+        """Return the job that starts all the same, which `lets_one_start` says there is."""
+        return self._next.popleft()
+
+
+# The engine's own check of files after runs: whether they are still those that the job was planned with.
+#
+# Not every open of a builder is observed.
+
+Result = AnalyseResult | RunResult
+_SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
+
+
+def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
+    """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
+    stamps: dict[str, Stamp] = {}
+    return [_complete_result(pipeline, result, stamps) for result in results]
+
+
+def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
+    job = pipeline.running.get(result.run_key)
+    if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
+        return result
+    from aptui.worker.inputs.reads import stamp_of  # for start-up: most runs report nothing that is asked for
+
+    for path in job.ties.known:
+        if path not in stamps:
+            stamps[path] = stamp_of(os_path(path))
+    now = tuple(UsedFile(path, stamps[path]) for path in job.ties.known)
+    return replace(result, used=replace(result.used, files=(*result.used.files, *now)))
+
+
+def _is_fetched(result: Result) -> bool:
+    """Whether nothing was read for it: the result was fetched, for just these bytes."""
+    return isinstance(result, RunResult) and bool(result.origin)
+
+
+# Git LFS pointers among a job's inputs besides its source.
+#
+# No job may run on the few lines that stand where a file should be.
+
+_KINDS = frozenset({"dependency", "companion", "discovered"})
+_MOST_KNOWN = 100_000
+
+
+class Pointers:
+    """Tells pointers by their bytes alone: attributes may lie in any folder, or in none that is checked out.
+
+    Args:
+        roots: {scan folder id: absolute path}.
+    """
+
+    def __init__(self, roots: Mapping[int, str]) -> None:
+        self._roots = roots
+        self._known: dict[tuple[int, str, int, int], bool] = {}
+
+    def among(self, job: Job, file_of: Callable[[PathKey], object]) -> str:
+        """Say which dependency of a job is a pointer, "" when none is."""
+        for kind, name, _digest in job.planned_inputs:
+            fact = file_of(PathKey(name)) if kind in _KINDS else None
+            if isinstance(fact, FileFact) and fact.size < lfs.LONGEST_POINTER_BYTES and self._is_pointer(fact):
+                return f"dependency '{name}' is {lfs.NOT_HERE}"
+        return ""
+
+    def _is_pointer(self, fact: FileFact) -> bool:
+        slot = (fact.scan_folder, fact.rel, fact.mtime_ns, fact.ctime_ns)
+        if slot not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[slot] = files.is_pointer(files.os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size)
+        return self._known[slot]
+
 
 _GRACE_S = 2.0
 _RESULTS_PER_COMMIT = 256
@@ -87,7 +199,7 @@ class RunDispatcher:
         context = self._context
         if not context.config.cluster.is_used:
             return plain
-        from aptui.engine.cluster.pool import cluster_pool
+        from aptui.features.cluster.cluster_pool import cluster_pool
 
         return cluster_pool(context.config, context.pipeline, context.project, context.news.from_threads.append)
 
@@ -95,9 +207,9 @@ class RunDispatcher:
         """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
         context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
-            from aptui.engine.cache.shared.shared_cache import SharedCache
-            from aptui.sharing.account import Account
-            from aptui.sharing.service import Service
+            from aptui.features.sharing.service import Service
+            from aptui.features.sharing.shared_cache import SharedCache
+            from aptui.shared.account import Account
 
             try:
                 service = Service(sharing, context.news.from_threads.append)
@@ -201,7 +313,7 @@ class RunDispatcher:
         Raises:
             UserError: they are not kept.
         """
-        from aptui.engine.cache.restoring import find_stored_run  # only who restores pays for it
+        from aptui.features.sharing.restoring import find_stored_run  # only who restores pays for it
 
         self._restores[job_id] = find_stored_run(self._context.config, job_id, run_key)
 
@@ -209,7 +321,7 @@ class RunDispatcher:
         self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]
     ) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
         """Answer the orders of jobs that are to be restored; return the others."""
-        from aptui.engine.cache.restoring import restore_run  # only who restores pays for it
+        from aptui.features.sharing.restoring import restore_run  # only who restores pays for it
 
         others = []
         for order in orders:
@@ -308,9 +420,7 @@ class RunDispatcher:
         if trace.active is not None:
             for result in results:
                 trace.end("run", result.run_key, outcome=Outcome(result.outcome).name)
-        inbox.post(
-            RunsFinished(inbox.next_seq(), tuple(after_runs.complete_results(pipeline, results)), time.time_ns() // 1_000_000)
-        )
+        inbox.post(RunsFinished(inbox.next_seq(), tuple(complete_results(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: SharedCache, now: float) -> None:
         """Take what was found elsewhere, and run what was not."""

@@ -14,7 +14,7 @@ import gc
 import math
 import selectors
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,37 +23,152 @@ from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.messages import OutsideSeen, RequestReceived, RowsSaved
 from aptui.core.model import PathKey
+from aptui.core.notices import Progress
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.runs.undeclared_reads import with_default
-from aptui.core.sessions import SessionKind
+from aptui.core.records.history import SessionKind
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
-from aptui.engine.loop.context import ChangeSource, EngineContext
-from aptui.engine.loop.dispatch import RunDispatcher
-from aptui.engine.loop.files.scans import Scans
+from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox
+from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
 from aptui.engine.loop.hashing import CopyStaging, HashQueue
-from aptui.engine.loop.inbox import Inbox
 from aptui.engine.loop.opening import PreparedSession
-from aptui.engine.loop.pause import QueuePause
-from aptui.engine.loop.progress import ProgressReporter
-from aptui.engine.loop.publishing import CatalogPublisher
-from aptui.engine.loop.reporting.events import Listener, NoticePublisher
-from aptui.engine.loop.reporting.forecast import Forecaster
-from aptui.engine.loop.reporting.sessions import SessionRecorder
-from aptui.engine.loop.rest import RestRecorder
-from aptui.engine.loop.saved_rows import SavedRows
+from aptui.engine.loop.reports import Forecaster, Listener, NoticePublisher, SessionRecorder
+from aptui.engine.loop.rest import CatalogPublisher, RestRecorder
+from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.outside_files import find_changed_files
 from aptui.engine.waking import Waker
 from aptui.shared import trace
+from aptui.shared.errors import InternalError, KnownError
 from aptui.store.db import schema
-from aptui.store.db.archive.archive import DatabaseArchive
+from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
     from aptui.core.notices import JobChanged
+    from aptui.engine.loop.context import EngineContext
+    from aptui.engine.loop.dispatch import RunDispatcher
+    from aptui.engine.loop.reports import Forecaster
+    from aptui.engine.loop.scans import Scans
+
+
+# Progress: what the parts of an engine have counted, put together for clients.
+
+
+class ProgressReporter:
+    """Counts and reports.
+
+    Args:
+        failed_before: how many jobs and analyses were failed when the engine began, None = nobody asks.
+    """
+
+    def __init__(
+        self, context: EngineContext, scans: Scans, runs: RunDispatcher, forecaster: Forecaster, failed_before: int | None
+    ) -> None:
+        self._context, self._scans, self._runs = context, scans, runs
+        self._forecaster, self._failed_before = forecaster, failed_before
+
+    def report(self, now: float) -> None:
+        """Tell how far the work is."""
+        counts = self._forecaster.complete_progress(self.counts(), self._runs.at_work(), now)
+        self._context.news.notify_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
+
+    def counts(self) -> Progress:
+        """Return how far the work is, without timers and forecast."""
+        status, digests = self._context.pipeline.status(), self._context.digests
+        at_work = min(status.running_jobs, len(self._runs.at_work()))
+        pending = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
+        return Progress(
+            self._context.inbox.seq,
+            self._scans.files_seen,
+            status.ready_analyses,
+            status.running_analyses,
+            status.ready_jobs + status.running_jobs - at_work,
+            at_work,
+            status.done,
+            status.failed,
+            self._scans.is_scanning or not (pending or digests.is_idle),  # before the first files are read nobody knows of jobs
+            failing_count=self._failed_before + status.failing if self._failed_before is not None else -1,
+        )
+
+
+# What the writer's thread reports to the loop: the ticket of the last saved rows, or why it cannot save any more.
+#
+# Rows are ordered saved by ticket (`core.state.ledger`), and written by `store.db.writer`.
+
+OVERDUE_S = 10.0
+"""How long rows may stay unsaved when no other work is left, before the log says so. Another program may hold the lock."""
+
+
+class SavedRows:
+    """The tickets of one writer.
+
+    Args:
+        wake: ends the loop's sleep; any thread may call it.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self.ticket = 0
+        """Of the last rows that are saved in the database."""
+        self._acknowledged = 0
+        self._failure: KnownError | None = None
+        self._at_rest_since_s: float | None = None
+
+    def begin_anew(self) -> None:
+        """Tickets begin with one again; what a writer failed of before is not forgotten."""
+        self.ticket = self._acknowledged = 0
+
+    def note(self, ticket: int) -> None:
+        """Rows up to this ticket are saved; called in the writer's thread. A lower ticket than the last one is a failure."""
+        if ticket < self.ticket:
+            self.fail(InternalError(f"rows {ticket} were saved after rows {self.ticket}", hint="please report this"))
+            return
+        self.ticket = ticket
+        self._wake()
+
+    def find_overdue(self, ordered: int, now: float, *, is_at_rest: bool) -> str:
+        """Return what is not saved `OVERDUE_S` after all other work ended, "" if nothing is.
+
+        Args:
+            ordered: the ticket of the last rows that were ordered saved.
+            now: seconds of a monotonic clock.
+            is_at_rest: whether no other work is left.
+        """
+        if not is_at_rest or self.ticket >= ordered:
+            self._at_rest_since_s = None
+        elif self._at_rest_since_s is None:
+            self._at_rest_since_s = now
+        elif now - self._at_rest_since_s >= OVERDUE_S:
+            return (
+                f"all jobs are done, but for {OVERDUE_S:.0f} s the asset database has had rows {self.ticket + 1} to {ordered} "
+                "to save; check whether another program has locked it, or its disk is slow"
+            )
+        return ""
+
+    def fail(self, error: KnownError) -> None:
+        """Nothing can be saved any more; called in the writer's thread."""
+        self._failure = error
+        self._wake()
+
+    def check(self) -> None:
+        """Raise what the writer failed of, if it did."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def are_news(self) -> bool:
+        """Whether the pipeline has not been told of all that is saved."""
+        return self._acknowledged < self.ticket
+
+    def take_news(self) -> int:
+        """Return the newest ticket; from now on the pipeline knows of it."""
+        self._acknowledged = self.ticket
+        return self._acknowledged
+
 
 _GC_THRESHOLDS = (50_000, 20, 50)
 """Sources and their jobs form reference cycles by the thousand: the default (every 700th object) costs a tenth of the time."""

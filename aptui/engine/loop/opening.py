@@ -2,7 +2,7 @@
 
 Where nothing is pending, the second half (`loop`) is never imported.
 
-Tests: `tests/engine/loop/files/test_after_runs.py`.
+Tests: `tests/engine/loop/test_after_runs.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from aptui.engine.scan.walk import Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
-from aptui.store.db.archive.last_run import LastRun
 from aptui.store.db.catalog_mark import CATALOG_STATE
+from aptui.store.db.last_run import LastRun
 
 if TYPE_CHECKING:
     from aptui.engine.pool.spawning import EarlyWorker
@@ -122,7 +122,7 @@ class PreparedSession:
         """Complete a move or deletion of sources that was killed, before anything reads the sources."""
         if not os.path.lexists(relocation_journal(self.config.cache_dir)):
             return
-        from aptui.engine.relocate import journal  # after a kill alone
+        from aptui.features.relocation import journal  # after a kill alone
 
         report = journal.complete(self.config.cache_dir)
         if report is not None:
@@ -177,7 +177,7 @@ class PreparedSession:
             return False
         if not self.config.foreign:
             return True
-        from aptui.engine.cache import runtime_catalog  # O3DE's projects alone have them
+        from aptui.features.o3de import runtime_catalog  # O3DE's projects alone have them
 
         return runtime_catalog.is_current(self.config.cache_dir, platforms)
 

@@ -5,12 +5,193 @@ What builders take is learned in `pool.memory_budget`; killed runs are counted i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Mapping
 
 from aptui.core.orders import ProcessOrder, RunResult
-from aptui.engine.pool.failures import FailureTracker
-from aptui.engine.pool.memory_budget import MemoryBudget
-from aptui.engine.pool.messages import Order, PoolMessage, builder_of, identity_of
+from aptui.engine.pool.messages import Identity, Order, PoolMessage, builder_of, identity_of
+
+# The failure tracker: runs that killed their worker, builders that are broken by that, jobs that have to run alone.
+#
+# What its orders are answered when a worker dies is `pool.answers`.
+
+MAX_FAILURES = 3
+_MAX_LONELY = 10_000
+
+
+class FailureTracker:
+    """The circuit breaker of builders, and the jobs that ran out of memory."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, tuple[int, str]] = {}
+        self._answered: set[str] = set()
+        self.lonely: dict[Identity, None] = {}
+
+    def note_answer(self, builder: str) -> None:
+        """A builder came to an end by itself: it is not one that kills every worker."""
+        self._answered.add(builder)
+        self._failures.pop(builder, None)
+
+    def note_death(self, builder: str, reason: str) -> None:
+        """A worker died over a builder. Only those count that have never answered."""
+        if builder not in self._answered:
+            self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
+
+    def list_broken(self) -> dict[str, str]:
+        """Return {builder: why} of those whose circuit breaker is open."""
+        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
+
+    def refusal(self, builder: str) -> str:
+        """Return why no worker is risked for a builder; "" when one is."""
+        count, reason = self._failures.get(builder, (0, ""))
+        return f"builder {builder!r} died three times at its start: {reason}" if count >= MAX_FAILURES else ""
+
+    def let_off(self) -> None:
+        """Give every builder a new chance: it may be another one now."""
+        self._failures.clear()
+        self._answered.clear()
+
+    def isolate(self, identity: Identity | None) -> bool:
+        """Have a job run alone from now on; return whether that is new."""
+        if identity is None or identity in self.lonely:
+            return False
+        if len(self.lonely) >= _MAX_LONELY:
+            del self.lonely[next(iter(self.lonely))]
+        self.lonely[identity] = None
+        return True
+
+    def release(self, identity: Identity | None) -> None:
+        """A job came through: it may run beside others again."""
+        if identity is not None:
+            self.lonely.pop(identity, None)
+
+
+# The memory budget: how much memory builders take, and whether one more run fits beside those at work.
+#
+# What a builder takes is learnt from its runs: the highest peak, which fades slowly when later runs take less. A run fits when
+# what is expected to be taken yet, by those at work and by itself, is less than what the machine and our cgroup have left.
+
+GUESS_BYTES = 128 << 20
+"""What a builder is thought to take before it ever ran."""
+FADE = 32
+"""Each run that takes less brings the high-water mark down by this part of the difference."""
+SAMPLE_S = 0.1
+"""So long a look at the machine counts; a run that starts meanwhile counts with all that is expected of it."""
+_RESERVE_SHARE = 16
+_LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
+_CGROUPS = "/sys/fs/cgroup"
+
+
+class MemoryBudget:
+    """What builders take and what there is.
+
+    Args:
+        budget_bytes: what all runs together may take; 0 = what the machine has left, looked at again and again.
+        clock: seconds of a monotonic clock.
+        learned: {builder: bytes} of an earlier session.
+        available: returns what may be taken without harm, in bytes.
+        taken: returns what a process and its children take, in bytes.
+    """
+
+    def __init__(
+        self,
+        budget_bytes: int,
+        clock: Callable[[], float],
+        learned: Mapping[str, int] | None = None,
+        available: Callable[[], int] | None = None,
+        taken: Callable[[int], int] | None = None,
+    ) -> None:
+        self._budget_bytes, self._clock = budget_bytes, clock
+        self._available, self._taken = available or available_bytes, taken or family_bytes
+        self.learned: dict[str, int] = dict(learned or {})
+        self._sampled_s = float("-inf")
+        self._left_bytes = 0
+        self._taken_bytes: dict[int, int] | None = None
+
+    def learn(self, builder: str, peak_bytes: int) -> None:
+        """Take note of what a run took; 0 = nobody knows."""
+        if peak_bytes <= 0:
+            return
+        known = self.learned.get(builder, 0)
+        self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
+
+    def learn_death(self, builder: str) -> None:
+        """A run ended for want of memory: what it would have taken is not known, but it is more than was expected."""
+        expected = self.estimate_bytes(builder)
+        self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
+
+    def estimate_bytes(self, builder: str, limit_bytes: int = 0) -> int:
+        """Return what a run of `builder` will take, which is not more than its limit allows."""
+        bytes_ = self.learned.get(builder, GUESS_BYTES)
+        return min(bytes_, limit_bytes) if limit_bytes > 0 else bytes_
+
+    def fits(self, need_bytes: int, at_work: Iterable[tuple[int, int]]) -> bool:
+        """Return whether a run fits beside those at work, which are (pid, expected bytes)."""
+        runs = list(at_work)
+        expected_bytes = need_bytes + sum(expected for _, expected in runs)
+        if self._budget_bytes:
+            return expected_bytes <= self._budget_bytes
+        if self._clock() - self._sampled_s >= SAMPLE_S:
+            self._sampled_s, self._left_bytes, self._taken_bytes = self._clock(), self._available(), None
+        if expected_bytes <= self._left_bytes:
+            return True
+        if self._taken_bytes is None:  # what they have taken already is not taken twice
+            self._taken_bytes = {pid: self._taken(pid) for pid, _ in runs}
+        expected_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
+        return expected_bytes <= self._left_bytes
+
+
+# ------------------------------------------------------------------------------------------------------------- the machine
+
+
+def available_bytes(proc: str = "/proc", cgroups: str = _CGROUPS) -> int:
+    """Return the memory that may be taken before the machine or our cgroup is short of it.
+
+    `MemAvailable`, or less where a cgroup (v2) allows less.
+    """
+    info = _fields(f"{proc}/meminfo")
+    total, left = info.get("MemTotal:", 0) * 1024, info.get("MemAvailable:", 1 << 40) * 1024
+    for limit_bytes, left_bytes in _cgroup_limits(proc, cgroups):
+        total, left = min(total or limit_bytes, limit_bytes), min(left, left_bytes)
+    return left - min(max(total // _RESERVE_SHARE, _LEAST_RESERVE_BYTES), _MOST_RESERVE_BYTES)
+
+
+def _cgroup_limits(proc: str, cgroups: str) -> Iterable[tuple[int, int]]:
+    """Yield (limit, what is left of it) of our cgroup and those above it."""
+    group = next((line[3:] for line in _read(f"{proc}/self/cgroup").splitlines() if line.startswith("0::")), "")
+    while group:
+        folder = f"{cgroups}{group.rstrip('/')}"
+        limit, current = _read(f"{folder}/memory.max").strip(), _read(f"{folder}/memory.current").strip()
+        if limit.isdigit() and current.isdigit():
+            cached = _fields(f"{folder}/memory.stat").get("inactive_file", 0)  # the kernel gives it up before it kills
+            yield int(limit), int(limit) - int(current) + cached
+        group = "" if group == "/" else os.path.dirname(group)
+
+
+def _fields(path: str) -> dict[str, int]:
+    return {words[0]: int(words[1]) for line in _read(path).splitlines() if len(words := line.split()) > 1 and words[1].isdigit()}
+
+
+def resident_bytes(pid: int) -> int:
+    """Return what a process takes; 0 when it is gone."""
+    words = _read(f"/proc/{pid}/statm").split()
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else 0
+
+
+def family_bytes(pid: int) -> int:
+    """Return what a process and its descendants take: commands are children of workers."""
+    bytes_ = resident_bytes(pid)
+    for child in _read(f"/proc/{pid}/task/{pid}/children").split():
+        bytes_ += family_bytes(int(child))
+    return bytes_
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 class JobAdmission:

@@ -27,10 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
-from aptui.engine.pool.admission import JobAdmission
-from aptui.engine.pool.answers import OrderAnswers
-from aptui.engine.pool.failures import MAX_FAILURES, FailureTracker
-from aptui.engine.pool.memory_budget import SAMPLE_S, MemoryBudget
+from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import (
     Order,
     PoolMessage,
@@ -43,7 +40,7 @@ from aptui.engine.pool.messages import (
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.processes import PoolSettings, WorkerManager
 from aptui.engine.pool.questions import LogSoFar
-from aptui.engine.pool.slots import WaitingOrders, WorkerSlot
+from aptui.engine.pool.slots import OrderAnswers, WaitingOrders, WorkerSlot
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire
 from aptui.worker.variables import values_of

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
@@ -15,25 +16,179 @@ from msgspec import Struct, to_builtins
 
 from aptui import __version__
 from aptui.config.dirs import identity_of
-from aptui.config.variables import variables_of
+from aptui.config.merge import variables_of
 from aptui.core.model import PathKey
-from aptui.core.notices import ConnectionsChanged
-from aptui.engine.requests.gateway import GatewayRequests
-from aptui.engine.requests.interest import InterestRequests
-from aptui.engine.requests.logs import LogRequests
-from aptui.engine.requests.missing import MissingScanRequests
-from aptui.engine.requests.peers import PeerRequests
-from aptui.engine.requests.relocation import RelocationRequests
-from aptui.link import places, port
+from aptui.core.notices import ConnectionsChanged, PeerOrdered
+from aptui.features.gateway.requests import GatewayRequests
+from aptui.features.relocation.relocation_records import Relocate
+from aptui.features.relocation.requests import RelocationRequests
+from aptui.features.shipping.requests import MissingScanRequests
+from aptui.link import codec, places, port
 from aptui.link.port import Request
 from aptui.link.server import LinkServer
-from aptui.shared.errors import BusyError, KnownError
-from aptui.shared.relocation.records import Relocate
-from aptui.sharing.account import SharingSum
+from aptui.shared.account import SharingSum
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
+    from aptui.engine.pool.questions import LogSoFar
+    from aptui.link.port import Request
+    from aptui.shared.connections.peers import GatewayReport, PeerOrder
+
+
+# Requests about the gateway's connections: the engine keeps the last report and passes orders on; it judges nothing itself.
+
+
+class PeerRequests:
+    """The gateway as the engine knows it."""
+
+    def __init__(self, live: EngineSupervisor) -> None:
+        self._live = live
+        self._gateway = 0
+        self.report: GatewayReport | None = None
+        """None = no gateway runs."""
+
+    def take_report(self, client: int, report: GatewayReport) -> None:
+        """Note what the gateway says of itself."""
+        self._gateway, self.report = client, report
+
+    def pass_on(self, order: PeerOrder) -> None:
+        """Tell the gateway what it is to do.
+
+        Raises:
+            HostError: none runs.
+        """
+        live = self._live
+        if self.report is None or live.server is None:
+            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml has one started")
+        engine = live.engine
+        notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
+        live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
+
+    def forget_client(self, client: int) -> None:
+        """A client is gone; if it was the gateway, there is none."""
+        if client == self._gateway:
+            self._gateway, self.report = 0, None
+
+
+# What editors and running games look at (`port.NoteInterest`): passed on with a time, and forgotten after a while.
+#
+# The pipeline reads no clock, so looks are numbered here by seconds.
+
+TIME_CONSTANT_S = 30.0
+LASTS_S = 3 * TIME_CONSTANT_S
+"""After three time constants five hundredths of an interest are left: then it is none."""
+
+
+class InterestRequests:
+    """Takes looks; `clock` counts seconds."""
+
+    def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live, self._clock = live, clock
+        self._start = clock()
+        self._numbers: deque[int] = deque()
+        live.parts.append(self)
+
+    def take(self, request: Request, verb: port.NoteInterest) -> None:
+        """Pass looks on.
+
+        Raises:
+            KnownError: they are too many, or there is no engine just now.
+        """
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
+        if len(verb.keys) > port.MOST_INTERESTING:
+            most = f"name {port.MOST_INTERESTING:,} at most"
+            raise UserError(f"{len(verb.keys):,} sources are too many to look at at once", hint=most)
+        keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
+        number = 1 + int(self._clock() - self._start)
+        if not self._numbers or self._numbers[-1] < number:
+            self._numbers.append(number)
+        engine.ask("interest", keys=keys, value=number)
+        request.answer(count=len(keys))
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when the oldest look is to be forgotten."""
+        return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
+
+    def poll(self, now: float) -> None:
+        """Forget what is too old."""
+        gone = 0
+        while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
+            gone = self._numbers.popleft()
+        if gone and self._live.engine is not None:
+            self._live.engine.ask("fade", value=gone)
+
+
+# What a job that runs has logged so far (`port.ReadRunLog`): its worker is asked, and its answer is passed to the client.
+#
+# Every client is answered within a second: with what is known by then where a worker is late, or when the run has ended
+# meanwhile.
+
+ANSWER_TIMEOUT_S = 1.0
+
+
+class _Asking(Struct):
+    request: Request
+    verb: port.ReadRunLog
+    run_key: int
+    due_s: float
+
+
+class LogRequests:
+    """Takes questions about logs; `clock` counts seconds."""
+
+    def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live, self._clock = live, clock
+        self._asking: list[_Asking] = []
+        live.parts.append(self)
+
+    def take(self, request: Request, verb: port.ReadRunLog) -> None:
+        """Ask the worker that is at a job; it is answered later.
+
+        Raises:
+            KnownError: there is no engine just now.
+        """
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
+        running = engine.pipeline.running.items()
+        run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
+        if run_key and self._so_far(run_key, asks=True) is not None:
+            self._asking.append(_Asking(request, verb, run_key, self._clock() + ANSWER_TIMEOUT_S))
+        else:
+            request.answer(run_key=run_key, stamp=-1, records=[])
+
+    def forget_client(self, client: int) -> None:
+        """A client is gone, and what it asked."""
+        self._asking = [asking for asking in self._asking if asking.request.client != client]
+
+    def _so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
+        pool = self._live.engine.runs.pool_if_any if self._live.engine is not None else None
+        return pool.log_so_far(run_key, asks=asks) if pool is not None else None
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when the next client has waited long enough."""
+        return min((asking.due_s for asking in self._asking), default=None)
+
+    def poll(self, now: float) -> None:
+        """Answer what workers have answered, what they are too late with, and what is over."""
+        for asking in list(self._asking):
+            so_far = self._so_far(asking.run_key)
+            if so_far is None or not so_far.is_awaited or now >= asking.due_s:
+                self._asking.remove(asking)
+                _answer(asking, so_far)
+
+
+def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
+    if so_far is None:
+        asking.request.answer(run_key=0, stamp=-1, records=[])
+        return
+    is_known = (asking.verb.run_key, asking.verb.seen) == (asking.run_key, so_far.stamp)
+    records = None if is_known else so_far.records()
+    asking.request.answer(run_key=asking.run_key, stamp=so_far.stamp, records=records)
 
 
 _HELD_S = 60.0

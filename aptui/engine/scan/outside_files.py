@@ -2,7 +2,7 @@
 
 This module is imported by runs that find nothing to do: it must stay light.
 
-Tests: `tests/engine/loop/files/test_after_runs.py`.
+Tests: `tests/engine/loop/test_after_runs.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from aptui.core.paths import from_text
-from aptui.core.results.outside import OutsideFile, outside_file
-from aptui.core.results.run_report import Stamp
+from aptui.core.results.run_report import OutsideFile, Stamp, outside_file
 
 _CHECK_EVERY_S = 1.0
 

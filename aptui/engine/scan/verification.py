@@ -15,7 +15,7 @@ from typing import Self
 from aptui.core.model import Digest
 from aptui.engine.scan.walk import Entry, FolderPart, text_of
 from aptui.shared.files import lfs
-from aptui.store.db.archive.archive import DatabaseArchive
+from aptui.store.db.archive import DatabaseArchive
 
 _CHUNK_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK

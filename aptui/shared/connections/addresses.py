@@ -2,7 +2,7 @@
 
 Names are never looked up here.
 
-Tests: `tests/serve/peers/test_peers.py`.
+Tests: `tests/features/gateway/peers/test_peers.py`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ import numpy as np
 from aptui.core.model import LISTED_ANALYSIS
 from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.packed import Piece
-from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, SourcePiece, read_job_parts
+from aptui.store.jobs.parts import Beginning, Ending, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.table import FAILED, AnalysisKeys, JobTable, JobValues
 from aptui.store.queries.reader import Reader
 

@@ -7,8 +7,10 @@ has none, by a negative number of our own (`analysis_key`).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -17,15 +19,79 @@ from msgspec import Struct
 
 from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.core.notices import JobChanged
-from aptui.core.results.facts import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
+from aptui.core.results.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.causes import cause_of
-from aptui.store.jobs.check_column import CheckColumn
 from aptui.store.jobs.texts import Codes, Mask, RecentTexts, TextPool, Texts
 from aptui.store.queries.problems.checks import CheckMark
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+# What failures have in common: an error without the paths, names and numbers that are each job's own.
+
+_PARTS = re.compile(
+    r"""
+    (?P<quoted> '[^'\n]{1,300}' | "[^"\n]{1,300}" | `[^`\n]{1,300}` )
+    | (?P<id> \{?\b[0-9A-Fa-f]{8}(?:-?[0-9A-Fa-f]{4}){3}-?[0-9A-Fa-f]{12}\b\}?
+        | \b0x[0-9A-Fa-f]+ | \b(?=[0-9a-f]{0,15}\d)[0-9a-f]{12,64}\b )
+    | (?P<path> (?:\b[A-Za-z]:)? [^\s'"`:,;()\[\]/\\]* [/\\] [^\s'"`:,;()\[\]]+ (?::\d+)* | [\w.+@-]+ \. [A-Za-z]\w{0,7} (?::\d+)+ )
+    | (?P<number> \d+(?:[.,:_]\d+)* )
+    """,
+    re.VERBOSE,
+)
+_LONGEST = 500
+
+
+@lru_cache(maxsize=1024)
+def cause_of(error: str) -> str:
+    """Return the first line of an error with what is each job's own masked: paths, places in files, numbers, ids, quoted names."""
+    line = error.strip().partition("\n")[0][:_LONGEST].rstrip()
+    return _PARTS.sub(_mask, line)
+
+
+def _mask(found: re.Match[str]) -> str:
+    if found["quoted"]:
+        return f"{found[0][0]}…{found[0][0]}"
+    return "…" if found["path"] else "#"
+
+
+# What checks found of the jobs of a table: computed from the database as a whole, so it is set as a whole.
+
+
+class CheckColumn:
+    """The column; one thread sets it, any may read."""
+
+    def __init__(self) -> None:
+        self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
+
+    def set(self, rows: npt.NDArray[np.integer], marks: Sequence[CheckMark]) -> None:
+        """Set the marks of these rows (-1 = there is no such row), and of all others that there is none."""
+        known = rows >= 0
+        codes = np.zeros(int(rows.max(initial=-1)) + 1, np.int32)
+        codes[rows[known]] = np.arange(1, len(rows) + 1)[known]
+        self._held = codes, Texts(["", *(mark.text for mark in marks)]), [None, *marks]
+
+    def text(self, count: int) -> tuple[Codes, Texts]:
+        """Return the code of each of so many rows, and what the codes name."""
+        codes, texts, _marks = self._held
+        return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
+
+    def mark(self, row: int) -> CheckMark | None:
+        """Return what checks found of a row."""
+        codes, _texts, marks = self._held
+        return marks[int(codes[row])] if row < len(codes) else None
+
+    def have(self, rows: npt.NDArray[np.integer]) -> Mask:
+        """Return of which of these rows checks found something."""
+        codes = self._held[0]
+        found: Mask = np.isin(rows, np.flatnonzero(codes))
+        return found
+
+    def __bool__(self) -> bool:
+        """Whether checks found anything."""
+        return len(self._held[2]) > 1
+
 
 PENDING, PROCESSING, COMPLETED, FAILED, CANCELLED = range(5)
 _JOB_NUMBERS = ("id", "source_id", "rest", "warnings", "errors", "run_key", "completed_ms", "duration_ms", "critical")

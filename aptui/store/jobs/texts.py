@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from aptui.shared.errors import HostError
-from aptui.store.jobs.packed import CHUNK
+from aptui.store.jobs.parts import CHUNK
 
 if TYPE_CHECKING:
     import numpy.typing as npt

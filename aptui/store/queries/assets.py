@@ -2,7 +2,7 @@
 
 Every answer is small and asked for lazily.
 
-Tests: `tests/store/queries/problems/test_missing.py`.
+Tests: `tests/features/shipping/test_missing_rows.py`.
 """
 
 from __future__ import annotations

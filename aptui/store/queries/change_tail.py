@@ -8,18 +8,135 @@ The records are those of `changes`, and two more, both with the number to go on 
 
 A removal of what nobody told of can follow a listing, and means nothing.
 
-Tests: `tests/serve/http/test_feed.py`.
+Tests: `tests/features/gateway/http/test_feed.py`.
 """
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from aptui.shared.errors import KnownError
-from aptui.store.db.change_log import ChangeKind
-from aptui.store.queries import changes
-from aptui.store.queries.current import CurrentDatabase, Moment
-from aptui.store.queries.reader import Reader
+from aptui.shared.errors import KnownError, UserError
+from aptui.store.db.change_log import (
+    CHANGE_COLUMNS,
+    PRODUCT_ENTRY,
+    PRODUCTS_FROM,
+    SOURCE_ENTRY,
+    SOURCES_FROM,
+    TRIMMED_STATE,
+    Change,
+    ChangeKind,
+)
+from aptui.store.db.schema import host_error
+from aptui.store.queries.reader import Reader, open_reader
+
+if TYPE_CHECKING:
+    from aptui.store.queries.reader import Reader
+
+
+# The database that lies at a path just now: opened again when it is replaced, and cheap to ask whether it was written.
+
+T = TypeVar("T")
+
+Moment = tuple[int, int, int]
+"""Changes whenever anything is written, or another file takes its place."""
+
+
+class CurrentDatabase:
+    """A reader that outlives the file it reads; for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: Reader | None = None
+        self._identity = (0, 0)
+
+    def open(self) -> Reader:
+        """Return a reader of the file that is there now; it is good until the next call.
+
+        Raises:
+            UserError: there is none, or it is being made. HostError: it cannot be read.
+        """
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            raise UserError(
+                "nothing was processed yet: there is no asset database", hint="'aptui batch' processes the project"
+            ) from None
+        identity = found.st_dev, found.st_ino
+        if self._reader is None or identity != self._identity:
+            reader = open_reader(self._path)
+            self.close()
+            self._reader, self._identity = reader, identity
+        return self._reader
+
+    def moment(self) -> Moment:
+        """Return what differs from an earlier answer if anything was written since.
+
+        Raises:
+            UserError, HostError: as `open`.
+        """
+        version = self.ask(lambda reader: int(reader.ask("PRAGMA data_version").fetchone()[0]))
+        return (*self._identity, version)
+
+    def ask(self, question: Callable[[Reader], T]) -> T:
+        """Return the answer to `question`.
+
+        Raises:
+            UserError, HostError: as `open`.
+        """
+        try:
+            return question(self.open())
+        except sqlite3.Error as error:
+            raise host_error(self._path, error) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+# Queries of the change feed: the last number, entries since one, what is there now; `db.change_log` writes it.
+
+_LIST_SOURCES = f"SELECT s.SourceID, {SOURCE_ENTRY} FROM {SOURCES_FROM} WHERE s.SourceID > ? ORDER BY s.SourceID LIMIT ?"
+_LIST_PRODUCTS = f"SELECT p.ProductID, {PRODUCT_ENTRY} FROM {PRODUCTS_FROM} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?"
+
+
+# ------------------------------------------------------------------------------------------------------------------ reading
+
+
+def latest(database: Reader) -> int:
+    """Return the number of the last entry, 0 where there is none."""
+    return int(database.ask("SELECT COALESCE(MAX(seq), 0) FROM aptui_changes").fetchone()[0])
+
+
+def is_known(database: Reader, since: int) -> bool:
+    """Whether every entry since `since` is there; 0 is the time before the first one."""
+    if since == 0:
+        return database.state(TRIMMED_STATE) is None
+    return database.ask("SELECT 1 FROM aptui_changes WHERE seq = ?", (since,)).fetchone() is not None
+
+
+def entries(database: Reader, since: int, limit: int = -1) -> Iterator[Change]:
+    """Yield the entries after `since` in order, `limit` at most (-1 = all)."""
+    sql = f"SELECT seq, {CHANGE_COLUMNS}, is_removed FROM aptui_changes WHERE seq > ? AND kind <> 0 ORDER BY seq LIMIT ?"
+    return map(_change, database.ask(sql, (since, limit)))
+
+
+def listing(database: Reader, kind: ChangeKind, after: int = 0, limit: int = -1) -> Iterator[tuple[int, Change]]:
+    """Yield (row id, line) of the sources or products as they are now, with a row id above `after`; at most `limit` (-1 = all)."""
+    sql = _LIST_SOURCES if kind is ChangeKind.SOURCE else _LIST_PRODUCTS
+    for row_id, *row in database.ask(sql, (after, limit)):
+        yield row_id, _change((0, *row, 0))
+
+
+def _change(row: tuple[Any, ...]) -> Change:
+    seq, kind, uuid, sub_id, name, asset_type, digest, size, is_removed = row
+    return Change(seq, ChangeKind(kind), uuid, sub_id, name, asset_type, digest, size, bool(is_removed))
+
 
 PAGE = 2_000
 """Records of one look."""
@@ -73,20 +190,20 @@ class ChangeTail:
     def _page(self, database: Reader) -> list[Record]:
         with database.snapshot():
             if self._listing == _START:
-                self.since, self._listing = changes.latest(database), (ChangeKind.SOURCE, 0)
-            elif not changes.is_known(database, self.since):
-                self.since, self._listing = changes.latest(database), None
+                self.since, self._listing = latest(database), (ChangeKind.SOURCE, 0)
+            elif not is_known(database, self.since):
+                self.since, self._listing = latest(database), None
                 return [{"seq": self.since, "kind": RESYNC}]
             return self._entries(database) if self._listing is None else self._lines(database, *self._listing)
 
     def _entries(self, database: Reader) -> list[Record]:
-        found = list(changes.entries(database, self.since, PAGE))
+        found = list(entries(database, self.since, PAGE))
         if found:
             self.since = found[-1].seq
         return [entry.record() for entry in found]
 
     def _lines(self, database: Reader, kind: ChangeKind, after: int) -> list[Record]:
-        found = list(changes.listing(database, kind, after, PAGE))
+        found = list(listing(database, kind, after, PAGE))
         if found:
             self._listing = kind, found[-1][0]
             return [line.record() for _row_id, line in found]

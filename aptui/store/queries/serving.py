@@ -1,6 +1,6 @@
 """Queries of the gateway: the catalog by pages, products as runtimes know them, and what a search term means.
 
-Tests: `tests/serve/ws/test_frames.py`.
+Tests: `tests/features/gateway/ws/test_frames.py`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from aptui.store.jobs.texts import Codes
 from aptui.store.queries import assets
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.asset_health import TreeHealth, UnwellSources, health_cell, read_unwell
-from aptui.tui.data.asset_tree import AssetTree, FolderKeys, Kind, read_tree
+from aptui.tui.data.asset_tree import AssetTree, FolderKeys, Kind, TreeHealth, UnwellSources, health_cell, read_tree, read_unwell
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import duration_text

@@ -17,7 +17,7 @@ from aptui.store.jobs.ordering import order_rows
 from aptui.store.jobs.table import JobTable
 from aptui.store.jobs.texts import Codes
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.job_cells import needs_of
+from aptui.tui.data.job_infos import needs_of
 
 _PEEK = 4096
 """So many rows are looked at first, for the first screenful."""

@@ -5,15 +5,107 @@ Tests: `tests/tui/test_shell.py`.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
-from aptui.tui.reading.builder_names import find_known_names, finder
+from aptui.core.notices import ConnectionsChanged
+from aptui.shared.connections.peers import GatewayReport
+from aptui.tui.terminal.safety import make_safe
 
 if TYPE_CHECKING:
+    from aptui.link.codec import NoticeLine
     from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.feed import Feed
     from aptui.tui.pane import Shell
+
+
+# Names of builders: from the configuration, from what was remembered, and from their own code, which takes a while to ask.
+
+BUILDERS_KEY = "shell.builders"
+"""Where names that were found, {UUID in hex: name}, are in the memory of the project."""
+
+
+def find_known_names(app: Shell) -> dict[bytes, str]:
+    """Return {UUID: name} of what the configuration names, and of what was found the last time."""
+    remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
+    try:
+        names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
+    except ValueError:  # somebody else wrote there
+        names = {}
+    return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
+
+
+def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
+    """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
+    config, complete = app.config, app.all_builders
+    if config is None:
+        return partial(_read_from_jobs, asset_database(app.session.cache_dir))
+    if complete is None or not config.has_builders_to_find:
+        return None
+    configured = {builder.uuid for builder in config.project.builders}
+
+    def find() -> dict[bytes, str]:
+        names = {builder.uuid: builder.name for builder in complete()}
+        own = {uuid.hex(): name for uuid, name in names.items() if uuid not in configured}
+        app.in_ui(app.memory.put, BUILDERS_KEY, own or None)
+        return names
+
+    return find
+
+
+def _read_from_jobs(database: Path) -> dict[bytes, str]:
+    from aptui.store.queries.metrics import builder_names  # for start-up: after the first rows
+    from aptui.store.queries.reader import open_reader
+
+    with closing(open_reader(database)) as reader:
+        return builder_names(reader)
+
+
+# Tells people, once, of each address that the gateway did not let in; how often it came back is in the Connections screen.
+
+_MOST_REMEMBERED = 1_000
+_AT_ONCE = 3
+"""So many are told one by one; more of them are told as a number."""
+
+
+class RejectedPeers:
+    """A listener of the session (`session.NoticeListener`).
+
+    Args:
+        show_toast: shows a message; called in the session's thread.
+    """
+
+    def __init__(self, show_toast: Callable[[str], object]) -> None:
+        self._show_toast = show_toast
+        self._since_ms = time.time_ns() // 1_000_000
+        self._reported: dict[str, None] = {}
+
+    def take(self, news: Sequence[NoticeLine]) -> None:
+        """Tell of those who were turned away since the screen is open and whom nobody was told of."""
+        for line in news:
+            if isinstance(line.notice, ConnectionsChanged) and line.notice.gateway is not None:
+                self._report(line.notice.gateway)
+
+    def _report(self, gateway: GatewayReport) -> None:
+        fresh = [each for each in gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms]
+        self._reported.update(dict.fromkeys(each.address for each in fresh))
+        while len(self._reported) > _MOST_REMEMBERED:
+            del self._reported[next(iter(self._reported))]
+        for each in fresh[:_AT_ONCE]:
+            self._show_toast(f"connection refused: {make_safe(each.why)}; the Connections screen can allow it")
+        if len(fresh) > _AT_ONCE:
+            self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
+
+    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
+        """Nothing is to be read."""
+
+    def note_loss(self) -> None:
+        """Nothing is lost."""
 
 
 class JobFeed:
@@ -33,7 +125,6 @@ class JobFeed:
         """Begin to read jobs and to listen to news."""
         # For start-up: numpy, and the records of news, come after the first paint.
         from aptui.tui.data.feed import Feed
-        from aptui.tui.reading.rejected_peers import RejectedPeers
 
         shell, session = self._shell, self._shell.session
         self.feed = Feed(

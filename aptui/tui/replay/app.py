@@ -13,7 +13,7 @@ from aptui.shared.errors import UserError
 from aptui.tui.app import AptuiApp
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pane import PANES
-from aptui.tui.reading.builder_names import BUILDERS_KEY
+from aptui.tui.reading.job_feed import BUILDERS_KEY
 from aptui.tui.replay.scrubber import Scrubber
 from aptui.tui.replay.session import SPEEDS, ReplaySession, speed_of
 

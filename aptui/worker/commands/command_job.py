@@ -25,9 +25,8 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.outputs.products import StagingFolders, remove_tree
+from aptui.worker.outputs.products import StagingFolders, command_sub_ids, remove_tree
 from aptui.worker.outputs.references import add_declared
-from aptui.worker.outputs.sub_ids import command_sub_ids
 
 _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5

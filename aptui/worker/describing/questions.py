@@ -2,7 +2,7 @@
 
 Who asks is `engine.registry`, who answers `worker.describe`.
 
-Tests: `tests/engine/cluster/test_pool.py`.
+Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
 
 from __future__ import annotations

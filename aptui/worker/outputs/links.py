@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -17,10 +18,32 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
+from aptui.core.results.run_report import FACTS, ContentFacts, fault_of
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused
-from aptui.worker.facts import facts_of
 from aptui.worker.log import RunLog, valid_text
+
+# Facts that a builder gives with a product, checked: known names, numbers that a database can hold.
+
+
+def facts_of(product: JobProduct) -> ContentFacts | None:
+    """Return what the builder says of its product, None when it says nothing.
+
+    Raises:
+        Refused: a fact that there is none, or a value that it cannot have; the text names product and fact.
+    """
+    if not product.facts:
+        return None
+    if not isinstance(product.facts, dict):
+        raise AnswerRefused(f"product {product.path!r} has a {type(product.facts).__name__} as its facts, not a dict")
+    for name, value in product.facts.items():
+        if name not in FACTS:
+            raise AnswerRefused(f"product {product.path!r} has the fact {name!r}, known are {', '.join(FACTS)}")
+        if problem := fault_of(name, value):
+            raise AnswerRefused(f"product {product.path!r}: its {name} is {value!r}, which is {problem}")
+    given_facts: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in product.facts.items()}
+    return ContentFacts(**given_facts)
+
 
 _HIGHEST_FLAGS = (1 << 63) - 1
 _HIGHEST_SUB_ID = (1 << 32) - 1

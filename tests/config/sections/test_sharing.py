@@ -9,8 +9,8 @@ import pytest
 from aptui.config import load as config_load
 from aptui.config import model
 from aptui.config.sections import sharing
+from aptui.features.sharing.stores.opening import open_store
 from aptui.shared.errors import UserError
-from aptui.sharing.stores.opening import open_store
 
 
 @pytest.fixture

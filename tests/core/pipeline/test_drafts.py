@@ -342,7 +342,7 @@ def test_nothing_is_due_where_there_is_nothing() -> None:
 
 
 def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.core.pipeline.drafts._BATCH", 4)
+    monkeypatch.setattr("aptui.core.pipeline.feedback._BATCH", 4)
     world = world_with()
     for at in range(30):
         world.write(f"{at:02}.s", f"after {at + 3:02}.s:main" if at % 5 == 0 else "")

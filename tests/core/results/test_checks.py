@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.core.results.checks import Check, CheckedProduct, Limit, find_block, flaws_of_name, flaws_of_product
-from aptui.core.results.facts import ContentFacts
+from aptui.core.results.run_report import ContentFacts
 from aptui.shared.comparisons import between
 
 

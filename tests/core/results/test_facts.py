@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.core.results.facts import ContentFacts, together
+from aptui.core.results.run_report import ContentFacts, together
 
 IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width=2, rate=44100, seconds=1.5)
 

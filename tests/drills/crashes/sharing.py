@@ -16,9 +16,9 @@ from pathlib import Path
 from unittest import mock
 
 from aptui.config.model import SharedCacheSettings
-from aptui.sharing.service import Service
-from aptui.sharing.stores import folder_store, leases, maintenance
-from tests.sharing.room import all_here, facts, files_of, record
+from aptui.features.sharing.service import Service
+from aptui.features.sharing.stores import folder_store, maintenance, placing
+from tests.features.sharing.room import all_here, facts, files_of, record
 
 from ..worlds.report import Report
 
@@ -112,7 +112,7 @@ def _look(world: Path, moment: str, report: Report) -> None:
     """Everybody looks; the dead machine starts again, and then everything is there."""
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})
-    if leases.living(str(world / "mine" / "store")):
+    if placing.living(str(world / "mine" / "store")):
         report.violations.append(f"{moment}: the dead still holds a lease")
     _put(world, "mine", MADE)
     for name, keeps in (("other", True), ("mine", True)):
@@ -141,7 +141,7 @@ def _check(world: Path, name: str, moment: str, report: Report, *, keeps: bool, 
 
 def in_place() -> None:
     """Break the contract: what is published is written where it is looked for."""
-    from aptui.sharing.stores.folder_store import FolderStore
+    from aptui.features.sharing.stores.folder_store import FolderStore
 
     def publish(_self: FolderStore, written: str, path: str, *, if_absent: bool) -> bool:
         if if_absent and os.path.exists(path):

@@ -19,7 +19,7 @@ from disk_project import Project, violations_of_rest
 from pool_harness import PLATFORMS, Harness, python_builder
 
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
-from aptui.engine.pool.memory_budget import resident_bytes
+from aptui.engine.pool.admission import resident_bytes
 from aptui.engine.pool.pool import PoolSettings
 from aptui.worker import processes
 from tests.waiting import PATIENCE_S
@@ -111,7 +111,7 @@ def credulous() -> Iterator[None]:
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
     """Break the contract: a builder may kill workers for ever."""
-    with mock.patch("aptui.engine.pool.failures.MAX_FAILURES", 1 << 30):
+    with mock.patch("aptui.engine.pool.admission.MAX_FAILURES", 1 << 30):
         yield
 
 

@@ -20,13 +20,13 @@ from unittest import mock
 from disk_project import HOST, Project
 
 from aptui.engine.cache.cache import Cache
+from aptui.features.gateway.access import guard, tokens
+from aptui.features.gateway.protocol import codec
+from aptui.features.o3de.programs.control import ControlChannel
 from aptui.link import places
 from aptui.link.port import PROTOCOL
 from aptui.link.server import LinkServer
-from aptui.o3de_programs.control import ControlChannel
-from aptui.serve.access import guard, tokens
-from aptui.serve.protocol import codec
-from tests.serve.served import served
+from tests.features.gateway.served import served
 from tests.waiting import PATIENCE_S
 
 from ..worlds.report import Report, Say

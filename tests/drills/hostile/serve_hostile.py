@@ -24,19 +24,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aptui.client import Client, Refusal, local
+from aptui.features.gateway import gateway
+from aptui.features.gateway.access import guard, limits, tokens
+from aptui.features.gateway.client import Client, Refusal, local
+from aptui.features.gateway.http import feed
+from aptui.features.gateway.protocol import codec, requests
+from aptui.features.gateway.protocol.codec import Scope
+from aptui.features.gateway.protocol.requests import Ping
+from aptui.features.sharing.cache_server import accepting
 from aptui.link import places, port
 from aptui.link.client import EngineClient
-from aptui.serve import gateway
-from aptui.serve.access import guard, limits, tokens
-from aptui.serve.http import feed
-from aptui.serve.protocol import codec, requests
-from aptui.serve.protocol.codec import Scope
-from aptui.serve.protocol.requests import Ping
 from aptui.shared import floods
 from aptui.shared.errors import KnownError
-from aptui.sharing.cache_server import accepting
-from tests.serve.live_served import CERTIFICATE, KEY
+from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.waiting import PATIENCE_S
 
 from ..worlds.report import Report, Say

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aptui.core.notices import JobChanged
+from aptui.link.beat import Outbox
 from aptui.link.client import EngineClient, NoEngine
-from aptui.link.outbox import Outbox
 from aptui.link.port import PROTOCOL, VERBS, EngineHello, PingEngine, RescanSources, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError

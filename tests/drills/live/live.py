@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from aptui.cli.main import VERBS
+from aptui.cli.main import all_verbs
 
 from ..live.watching import limited
 from ..worlds.report import Report, Say
@@ -622,7 +622,7 @@ def _verbs(engine: Serving, name: bytes) -> Iterator[str]:
         ("reprocess", "--", os_name),
         ("verify",),
     ):
-        if words[0] not in VERBS:
+        if words[0] not in all_verbs():
             continue
         answer = engine.cli(*words)
         text = answer.stdout + answer.stderr

@@ -13,8 +13,7 @@ from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import JobCommit
 from aptui.core.model import Digest, PathKey, Product
-from aptui.engine.cache.announced import AnnouncedIntents
-from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.cache import AnnouncedIntents, Cache
 from aptui.store.db.writer import Writer
 
 SETTINGS = """

@@ -18,8 +18,7 @@ pytest.importorskip("distributed")
 
 from waiting import until
 
-from aptui.engine.cluster import pool as cluster_pool
-from aptui.engine.cluster import scheduler
+from aptui.features.cluster import cluster_pool, scheduler
 
 pytestmark = pytest.mark.real
 

@@ -15,12 +15,12 @@ from aptui.core.model import PathKey, Source
 from aptui.core.orders import HashOrder, HashResult
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.engine.loop import scans
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.engine import Engine
-from aptui.engine.loop.files import scans
 from aptui.engine.loop.hashing import HashQueue
 from aptui.engine.pool.pool import Pool
-from aptui.store.db.archive.archive import DatabaseArchive
+from aptui.store.db.archive import DatabaseArchive
 
 pytestmark = pytest.mark.real
 

@@ -20,7 +20,7 @@ from aptui.core.notices import JobChanged, Notice
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, writing
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.loop.files import scans
+from aptui.engine.loop import scans
 from aptui.engine.watch.watcher import Watcher
 from aptui.link import port
 from aptui.shared.errors import BusyError, HostError
@@ -614,7 +614,7 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
 def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aptui.engine.live.database_file._CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr("aptui.engine.live.supervisor._CHECK_EVERY_S", 0.01)
     monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.05, 0.1))
     with project.running() as live:
         live._retry_s = 0.05

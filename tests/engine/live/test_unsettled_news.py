@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
 from aptui.core.notices import EngineMessage, JobChanged
-from aptui.engine.live.unsettled_news import AMONG_MANY_S, PUT_OFF_S, UnsettledNews
+from aptui.engine.live.supervisor import AMONG_MANY_S, PUT_OFF_S, UnsettledNews
 
 
 class Clients:

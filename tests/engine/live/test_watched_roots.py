@@ -8,8 +8,8 @@ import pytest
 from aptui.config.model import Config
 from aptui.core.notices import LogLevel
 from aptui.core.project import INTERMEDIATES
-from aptui.engine.live import watched_roots
-from aptui.engine.live.watched_roots import WatchedRoots
+from aptui.engine.live import roots as watched_roots
+from aptui.engine.live.roots import WatchedRoots
 from aptui.shared.errors import HostError
 from aptui.shared.health import WatchedRoot, WatchMode
 

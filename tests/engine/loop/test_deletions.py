@@ -13,7 +13,7 @@ from homes import own_homes
 
 from aptui.core.messages import DeleteProducts, Rows, SaveRows
 from aptui.engine.cache.cache import Cache
-from aptui.engine.loop.deletions import Deletions
+from aptui.engine.loop.commands import Deletions
 
 
 class Notes:

@@ -17,7 +17,7 @@ from aptui.core.messages import HashFiles, Rows, StartRuns
 from aptui.core.model import PathKey
 from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged
 from aptui.engine.cache import cache as cache_room
-from aptui.engine.loop import saved_rows
+from aptui.engine.loop import engine as saved_rows
 from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.hashing import HashQueue

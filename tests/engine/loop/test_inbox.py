@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.core.messages import RequestReceived, RowsSaved
-from aptui.engine.loop.inbox import Inbox
+from aptui.engine.loop.context import Inbox
 
 
 def test_events_are_taken_in_the_order_in_which_they_came() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.engine.loop.saved_rows import OVERDUE_S, SavedRows
+from aptui.engine.loop.engine import OVERDUE_S, SavedRows
 from aptui.shared.errors import HostError, InternalError
 
 

@@ -1,7 +1,5 @@
 from aptui.core.orders import Outcome, RunResult
-from aptui.engine.pool.admission import JobAdmission
-from aptui.engine.pool.failures import FailureTracker
-from aptui.engine.pool.memory_budget import MemoryBudget
+from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import messages_of
 from tests.engine.pool.test_slots import message, order
 

@@ -9,12 +9,9 @@ import pytest
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.results.retry import FailureKind
-from aptui.engine.pool.admission import JobAdmission
-from aptui.engine.pool.answers import OrderAnswers
-from aptui.engine.pool.failures import FailureTracker
-from aptui.engine.pool.memory_budget import MemoryBudget
+from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import PoolMessage, Verdict
-from aptui.engine.pool.slots import WaitingOrders
+from aptui.engine.pool.slots import OrderAnswers, WaitingOrders
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED

@@ -18,7 +18,7 @@ from waiting import until
 
 from aptui.core.orders import HashOrder, Outcome
 from aptui.engine.pool import slots
-from aptui.engine.pool.memory_budget import MemoryBudget
+from aptui.engine.pool.admission import MemoryBudget
 from aptui.engine.pool.pool import PoolSettings
 from aptui.engine.pool.spawning import mark_prefix
 from aptui.worker import processes

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from aptui.engine.pool.memory_budget import FADE, GUESS_BYTES, SAMPLE_S, MemoryBudget, available_bytes, family_bytes, resident_bytes
+from aptui.engine.pool.admission import FADE, GUESS_BYTES, SAMPLE_S, MemoryBudget, available_bytes, family_bytes, resident_bytes
 
 MIB = 1 << 20
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
+from aptui.cli.run_verbs import resource_line
 from aptui.core.notices import JobChanged
-from aptui.engine.loop.files.scans import Scans
+from aptui.engine.loop.scans import Scans
 from aptui.link import port
-from aptui.verbs.steering.running import resource_line
 
 pytestmark = pytest.mark.real
 

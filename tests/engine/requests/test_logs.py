@@ -10,7 +10,7 @@ import pytest
 from live_project import own_live_project
 
 from aptui.engine.pool.questions import LogSoFar
-from aptui.engine.requests.logs import ANSWER_TIMEOUT_S, LogRequests
+from aptui.engine.requests.handler import ANSWER_TIMEOUT_S, LogRequests
 from aptui.link import port
 from aptui.shared.errors import KnownError
 from aptui.worker.commands.output import BoundedText

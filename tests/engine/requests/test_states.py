@@ -12,10 +12,10 @@ from unittest import mock
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
+from aptui.features.relocation.relocation_records import Relocate
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.errors import HostError
-from aptui.shared.relocation.records import Relocate
 from tests.link.link_room import example
 
 pytestmark = pytest.mark.real

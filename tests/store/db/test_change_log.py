@@ -21,7 +21,7 @@ from aptui.core.model import LinkKind
 from aptui.store.db import change_log, schema
 from aptui.store.db.change_log import Change, ChangeKind
 from aptui.store.db.writer import Writer
-from aptui.store.queries import changes
+from aptui.store.queries import change_tail
 from aptui.store.queries.reader import Reader, open_reader
 
 from ..conftest import Store, job_row, uuid_of
@@ -52,7 +52,7 @@ def add(state: State, entry: Change) -> None:
 def whole(database: Reader) -> State:
     state: State = {}
     for kind in (ChangeKind.SOURCE, ChangeKind.PRODUCT):
-        for _row, entry in changes.listing(database, kind):
+        for _row, entry in change_tail.listing(database, kind):
             add(state, entry)
     return state
 
@@ -72,10 +72,10 @@ class Follower:
     resyncs: int = 0
 
     def read(self, database: Reader, limit: int = -1) -> list[Change]:
-        if not changes.is_known(database, self.at):
+        if not change_tail.is_known(database, self.at):
             self.resyncs += 1
-            self.state, self.at = whole(database), changes.latest(database)
-        heard = list(changes.entries(database, self.at, limit))
+            self.state, self.at = whole(database), change_tail.latest(database)
+        heard = list(change_tail.entries(database, self.at, limit))
         for entry in heard:
             assert entry.seq > self.at
             add(self.state, entry)
@@ -93,7 +93,7 @@ def heard(store: Store, follower: Follower) -> list[tuple[object, ...]]:
 
 def told(store: Store) -> list[Change]:
     with looking(store.path) as database:
-        return list(changes.entries(database, 0))
+        return list(change_tail.entries(database, 0))
 
 
 @pytest.fixture
@@ -368,7 +368,7 @@ def test_replaying_the_feed_is_the_database_at_every_moment(
                 if at % slow == 0:
                     behind.read(database, limit=slow)
                 if at == slow:
-                    late = Follower(whole(database), changes.latest(database))
+                    late = Follower(whole(database), change_tail.latest(database))
         with looking(store.path) as database:
             for follower in filter(None, (behind, late)):
                 follower.read(database)
@@ -425,4 +425,8 @@ def test_a_killed_engine_leaves_no_gap(store: Store) -> None:
 def test_a_database_of_o3de_has_an_empty_feed(tmp_path: Path) -> None:
     schema.prepare(tmp_path / "assetdb.sqlite")
     with looking(tmp_path / "assetdb.sqlite") as database:
-        assert (changes.latest(database), changes.is_known(database, 0), changes.is_known(database, 5)) == (0, True, False)
+        assert (change_tail.latest(database), change_tail.is_known(database, 0), change_tail.is_known(database, 5)) == (
+            0,
+            True,
+            False,
+        )

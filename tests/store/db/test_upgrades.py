@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.store.db import upgrades
+from aptui.store.db import schema
 from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
 from aptui.store.history.sessions import runs_until, sessions
 from aptui.store.queries.reader import open_reader
@@ -169,19 +169,19 @@ def test_what_ran_so_far_is_what_was_before_all_sessions(old: Path) -> None:
 
 
 def test_a_step_that_dies_half_way_has_not_begun(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = upgrades.STEPS[2]
+    step = schema.STEPS[2]
 
     def dies(database: sqlite3.Connection) -> None:
         step(database)
         raise KeyboardInterrupt
 
     before = columns_of(old)
-    monkeypatch.setitem(upgrades.STEPS, 2, dies)
+    monkeypatch.setitem(schema.STEPS, 2, dies)
     with pytest.raises(KeyboardInterrupt):
         prepare(old)
     assert columns_of(old) == before
 
-    monkeypatch.setitem(upgrades.STEPS, 2, step)
+    monkeypatch.setitem(schema.STEPS, 2, step)
     assert prepare(old) == ""
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.core.paths import path_uuid
+from aptui.features.shipping.asset_list import AssetList, closure, orphans
 from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, is_product, is_source
-from aptui.store.graph.asset_list import AssetList, closure, orphans
 from aptui.store.queries.asset_facts import AssetFile, ProductFact, SourceFact
 from aptui.store.queries.reader import open_reader
 from tests.store.graph_rows import FOUND, JOB, UUID, WILDCARD, Rows

@@ -123,10 +123,10 @@ def test_old_sessions_become_what_was_before(store: Store) -> None:
 
 
 def test_a_large_session_goes_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.store.db import session_statements, statements
+    from aptui.store.db import statements
 
     few = tuple(
-        (sql.replace(f"LIMIT {session_statements.PRUNED_AT_ONCE}", "LIMIT 2"), shape)
+        (sql.replace(f"LIMIT {statements.PRUNED_AT_ONCE}", "LIMIT 2"), shape)
         for sql, shape in statements.STATEMENTS["prune_session"]
     )
     monkeypatch.setitem(statements.STATEMENTS, "prune_session", few)

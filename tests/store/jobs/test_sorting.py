@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aptui.store.jobs.sorting import argsort
+from aptui.store.jobs.ordering import argsort
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from aptui.core.model import JobPlan, describe_key
 from aptui.core.records.rows import pack_plan
-from aptui.core.results.facts import ContentFacts
-from aptui.store.jobs import packed
+from aptui.core.results.run_report import ContentFacts
+from aptui.store.jobs import parts
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.ordering import order_rows
 from aptui.store.jobs.reading import read_job_table
@@ -49,7 +49,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("chunk", [16_384, 512])
 def test_columns_say_what_rows_say(generated: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "CHUNK", chunk)
+    monkeypatch.setattr(parts, "CHUNK", chunk)
     with closing(open_reader(generated)) as reader:
         table = read_job_table(reader, {})
         rows = list(reader.jobs())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from aptui.core.notices import LogLevel, LogRecord
-from aptui.store.logs import joblog, log_lines
-from aptui.store.logs.log_lines import LogLines, read_lines
+from aptui.store.logs import joblog, logs
+from aptui.store.logs.logs import LogLines, read_lines
 
 from ..conftest import Store, job_row, source_row
 
@@ -40,7 +40,7 @@ def test_a_log_says_its_errors_and_its_warnings_each_once(lines: LogLines) -> No
 
 def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    monkeypatch.setattr(log_lines, "read_lines", lambda path: read.append(path.name) or read_lines(path))
+    monkeypatch.setattr(logs, "read_lines", lambda path: read.append(path.name) or read_lines(path))
     lines.read("error", [(1, RUN)], nothing)
     lines.read("warning", [(1, RUN)], nothing)
 

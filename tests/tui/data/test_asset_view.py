@@ -10,9 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.store.queries.problems.unwell import UNWELL
-from aptui.tui.data.asset_health import UnwellSources
-from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree
+from aptui.store.queries.problems.checks import UNWELL
+from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.columns import Column

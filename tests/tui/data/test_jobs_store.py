@@ -17,11 +17,11 @@ from aptui.store.jobs.filter import FilterError
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import AnalysisKeys, JobTable
 from aptui.store.logs.joblog import write as write_log
-from aptui.store.logs.log_lines import LogLines
+from aptui.store.logs.logs import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data import job_views
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.job_cells import without_source
+from aptui.tui.data.job_infos import without_source
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.words import brief, duration_text, moment_text

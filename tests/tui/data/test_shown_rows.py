@@ -9,7 +9,7 @@ import numpy as np
 from aptui.store.jobs.filter import Filter
 from aptui.store.jobs.table import JobTable
 from aptui.store.jobs.texts import Codes, Mask
-from aptui.tui.data.shown_rows import ShownRows
+from aptui.tui.data.jobs_store import ShownRows
 
 
 class FakeTable:

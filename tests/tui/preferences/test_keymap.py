@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 import aptui.tui
 from aptui.config.dirs import data_dir
-from aptui.tui.frame.toasts import Toasts
+from aptui.tui.frame.sheets import Toasts
 from aptui.tui.preferences.keymap import EVERYWHERE, clashes, load_keymap, normalise, own_file, read_shipped_actions, show_key
 from aptui.tui.preferences.state import UiMemory, person_memory, project_memory
 from tui.shell_room import in_shell, text, until

@@ -5,7 +5,7 @@ from textual.events import AppFocus
 
 from aptui.shared.errors import UserError
 from aptui.tui.frame import theme_manager
-from aptui.tui.frame.toasts import Toasts
+from aptui.tui.frame.sheets import Toasts
 from aptui.tui.preferences import theming, yaml_files
 from tui.shell_room import in_shell, text, until
 

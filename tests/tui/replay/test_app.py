@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.tui.frame.toasts import Toasts
+from aptui.tui.frame.sheets import Toasts
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.replay.app import ReplayApp, milliseconds
 from aptui.tui.replay.scrubber import Scrubber

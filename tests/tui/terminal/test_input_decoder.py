@@ -7,8 +7,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-from aptui.tui.terminal.driver import as_meant
-from aptui.tui.terminal.input_decoder import InputDecoder, input_decoder
+from aptui.tui.terminal.driver import InputDecoder, as_meant, input_decoder
 
 
 def told(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:

@@ -8,7 +8,7 @@ from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.preferences import theming
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
-from aptui.tui.widgets import picture
+from aptui.tui.widgets import textview
 from aptui.tui.widgets.textview import TextPreview, TextView
 from tests.tui.shell_room import until
 from tests.tui.widgets.test_table import drawn
@@ -57,7 +57,7 @@ def colours_of(view, y=1):
 
 @pytest.mark.parametrize(("colours", "expected"), [(TRUECOLOUR, ["#f90909", "#0909f0"]), (256, ["#ff0000", "#0000ff"])])
 def test_a_picture_has_the_colours_that_the_terminal_has(monkeypatch, colours, expected):
-    monkeypatch.setattr(picture, "facts", lambda: TerminalFacts(colours))
+    monkeypatch.setattr(textview, "facts", lambda: TerminalFacts(colours))
 
     async def look(_app, _pilot, view):
         assert colours_of(view) == expected
@@ -69,7 +69,7 @@ def test_a_picture_has_the_colours_that_the_terminal_has(monkeypatch, colours, e
     ("colours", "theme"), [(16, "ansi-dark"), (0, "monochrome"), (TRUECOLOUR, "monochrome"), (16, "ansi-light")]
 )
 def test_where_colours_are_few_or_unwanted_it_is_made_of_shades(monkeypatch, colours, theme):
-    monkeypatch.setattr(picture, "facts", lambda: TerminalFacts(colours))
+    monkeypatch.setattr(textview, "facts", lambda: TerminalFacts(colours))
 
     async def look(_app, _pilot, view):
         letters = set(view.render_line(1).text.strip())
@@ -90,8 +90,8 @@ def test_on_a_slow_line_it_is_told_in_fewer_bytes(byte_s, is_coloured):
 
 
 def test_while_nobody_knows_the_line_it_has_the_fewest_bytes_and_gets_its_colours_when_somebody_does(monkeypatch):
-    monkeypatch.setattr(picture, "_RETRY_S", 0.01)
-    monkeypatch.setattr(picture, "_RETRIES", 10_000)
+    monkeypatch.setattr(textview, "_RETRY_S", 0.01)
+    monkeypatch.setattr(textview, "_RETRIES", 10_000)
 
     async def look(app, pilot, view):
         assert not colours_of(view)
@@ -104,9 +104,9 @@ def test_while_nobody_knows_the_line_it_has_the_fewest_bytes_and_gets_its_colour
 
 
 def test_one_that_is_not_shown_any_more_is_not_drawn_again(monkeypatch):
-    monkeypatch.setattr(picture, "_RETRY_S", 0.01)
-    looked, look_again = [], picture.Picture._retry
-    monkeypatch.setattr(picture.Picture, "_retry", lambda self, widget: (looked.append(self), look_again(self, widget)))
+    monkeypatch.setattr(textview, "_RETRY_S", 0.01)
+    looked, look_again = [], textview.Picture._retry
+    monkeypatch.setattr(textview.Picture, "_retry", lambda self, widget: (looked.append(self), look_again(self, widget)))
 
     async def look(app, pilot, view):
         before = view._picture

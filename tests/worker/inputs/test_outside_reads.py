@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aptui.worker.inputs import outside_reads
-from aptui.worker.inputs.outside_reads import find_named_by_content, is_of_the_system
+from aptui.worker.inputs import reads
+from aptui.worker.inputs.reads import find_named_by_content, is_of_the_system
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_much_text_is_searched_once_for_each_mark_where_a_name_may_begin() -> No
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
-    assert len(list(outside_reads._names(text, b"k"))) == len(outside_reads._ENDS), "the text as a whole, each time"
-    assert Counted.searched <= len(text) * sum(map(len, outside_reads._ENDS))
+    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "the text as a whole, each time"
+    assert Counted.searched <= len(text) * sum(map(len, reads._ENDS))
 
 
 def test_much_text_takes_no_longer_than_it_must(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM, Builder
-from aptui.core.results.outside import outside_file
-from aptui.core.results.run_report import NO_FILE, Ties
+from aptui.core.results.run_report import NO_FILE, Ties, outside_file
 from aptui.core.state.edges import targets_of
 
 

@@ -24,7 +24,7 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.records import rows
-from aptui.core.records.plain_copies import (
+from aptui.core.records.rows import (
     NEW_SOURCE,
     CopyRule,
     PlainCopy,
@@ -32,7 +32,7 @@ from aptui.core.records.plain_copies import (
     manifest_of,
     plain_copy,
     product_of,
-    source_row,
+    source_row_of_copy,
 )
 from aptui.core.state.commits import Commit, CommitChange
 
@@ -155,7 +155,7 @@ class PlainCopies:
     def _plan_new(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source_id = self._ledger.next_source_id()
         uuid, *legacy = path_uuids(fact.rel)
-        self._ledger.put("put_source", source_row(source_id, uuid, key, fact))
+        self._ledger.put("put_source", source_row_of_copy(source_id, uuid, key, fact))
         for other in legacy:
             self._ledger.put("put_legacy", (other, source_id, 0))
         for rule, run_key, _job in copies:

@@ -25,11 +25,10 @@ from aptui.core.pipeline.runs.plain_copies import PlainCopies
 from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
 from aptui.core.pipeline.spread import Spread
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.records.plain_copies import PlainCopy
-from aptui.core.results.outside import outside_file
+from aptui.core.records.rows import PlainCopy
 from aptui.core.results.quality import as_final, is_of_draft
 from aptui.core.results.retry import CHECK
-from aptui.core.results.run_report import NO_FILE, is_of_other_code
+from aptui.core.results.run_report import NO_FILE, is_of_other_code, outside_file
 from aptui.core.state.commits import Commit, Finished
 from aptui.core.state.edges import targets_of
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from peewee import BlobField, CompositeKey, FloatField, IntegerField, Model, TextField
 
-from aptui.store.db.tables.columns import DatabaseTable, text
+from aptui.store.db.tables.o3de import DatabaseTable, text
 
 
 class StateTable(DatabaseTable):

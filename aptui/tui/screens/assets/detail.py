@@ -7,33 +7,273 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
-from aptui.tui.screens.assets.lines import TitleLine
-from aptui.tui.screens.assets.panel import Panel, Ref, read_links
-from aptui.tui.screens.assets.preview import Preview, preview_of
-from aptui.tui.screens.assets.query_worker import PREVIEW
-from aptui.tui.screens.assets.references import COLUMNS, References, branches
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.pictures.decoding import objection
+from aptui.tui.pictures.facts import HEAD_BYTES, Facts, image_facts
+from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.screens.assets.panel import Panel, Ref, ReferenceGroup, read_links
+from aptui.tui.screens.assets.readers import PREVIEW
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell, fit
+from aptui.tui.widgets.cells import width_of as text_width
+from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.textview import TextPreview, TextView
-from aptui.tui.widgets.tree import Branch, VTree
+from aptui.tui.widgets.textview import Piece, TextPreview, TextView, read_preview
+from aptui.tui.widgets.tree import Branch, LazyTree, VTree
+from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from rich.segment import Segment
+    from textual import events
 
     from aptui.tui.pictures.decoding import Decoder
     from aptui.tui.pictures.pixels import Pixels
-    from aptui.tui.screens.assets.query_worker import QueryWorker
+    from aptui.tui.screens.assets.readers import QueryWorker
     from aptui.tui.widgets.cells import Painter
+
+
+# Previews of sources and products: pictures by what their first bytes say, everything else as `widgets.textview` does it.
+#
+# Blocks: call in a thread.
+
+_HEX_BYTES = 256
+
+
+class Preview(Struct, frozen=True):
+    """What is shown of a file.
+
+    Args:
+        text: what can be said of it at once.
+        form: the format of the picture that is to be decoded, "" = none is.
+    """
+
+    text: TextPreview
+    form: str = ""
+
+    @property
+    def at_first(self) -> TextPreview:
+        """What is shown until the picture is decoded: nothing that goes away again."""
+        return TextPreview("", (), is_numbered=False) if self.form else self.text
+
+    def with_picture(self, picture: Pixels | str) -> TextPreview:
+        """Return what is shown once it is known: the picture, or why there is none and what else can be said."""
+        if isinstance(picture, Pixels):
+            return TextPreview(self.text.kind, (), is_numbered=False, pixels=picture)
+        return without_picture(self.text, picture)
+
+
+def without_picture(text: TextPreview, why: str) -> TextPreview:
+    """Return what can be said of a picture that is not shown."""
+    return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
+
+
+def preview_of(path: str) -> Preview:
+    """Return the preview of a file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            head = stream.read(HEAD_BYTES) or b""
+            size = os.fstat(fd).st_size
+    except OSError:
+        return Preview(read_preview(path))  # says why
+    facts = image_facts(head, os.path.basename(path))
+    if facts is None:
+        return Preview(read_preview(path))
+    why = objection(facts, size)
+    text = _text(facts, head, size)
+    return Preview(without_picture(text, why)) if why else Preview(text, facts.form)
+
+
+def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
+    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
+    facts_shown = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
+    lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
+    lines += [(), *_hex(head[:_HEX_BYTES])]
+    kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
+    return TextPreview(kind, tuple(lines), is_numbered=False)
+
+
+def _hex(data: bytes) -> Iterator[tuple[Piece, ...]]:
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield ((f"{at:08x}  ", "muted"), (f"{row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  ", ""), (letters, "muted"))
+
+
+# The references of a panel as a tree whose branches keep their keys: what is open stays open when the same asset is read again.
+
+COLUMNS = (
+    Column("text", "Reference", 0, 16),
+    Column("note", "", 20, drop_rank=1),
+    Column("size", "Size", 8, align="right", drop_rank=2),
+)
+_OPEN_UP_TO = 24
+"""Longer groups begin closed, so that the ones below them are in sight."""
+
+
+class References(LazyTree):
+    """The tree of one asset.
+
+    Args:
+        ask: called with a branch whose children are wanted; `grow` gives them.
+    """
+
+    def __init__(self, ask: Callable[[Branch], None]) -> None:
+        self._keys: dict[tuple[int, object], int] = {}
+        self._before: dict[int, Branch] = {}
+        super().__init__(ask)
+
+    def show(self, panel: Panel) -> None:
+        """Take what a panel says now."""
+        self._before = dict(self._by_key)
+        self.set_roots([branch for group in panel.groups for branch in _branches(group)])
+        self._before = {}
+
+    def list_opened_at_first(self) -> list[int]:
+        """Return the nodes of the groups that are not too long."""
+        return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
+
+    def above(self, branch: Branch) -> set[int]:
+        """Return the ids of a branch and of those it hangs below."""
+        found: set[int] = set()
+        at: Branch | None = branch
+        while at is not None:
+            if isinstance(at.data, Ref):
+                found.add(at.data.key)
+            at = at.parent
+        return found
+
+    def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
+        """Give a branch the key that its like had at this place, and what was read below it."""
+        identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
+        place = (-1 if parent is None else parent.key, identity)
+        branch.key = self._keys.setdefault(place, len(self._keys))
+        while branch.key in self._by_key:  # the same reference twice
+            place = (*place, 0)  # type: ignore[assignment]  # longer and longer
+            branch.key = self._keys.setdefault(place, len(self._keys))
+        branch.parent = parent
+        self._by_key[branch.key] = branch
+        before = self._before.get(branch.key)
+        if branch.children is None and branch.has_children and before is not None:
+            branch.children = before.children
+        if branch.children is not None:
+            branch.children = [self._adopt_key(child, branch) for child in branch.children]
+        return branch
+
+
+def _branches(group: ReferenceGroup) -> Iterable[Branch]:
+    if not group.title:
+        return branches(group.refs)
+    says = group.says or f"{len(group.refs):,}"
+    role = "title" if group.refs else "muted"
+    children = branches(group.refs) if group.refs else None
+    return [Branch({"text": Cell(f"{group.title} ({says})", role)}, group.title, bool(group.refs), children=children)]
+
+
+def branches(refs: Iterable[Ref]) -> list[Branch]:
+    """Return references as branches."""
+    return [Branch(_cells(ref), ref, bool(ref.ask)) for ref in refs]
+
+
+def _cells(ref: Ref) -> dict[str, Cell]:
+    sign = glyph("to") if ref.leads else " "
+    text_role = "muted" if ref.role == "muted" else "path"
+    note_role = ref.role or "muted"
+    return {"text": Cell(f"{sign} {ref.text}", text_role), "note": Cell(ref.note, note_role), "size": Cell(ref.size, "muted")}
+
+
+# The lines of the Assets screen that are made of parts: the tabs of its trees, and titles.
+
+TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
+_BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
+"""Where the search needs the room."""
+
+
+class TreeTabs(Line):
+    """Which tree is shown, and how many files each holds as far as it was read."""
+
+    @dataclass
+    class TreeChosen(Message):
+        """A tab was clicked."""
+
+        kind: Kind
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-tabs")
+        self._kind, self._counts = Kind.SOURCES, dict.fromkeys(Kind, -1)
+        self._is_roomy = self._is_brief = False
+        self._width = 0
+
+    def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
+        """Show that a tree is in front; a count of -1 is not known. `is_brief`: it has to leave room to the search."""
+        self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
+        width = width_of(self.parts(0))
+        if width != self._width:
+            self._width = self.styles.width = width
+        self.refresh_if_changed()
+
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
+        """Return the tabs; a sign marks the one in front, also where there are no colours."""
+        parts: list[Part] = []
+        for kind, title in (_BRIEF if self._is_brief else TITLES).items():
+            is_here = kind is self._kind
+            parts.append(Part(f" {title}", "title" if is_here else "muted"))
+            parts.append(Part(glyph("open") if is_here else " ", "accent"))
+            count = self._counts[kind]
+            is_counted = self._is_roomy or (is_here and not self._is_brief)
+            parts.append(Part(f" {count:,}" if count >= 0 and is_counted else "", "muted"))
+            parts.append(Part(" "))
+        return tuple(parts)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Say which tab is under the pointer."""
+        ends, end = [], 0
+        for at, part in enumerate(self.parts(0)):
+            end += part.width
+            if at % 4 == 3:
+                ends.append(end)
+        kinds = [kind for kind, past in zip(TITLES, ends, strict=True) if event.x < past]
+        if kinds:
+            self.post_message(self.TreeChosen(kinds[0]))
+
+
+class TitleLine(Line):
+    """A line above a part: its title, what more is known, and a rule to the end if it divides."""
+
+    def __init__(self, id: str, *, classes: str = "", is_rule: bool = False) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id, classes=classes)
+        self._title, self._more, self._is_rule = "", "", is_rule
+
+    def show(self, title: str, more: str = "") -> None:
+        """Say something else; both are foreign text."""
+        self._title, self._more = title, more
+        self.refresh_if_changed()
+
+    def parts(self, width: int) -> Parts:
+        """Return title and rest, shortened to the width."""
+        line = glyph("rule")
+        before = Part(f" {line * 2} " if self._is_rule else " ", "rule")
+        free_width = max(0, width - before.width - 1)
+        title = fit(self._title, min(free_width, text_width(fit(self._title, 400).text.rstrip()))).text
+        more = fit(f"  {self._more}", max(0, free_width - text_width(title)), is_prose=True).text.rstrip() if self._more else ""
+        rest = max(0, free_width - text_width(title) - text_width(more) - 1)
+        return before, Part(title, "title"), Part(more, "muted"), Part(f" {line * rest}" if self._is_rule else "", "rule")
+
 
 _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
 """Facts that are others when the file is another one."""

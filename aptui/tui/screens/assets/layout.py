@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
+from aptui.tui.screens.assets.asset_trees import AssetTrees
 from aptui.tui.screens.assets.detail import AssetDetail, FilePreview
-from aptui.tui.screens.assets.query_worker import PREVIEW, QueryWorker
+from aptui.tui.screens.assets.readers import PREVIEW, QueryWorker
 from aptui.tui.screens.assets.selected import SelectedAsset
-from aptui.tui.screens.assets.trees.trees import AssetTrees
 from aptui.tui.widgets.focus import give_focus
 from aptui.tui.widgets.textview import TextView
 

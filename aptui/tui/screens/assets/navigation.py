@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aptui.tui.data.asset_tree import Kind
+from aptui.tui.screens.assets.asset_trees import AssetTrees, Place
 from aptui.tui.screens.assets.panel import JOB, PRODUCT, Ref, find, kind_of_source
 from aptui.tui.screens.assets.readers import AssetReaders
+from aptui.tui.screens.assets.search import TreeSearch
 from aptui.tui.screens.assets.selected import SelectedAsset
-from aptui.tui.screens.assets.trees.search import TreeSearch
-from aptui.tui.screens.assets.trees.trees import AssetTrees, Place
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell

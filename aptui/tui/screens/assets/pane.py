@@ -17,21 +17,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input
 
+from aptui.features.shipping.screen import MissingScans, ScanLine
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets.actions.row_actions import AssetActions
-from aptui.tui.screens.assets.detail import AssetDetail, ReferenceTree
+from aptui.tui.screens.assets.asset_trees import AssetTrees
+from aptui.tui.screens.assets.detail import TITLES, AssetDetail, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.layout import CSS, AssetsLayout, is_brief, is_roomy
-from aptui.tui.screens.assets.lines import TITLES, TreeTabs
-from aptui.tui.screens.assets.missing import MissingScans, ScanLine
 from aptui.tui.screens.assets.navigation import TARGET, AssetNavigation
-from aptui.tui.screens.assets.query_worker import PREVIEW
-from aptui.tui.screens.assets.readers import AssetReaders
+from aptui.tui.screens.assets.readers import PREVIEW, AssetReaders
+from aptui.tui.screens.assets.row_actions import AssetActions
+from aptui.tui.screens.assets.search import SEARCH, LiveTrees, SearchResult, TreeSearch
 from aptui.tui.screens.assets.selected import SelectedAsset
-from aptui.tui.screens.assets.trees.live import LiveTrees
-from aptui.tui.screens.assets.trees.search import SEARCH, SearchResult, TreeSearch
-from aptui.tui.screens.assets.trees.trees import AssetTrees
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.focus import give_focus
 from aptui.tui.widgets.rows.rows import Rows

@@ -15,20 +15,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
+from textual.containers import Vertical
+from textual.widget import Widget
 
 from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Spent, builder_names, builders_spent
 from aptui.store.queries.reader import open_reader
-from aptui.tui.screens.common.listed import ListedRow
+from aptui.tui.screens.common.bars import TabLine
+from aptui.tui.screens.common.listing import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.tree import VTree
 from aptui.tui.words import duration_text, size_text
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
+
+
+# The parts of the Builders screen by name, for the modules that fill and arrange them. They are made in `pane`.
+
+TABS = ("patterns", "details", "metrics")
+
+
+class BuilderWidgets:
+    """The parts of one pane."""
+
+    def __init__(self, pane: Widget) -> None:
+        self.pane = pane
+
+    @property
+    def list(self) -> Table:
+        """The builders."""
+        return self.pane.query_one("#builders-list", Table)
+
+    @property
+    def side(self) -> Vertical:
+        """What is known of one of them."""
+        return self.pane.query_one("#builders-side", Vertical)
+
+    @property
+    def tabs(self) -> TabLine:
+        """Which part of that is shown."""
+        return self.pane.query_one(TabLine)
+
+    @property
+    def patterns(self) -> Table:
+        """Its patterns."""
+        return self.pane.query_one("#builders-patterns", Table)
+
+    @property
+    def details(self) -> KeyValue:
+        """Its details."""
+        return self.pane.query_one("#builders-details", KeyValue)
+
+    @property
+    def spent(self) -> VTree:
+        """What it cost."""
+        return self.pane.query_one("#builders-metrics", VTree)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.pane.query_one("#builders-filter", FilterBox)
+
+    def part(self, name: str) -> Widget:
+        """Return patterns, details or metrics."""
+        return self.pane.query_one(f"#builders-{name}")
+
 
 BUILDERS = (
     Column("name", "Builder", 0, 16),

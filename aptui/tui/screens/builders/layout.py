@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
+from aptui.tui.screens.builders.facts import TABS, BuilderWidgets
 from aptui.tui.widgets.columns import width_of_all
 
 _BESIDE_CELLS = 170

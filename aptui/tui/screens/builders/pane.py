@@ -5,6 +5,7 @@ When it reads is told in `builders.reading`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,20 +17,28 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from aptui.config.dirs import asset_database
+from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane
 from aptui.tui.screens.builders import facts as known
-from aptui.tui.screens.builders.copying import ask_what_to_copy
+from aptui.tui.screens.builders.facts import (
+    BUILDERS,
+    DESCENDING,
+    TABS,
+    BuilderPlaces,
+    BuilderWidgets,
+    FoundBuilders,
+    find,
+    is_turned,
+)
 from aptui.tui.screens.builders.layout import BuildersLayout
-from aptui.tui.screens.builders.metrics import METRICS, Metrics
-from aptui.tui.screens.builders.order import BuildersOrder
-from aptui.tui.screens.builders.reading import BuilderReading
+from aptui.tui.screens.builders.metrics import LARGEST_FIRST, METRICS, SORTED_BY, Metrics
 from aptui.tui.screens.builders.search import BuildersSearch
-from aptui.tui.screens.builders.widgets import TABS, BuilderWidgets
-from aptui.tui.screens.common.listed import ListedRows, fit_columns
-from aptui.tui.screens.common.tab_line import TabLine
+from aptui.tui.screens.common.bars import TabLine
+from aptui.tui.screens.common.listing import ListedRows, fit_columns
+from aptui.tui.screens.jobs.texts import details as as_lines
 from aptui.tui.screens.jobs.texts import term
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.keyvalue import KeyValue
@@ -39,9 +48,150 @@ from aptui.tui.widgets.table import SideTable, Table
 from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.widget import Widget
 
     from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.common.listing import ListedRows
+
+
+# What can be copied of the Builders screen.
+
+
+def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
+    """Choose what to copy: of the part that has the focus, or of the builder with this name."""
+    panel = widgets.details
+    part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
+    pair = panel.current()
+    texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
+        "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys())),
+        "name": (MenuItem("name", "Name", "n"), lambda: builder),
+        "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
+    }
+    if panel.has_focus and pair is not None:
+        key, value = pair
+        texts = {
+            "key": (MenuItem("key", "Key", "k"), lambda: key),
+            "value": (MenuItem("value", "Value", "y,v"), lambda: value),
+            "all": texts["all"],
+        }
+    Menu.ask(
+        shell.app, [item for item, _ in texts.values()],
+        lambda what: shell.copy_text(texts[what][1]()) if what else None,
+        title="Copy",
+    )  # fmt: skip
+
+
+# By which columns the Builders screen sorts: the list, and the metrics.
+
+
+class BuildersOrder:
+    """Sorts.
+
+    Args:
+        rows: the rows of the list.
+        metrics: returns what a builder cost.
+    """
+
+    def __init__(self, widgets: BuilderWidgets, rows: ListedRows, metrics: Callable[[], Metrics]) -> None:
+        self._widgets, self._rows, self._metrics = widgets, rows, metrics
+
+    def sort_list(self, column_id: str, *, is_descending: bool) -> None:
+        """Sort the builders."""
+        table = self._widgets.list
+        table.sort = (column_id, is_descending)
+        self._rows.sort_by(table.sort)
+        table.refresh_model()
+
+    def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
+        tree, column_id = self._widgets.spent, column_id if column_id in SORTED_BY else "total"
+        tree.sort = (column_id, is_descending)
+        self._metrics().sort_by(column_id, is_descending=is_descending)
+        tree.refresh_model()
+
+    def turn(self, column_id: str, *, is_tree: bool) -> None:
+        """Sort by a column; one that is sorted by already turns round."""
+        if is_tree:
+            self._sort_tree(column_id, is_descending=is_turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
+        else:
+            self.sort_list(column_id, is_descending=is_turned(self._widgets.list.sort, column_id, DESCENDING))
+
+    def ask(self, app: App[object]) -> None:
+        """Choose by what to sort, where the focus is."""
+        is_tree = self._widgets.spent.has_focus
+        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
+        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
+        Menu.ask(app, items, lambda column_id: self.turn(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
+
+
+# When the Builders screen reads: when it is first shown, and again when jobs ended since, some time after the last read.
+#
+# Reads are done in a thread; nothing is polled. What is read is said in `builders.facts`.
+
+READ_AGAIN_S = 2.0
+"""So long after a read, at least, and five times as long as it took, the next one begins."""
+
+
+class BuilderReading:
+    """What was found by the last read, and when the next one begins.
+
+    Args:
+        set_timer: has a function called after so many seconds.
+        due: called when a read that had to wait may begin: `poll` is to be called.
+        taken: called in the app's thread with what had been found before, after each read.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        set_timer: Callable[[float, Callable[[], None]], object],
+        due: Callable[[], None],
+        taken: Callable[[FoundBuilders], None],
+    ) -> None:
+        self._shell, self._set_timer, self._due, self._taken = shell, set_timer, due, taken
+        self.found = FoundBuilders()
+        self.is_known = self.is_stale = False
+        self.is_busy = False
+        """Whether a read is under way, or waits for its time."""
+        self.read_s = self._took_s = 0.0
+
+    def poll(self) -> None:
+        """Read where that is wanted and its time has come."""
+        if not self.is_stale or self.is_busy:
+            return
+        wait_s = self.read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self.is_known else 0
+        self.is_busy = True
+        if wait_s > 0:
+            self._set_timer(wait_s, self._stop_waiting)
+        else:
+            self._read()
+
+    def _stop_waiting(self) -> None:
+        self.is_busy = False
+        self._due()
+
+    def _read(self) -> None:
+        shell, config = self._shell, self._shell.config
+        places = BuilderPlaces(
+            asset_database(shell.session.cache_dir), config, shell.all_builders,
+            {each.uuid: each.name for each in config.project.builders} if config else {},
+        )  # fmt: skip
+        self.is_stale = False
+        run_in_background("aptui-builders", self._find, places)
+
+    def _find(self, places: BuilderPlaces) -> None:
+        """Read, in a thread."""
+        began_s = time.monotonic()
+        found = find(places)
+        self._shell.in_ui(self._take, found, time.monotonic() - began_s)
+
+    def _take(self, found: FoundBuilders, took_s: float) -> None:
+        was = self.found
+        self.is_busy, self.is_known = False, True
+        self.read_s, self._took_s, self.found = time.monotonic(), took_s, found
+        self._taken(was)
+
 
 _SORT = ("total", True)
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
-from aptui.tui.screens.builders.facts import KnownBuilder, join_searched
+from aptui.tui.screens.builders.facts import BuilderWidgets, KnownBuilder, join_searched
 from aptui.tui.screens.builders.metrics import MOST, Metrics
-from aptui.tui.screens.builders.widgets import BuilderWidgets
 from aptui.tui.screens.logs.tabs import parse_filter
 from aptui.tui.widgets.filterbox import FilterBox
 

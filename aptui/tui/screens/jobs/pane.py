@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,31 +16,74 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.config.dirs import asset_database
+from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.log_lines import LogLines
-from aptui.store.logs.logs import log_folder
+from aptui.store.logs.logs import LogLines, log_folder
 from aptui.tui.background import run_in_background
-from aptui.tui.data.check_marks import CheckMarks
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.jobs_store import JobsStore
 from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.common.bar import Bar
-from aptui.tui.screens.jobs.actions.row_actions import ROW_ACTIONS, RowActions
-from aptui.tui.screens.jobs.causes import CausesView
+from aptui.tui.frame.line import Part
+from aptui.tui.screens.common.bars import Bar
 from aptui.tui.screens.jobs.choices import Choices
 from aptui.tui.screens.jobs.columns import FAILED_FIRST, Causes, CausesTable, JobsTableView
 from aptui.tui.screens.jobs.details import DetailsReader
-from aptui.tui.screens.jobs.goal import CursorGoal
-from aptui.tui.screens.jobs.head import Head
-from aptui.tui.screens.jobs.layout import ThreePanes
-from aptui.tui.screens.jobs.log.event_log import WIDE, EventLog
-from aptui.tui.screens.jobs.resting import Resting
-from aptui.tui.screens.jobs.selection import SelectedJob
-from aptui.tui.screens.jobs.table_changes import TableChanges
+from aptui.tui.screens.jobs.event_log import WIDE, EventLog
+from aptui.tui.screens.jobs.layout import CausesView, ThreePanes
+from aptui.tui.screens.jobs.row_actions import ROW_ACTIONS, RowActions
+from aptui.tui.screens.jobs.texts import CheckMarks
+from aptui.tui.screens.jobs.view import CursorGoal, Resting, SelectedJob, TableChanges
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.screens.jobs.choices import Choices
+    from aptui.tui.screens.jobs.columns import Causes
+    from aptui.tui.screens.jobs.view import JobsView
+
+
+# The line above the Jobs table: the filter, how many jobs it leaves, the order; and which columns say something.
+
+_ROOMY, _LEAST = 100, 60
+
+
+class Head:
+    """What stands above the table of one pane."""
+
+    def __init__(self, view: JobsView, store: JobsStore, choices: Choices, causes: Causes) -> None:
+        self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
+
+    def count_words(self) -> str:
+        """Return how many jobs there are, and of how many."""
+        hits, total = self._store.hit_count, self._store.total
+        if not self._store.is_loaded:
+            return ""
+        if self._store.is_filtering and self._choices.mistake() is None:  # with a mistake the last good view stays
+            return "filtering…"  # what stands below is what passed the filter before
+        return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
+
+    def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return both ends of the line."""
+        text, mistake = self._choices.text, self._choices.mistake()
+        press = "keys.press('slash')"
+        if self._jobs.shows_causes:  # no filter holds for them
+            return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
+        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
+        if mistake is not None:
+            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
+        marks, late = len(self._jobs.table.marks), self._store.late_count
+        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
+        if late:
+            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
+        right.append(Part(self.count_words(), "title" if text else "muted"))
+        if width >= _LEAST:
+            words = self._choices.order_words()
+            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "keys.press('S')"))
+        return left, right
+
 
 _NO_MATCH = "no job matches: Esc clears the filter, / changes it"
 _NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"

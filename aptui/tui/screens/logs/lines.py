@@ -12,8 +12,9 @@ from __future__ import annotations
 import bisect
 import os
 import threading
+import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct, field
 
+from aptui.core.notices import EngineMessage
 from aptui.shared.errors import KnownError
 from aptui.store.logs import joblog
+from aptui.store.logs.joblog import JobLogLine
 from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parse_filter
-from aptui.tui.widgets.lines import FileLines, LogPaneLine, level_letter
+from aptui.tui.widgets.lines import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
 """Of a larger file no line is remembered: it has no levels and no hits here, and the pager has both."""
@@ -421,3 +424,42 @@ def _why(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return f"no log yet: there is no '{path}'"
     return f"the log '{path}' cannot be read: {(error.strerror or 'no reason given').lower()}"
+
+
+# What the lines of the Logs screen were in their log, with context: of a file, of what the engine says, of a large log.
+
+
+class LogRecords:
+    """The two sources whose records are known: `lines` of a file, `live` where there is none."""
+
+    def __init__(self) -> None:
+        self.lines, self.live = RecordLines(), MemoryLines()
+        self._lines: list[JobLogLine] = []
+
+    def add(self, messages: Iterable[EngineMessage]) -> None:
+        """Take what the engine said now."""
+        new = [JobLogLine(each.level, "aptui", each.text, int(time.time() * 1000)) for each in messages]
+        self._lines += new
+        self.live.add(map(draw_record, new))
+
+    def knows(self, source: LineSource) -> bool:
+        """Whether all records of a source are known."""
+        return source in (self.lines, self.live)
+
+    def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
+        """Return a line of a source by its key; one of a large log as far as it is shown."""
+        place = None if key is None else source.index_of(key)
+        if place is None or key is None:
+            return None
+        if source is self.lines:
+            return self.lines.records()(key)
+        if source is self.live:
+            return self._lines[key]
+        line = source.line(place)
+        return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
+
+    def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
+        """Return what gives the lines of a source by their keys, and whether another thread may call it."""
+        if source is self.lines:
+            return self.lines.records(), True
+        return lambda key: self.record(source, key), False

@@ -5,36 +5,184 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.widgets import Input
 
+from aptui.store.logs.joblog import JobLogLine
+from aptui.store.logs.logs import engine_logs, log_folder
+from aptui.tui.background import run_in_background
 from aptui.tui.control import away
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets.files import editor, pager
-from aptui.tui.screens.common.tab_line import TabLine
-from aptui.tui.screens.logs.copying import LogCopying
-from aptui.tui.screens.logs.details import LineDetails
-from aptui.tui.screens.logs.files import LogFiles
-from aptui.tui.screens.logs.lines import LogPiece, LogReader, LogView
-from aptui.tui.screens.logs.records import LogRecords
+from aptui.tui.screens.assets.panel import editor, pager
+from aptui.tui.screens.common.bars import Bar, TabLine
+from aptui.tui.screens.jobs.texts import details, log_text
+from aptui.tui.screens.logs.lines import LogPiece, LogReader, LogRecords, LogView
 from aptui.tui.screens.logs.search import LogsSearch
-from aptui.tui.screens.logs.tab_list import TabList
+from aptui.tui.screens.logs.tabs import TabList
+from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.lines import LEVELS
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
 from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.words import size_text
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
     from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+
+# The line under the cursor of the Logs screen, below the others: its text where it is cut, and its context.
+
+_MOST_ROWS = 6
+_AROUND_TEXT = 12
+"""What stands around a value, about."""
+
+
+class LineDetails:
+    """A title and a panel; both are gone where a line has nothing more to say."""
+
+    def __init__(self) -> None:
+        self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
+        self.panel = KeyValue(id="logs-details")
+
+    def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
+        """Show keys and values in the lower third, at most, of a room."""
+        if list(pairs) != self.panel.pairs:
+            self.panel.show(list(pairs))
+        rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
+        self.panel.styles.height = min(rows + 1, _MOST_ROWS, max(2, size.height // 3))
+        self.panel.display = self.bar.display = bool(pairs)
+
+
+# Copying from the Logs screen: what there is to copy of lines and of details, and the menu that asks.
+
+
+class LogCopying:
+    """Asks what to copy, and copies it.
+
+    Args:
+        path: returns where the log lies.
+    """
+
+    def __init__(self, shell: Shell, pane: LogPane, panel: KeyValue, records: LogRecords, path: Callable[[], Path | None]) -> None:
+        self._shell, self._pane, self._panel, self._records, self._path = shell, pane, panel, records, path
+
+    def ask(self) -> None:
+        """Choose what to copy: of the details where the focus is there, else of the lines."""
+        if self._panel.has_focus and self._panel.current() is not None:
+            items = [MenuItem("key", "Key", "k"), MenuItem("value", "Value", "y,v"), MenuItem("values", "All values", "a")]
+        else:
+            marked = len(self._pane.list_selected_keys())
+            what = f"{marked:,} lines" if marked > 1 else "Line"
+            items = [
+                MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
+                MenuItem("all", "All lines with details", "a", self._records.knows(self._pane.source)),
+                MenuItem("path", "Path of the log", "p", self._path() is not None),
+            ]  # fmt: skip
+        Menu.ask(self._shell.app, items, self._copy, title="Copy")
+
+    def _copy(self, what: str | None) -> None:
+        pair, pairs = self._panel.current(), self._panel.pairs
+        texts: dict[str, Callable[[], str]] = {
+            "key": lambda: pair[0] if pair else "",
+            "value": lambda: pair[1] if pair else "",
+            "values": lambda: "\n".join(details(pairs)),
+            "path": lambda: str(self._path()),
+        }
+        if what in texts:
+            self._shell.copy_text(texts[what]())
+        elif what is not None:
+            self._copy_lines(is_all=what == "all", has_details=what != "line")
+
+    def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
+        pane = self._pane
+        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
+        read, is_for_threads = self._records.reader(pane.source)
+        if is_for_threads:
+            run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
+        else:  # they are few
+            self._copy_records(keys, read, has_details)
+
+    def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:
+        found = [record for key in keys if (record := read(key)) is not None]
+        self._shell.in_ui(self._shell.copy_text, log_text(found, has_details=has_details))
+
+
+# Which logs of the engine there are, and which of them is shown; what stands in one is `logs.lines`'.
+
+_BASES = ("aptui", "AP_GUI", "AP_Batch")
+"""Logs of ours, and of O3DE's own tools beside them."""
+
+
+class LogFiles:
+    """The logs of a project, the newest first.
+
+    Args:
+        show: called when another log is to be shown.
+    """
+
+    def __init__(self, shell: Shell, show: Callable[[], None]) -> None:
+        self._shell, self._show = shell, show
+        self.paths: list[Path] = []
+        self.age = 0
+        """How many logs are newer than the one that is shown."""
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        config = self._shell.config
+        return config.log_dir if config else log_folder(self._shell.session.cache_dir)
+
+    @property
+    def path(self) -> Path | None:
+        """The log that is shown."""
+        return self.paths[self.age] if self.paths else None
+
+    def find(self) -> bool:
+        """Look which logs there are; an older one that is shown stays it. Return whether there is any."""
+        shown, folder = self.path if self.age else None, self.folder
+        self.paths = [path for base in _BASES for path in engine_logs(folder, base)]
+        self.age = self.paths.index(shown) if shown in self.paths else 0
+        return bool(self.paths)
+
+    def step(self, step: int) -> None:
+        """Show an older or a newer log."""
+        if 0 <= self.age + step < len(self.paths):
+            self.show(self.age + step)
+        else:
+            self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
+
+    def show(self, age: int) -> None:
+        """Show a log, 0 = the one that is written now."""
+        self.age = age
+        self._show()
+
+    def ask(self) -> None:
+        """Let people choose a log."""
+        items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self.paths)]
+        if items:
+            Menu.ask(self._shell.app, items, lambda chosen: self.show(int(chosen)) if chosen else None, title="Logs")
+        else:
+            self._shell.show_toast("there is no log", "warning")
+
+
+def _size_of(path: Path) -> str:
+    try:
+        return size_text(path.stat().st_size)
+    except OSError:
+        return ""
 
 
 class LogsPane(Pane):

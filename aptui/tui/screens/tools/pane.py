@@ -4,36 +4,153 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
+from textual.widget import Widget
 
+from aptui.config.dirs import asset_database
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
 from aptui.tui.preferences.keymap import show_key
-from aptui.tui.screens.common.bar import Bar
+from aptui.tui.screens.common.bars import Bar
 from aptui.tui.screens.common.listing import Listing
-from aptui.tui.screens.tools import checks
-from aptui.tui.screens.tools import list_view as listed
-from aptui.tui.screens.tools.checks import DoctorRow
-from aptui.tui.screens.tools.doctor import Doctor
+from aptui.tui.screens.tools import doctor
+from aptui.tui.screens.tools import settings as listed
+from aptui.tui.screens.tools.doctor import Doctor, DoctorRow
 from aptui.tui.screens.tools.engine_tools import EngineTools
-from aptui.tui.screens.tools.failed_jobs import FailedJobs
-from aptui.tui.screens.tools.list_view import ToolFacts, ToolRow
-from aptui.tui.screens.tools.note import NoteView
-from aptui.tui.screens.tools.settings import SettingsEditor
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.screens.tools.settings import SettingsEditor, ToolFacts, ToolRow
+from aptui.tui.terminal.safety import make_safe
+from aptui.tui.widgets.cells import Cell, Painter, pad, painter_of, wrap
 from aptui.tui.widgets.rows.rows import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+
+# The lines below a list that say in full what its row is about; the words come from the list.
+
+
+class NoteView(Widget):
+    """Some lines of text, broken at blanks; what does not fit is left out."""
+
+    DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self._text = ""
+        self._painter: Painter | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self._text
+
+    def say(self, text: str) -> None:
+        """Say something else."""
+        text = make_safe(text)
+        if text != self._text:
+            self._text = text
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line."""
+        painter = self._painter = painter_of(self, self._painter)
+        width = self.size.width
+        rows = wrap(self._text, max(1, width - 2))
+        line = self._text[slice(*rows[y])] if y < len(rows) else ""
+        return Strip(pad([Segment(f" {line.strip()}", painter.style("muted"))], width, painter.ground), width)
+
+
+# How many jobs are failed, and running them again.
+
+
+class FailedJobs:
+    """Counts them in a thread.
+
+    Args:
+        changed: called when `total` changed.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._task = BackgroundTask("aptui-tools-count", shell.in_ui)
+        self.is_stale = True
+        """Whether the count may be another by now."""
+        self.total = -1
+        """How many there are; -1 = not known."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._task.close()
+
+    def refresh(self) -> None:
+        """Count again what may be otherwise, while no job runs or waits."""
+        progress = self._shell.session.latest_progress
+        is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
+        if self.is_stale and is_idle:
+            self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
+
+    def _count_failed(self, _task: BackgroundTask) -> int:
+        from aptui.store.db.schema import translate_errors  # for start-up
+        from aptui.store.queries.reader import open_reader
+
+        path = asset_database(self._shell.session.cache_dir)
+        if not path.is_file():
+            return 0
+        with closing(open_reader(path)) as reader, translate_errors(path):
+            return reader.totals().jobs["failed"]
+
+    def _take_count(self, total: int) -> None:
+        self.total = total
+        self._changed()
+
+    def retry(self) -> None:
+        """Look for all failed jobs and analyses, then ask whether to run them again."""
+        database = asset_database(self._shell.session.cache_dir)
+
+        def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
+            from aptui.core.paths import key_of  # for start-up
+            from aptui.store.db.schema import translate_errors
+            from aptui.store.queries.reader import open_reader
+
+            with closing(open_reader(database)) as reader, translate_errors(database):
+                failed = list(reader.jobs(statuses={"failed"}))
+            return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
+
+        if not self._task.start(work, self._ask_to_retry, self._complain):
+            self._shell.show_toast("the jobs are being counted; try again", "warning")
+
+    def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
+
+        job_ids, keys = failed
+        total = len(job_ids) + len(keys)
+        self._take_count(total)
+        if not total:
+            self._shell.show_toast("no job is failed")
+            return
+        ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
+        self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+
 
 _ROOMY_LINES = 30
 """On lower screens the note is shorter."""
@@ -68,7 +185,7 @@ class ToolsPane(Pane):
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
         self._tools: Listing[ToolRow] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
-        self._checks: Listing[DoctorRow] = Listing(checks.check_cell)
+        self._checks: Listing[DoctorRow] = Listing(doctor.check_cell)
         self._draw_tool = listed.tool_cells([])
         self._rows: list[ToolRow] = []
         self._found: list[DoctorRow] = []
@@ -80,7 +197,7 @@ class ToolsPane(Pane):
         """Yield tools, checks and the note."""
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
-        yield SideTable(checks.COLUMNS, self._checks, id="tools-checks")
+        yield SideTable(doctor.COLUMNS, self._checks, id="tools-checks")
         yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:
@@ -130,7 +247,7 @@ class ToolsPane(Pane):
 
     def status(self) -> str:
         """Say what the checks come to."""
-        return checks.summary(self._found) if self._found else ""
+        return doctor.summary(self._found) if self._found else ""
 
     def commands(self) -> Sequence[Command]:
         """Return what can be said here."""
@@ -218,11 +335,11 @@ class ToolsPane(Pane):
             if self.is_mounted:
                 self.refresh_bindings()
         health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
-        found = [*checks.of_health(health), *self._doctor.found]
+        found = [*doctor.of_health(health), *self._doctor.found]
         if found != self._found:
             self._found = found
             self._checks.show(found)
-            self._checks_table.set_columns(checks.columns_for(found))
+            self._checks_table.set_columns(doctor.columns_for(found))
             self._checks_table.styles.height = max(2, len(found) + 1)
             self._checks_table.refresh_model()
         for line in self.query(Bar):

@@ -22,17 +22,16 @@ from typing import TYPE_CHECKING
 from textual._compositor import ChopsUpdate, LayoutUpdate
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.cells import Row
+from aptui.tui.terminal.output.cells import Pen, PenCase, Row
 from aptui.tui.terminal.output.pace import Pace
 from aptui.tui.terminal.output.painter import FramePainter
-from aptui.tui.terminal.output.pens import Pen, PenCase
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.style import Style
     from textual.strip import Strip
 
-    from aptui.tui.terminal.output.abilities import Abilities
+    from aptui.tui.terminal.output.cells import Abilities
 
 _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"

@@ -5,12 +5,209 @@ Tests: `tests/tui/widgets/test_table.py`.
 
 from __future__ import annotations
 
-from textual.geometry import Offset, Region
-from textual.strip import Strip
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar
 
-from aptui.tui.widgets.cells import pad
-from aptui.tui.widgets.rows.painting import RowPainting
-from aptui.tui.widgets.rows.view import RowView
+from rich.segment import Segment
+from rich.style import Style
+from textual._styles_cache import StylesCache
+from textual.color import Color
+from textual.geometry import Offset, Region, Size
+from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
+from textual.strip import Strip
+from textual.widget import Widget
+
+from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
+
+# Widgets that are nothing but lines: no edges, no padding, nothing faded.
+#
+# Around each line Textual draws what the style says of borders, outlines, padding, tints and hatches. Where it says nothing
+# that still takes three times as long as the line; and each time a new strip comes of it, so that nothing of what strips
+# remember of themselves (where they were cut, their colours for the terminal) is ever found again.
+#
+# It overrides `StylesCache.render_line`, which is Textual's own affair and therefore pinned with its version.
+
+_AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
+
+
+class PlainLines(Widget):
+    """A widget whose `render_line` says all; where its style says more, Textual draws that."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._styles_cache = _PlainCache()
+
+
+class _PlainCache(StylesCache):
+    """The lines of a widget as they were drawn last; the strips are the widget's own."""
+
+    def render_line(  # Textual's
+        self,
+        styles: Any,
+        y: int,
+        size: Size,
+        content_size: Size,
+        padding: Any,
+        base_background: Color,
+        background: Color,
+        render_content_line: Callable[[int], Strip],
+        border_title: Any,
+        border_subtitle: Any,
+        opacity: float,
+        *others: Any,
+    ) -> Strip:
+        """Draw a line."""
+        if styles.gutter or styles.has_any_rules(*_AROUND) or opacity != 1 or y >= content_size.height:
+            return super().render_line(
+                styles,
+                y,
+                size,
+                content_size,
+                padding,
+                base_background,
+                background,
+                render_content_line,
+                border_title,
+                border_subtitle,
+                opacity,
+                *others,
+            )
+        strip = render_content_line(y)
+        if strip.cell_length == size.width:
+            return strip
+        inside, _outside = self.get_inner_outer(base_background, background)
+        return strip.adjust_cell_length(size.width, inside.rich_style)
+
+
+@lru_cache(maxsize=64)
+def blank_line(width: int, style: Style) -> Strip:
+    """Return a line without text."""
+    return Strip([Segment(" " * width, style)], width)
+
+
+# What every list says of itself, so that parts of `Rows` know it: its rows, their keys and pictures, where the cursor is.
+
+
+class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` are found by the first base
+    """What a subclass of `Rows` answers; nothing is done here."""
+
+    HEADER_LINES: ClassVar[int] = 0
+    cursor = 0
+    """Index of the cursor's row in the view; 0 where there are none."""
+    cursor_key: int | None = None
+    shown_count = 0
+    """How many rows there were when the view was last looked at."""
+
+    @property
+    def page_rows(self) -> int:
+        """How many rows are visible at once."""
+        return max(1, self.scrollable_content_region.height - self.HEADER_LINES)
+
+    @property
+    def top(self) -> int:
+        """Index of the first visible row."""
+        return round(self.scroll_y)
+
+    @property
+    def empty_text(self) -> str:
+        """What is said where there is no row."""
+        raise NotImplementedError
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Scroll; the bar is drawn again only where it will look different."""
+        bar = self.vertical_scrollbar
+        if self.show_vertical_scrollbar and _thumb(bar, new_value) == _thumb(bar, bar.position):
+            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # so that it is no news to the bar
+        super().watch_scroll_y(old_value, new_value)
+
+    def count_rows(self) -> int:
+        """Return how many rows the view has."""
+        raise NotImplementedError
+
+    def key_of(self, index: int) -> int:
+        """Return the stable key of a row."""
+        raise NotImplementedError
+
+    def index_of(self, key: int) -> int | None:
+        """Return where that row is in the view now."""
+        raise NotImplementedError
+
+    def row_state(self, index: int) -> tuple[object, ...]:
+        """Return all a row's picture depends on, but for the theme; rows of equal state look alike."""
+        raise NotImplementedError
+
+    def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
+        """Return the picture of a row, gutter included, from its state alone."""
+        raise NotImplementedError
+
+    def draw_header(self) -> list[Segment]:
+        """Return the picture of the header line."""
+        raise NotImplementedError
+
+
+def _thumb(bar: ScrollBar, position: float) -> int:
+    """Return where the thumb begins, in eighths of a line, as `ScrollBarRender.render_bar` places it."""
+    size, window, rows = bar.size.height, bar.window_size, bar.window_virtual_size
+    if not size or window >= rows:
+        return 0
+    thumb_size = max(1.0, window * size / rows)
+    return int((size - thumb_size) * position / (rows - window) * len(bar.renderer.VERTICAL_BARS))
+
+
+# The pictures of rows: the styles of now, and what was painted, kept by the state that it was painted from.
+
+_MOST_STRIPS = 1024
+
+
+class RowPainting:
+    """Paints rows, each once."""
+
+    def __init__(self, view: RowView) -> None:
+        self._view = view
+        self._painter: Painter | None = None
+        self._fixed_width: int | None = None
+        self._strips: dict[tuple[object, ...], Strip] = {}
+
+    @property
+    def painter(self) -> Painter:
+        """The styles of now; with others, what was painted is forgotten."""
+        if self._fixed_width is not None and self._painter is not None:
+            return self._painter
+        painter = painter_of(self._view, self._painter)
+        if painter is not self._painter:
+            self._painter = painter
+            self.forget()
+        return painter
+
+    @property
+    def width(self) -> int:
+        """How many cells a row has, gutter included."""
+        return self._view.scrollable_content_region.width if self._fixed_width is None else self._fixed_width
+
+    def begin(self) -> None:
+        """Look theme and width up, once for all lines until `end`."""
+        _ = self.painter
+        self._fixed_width = self.width
+
+    def end(self) -> None:
+        """Look them up again, each time."""
+        self._fixed_width = None
+
+    def forget(self) -> None:
+        """Forget what was painted, for another theme or width."""
+        self._strips.clear()
+
+    def strip_of(self, state: tuple[object, ...], width: int) -> Strip:
+        """Return the picture of a row in this state."""
+        strip = self._strips.get(state)
+        if strip is None or strip.cell_length != width:
+            if len(self._strips) >= _MOST_STRIPS:
+                self._strips.clear()
+            strip = Strip(merge(pad(self._view.draw_row(state), width, self.painter.ground)), width)
+            self._strips[state] = strip
+        return strip
 
 
 class RowLines:

@@ -19,7 +19,7 @@ from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.paths import path_uuid
 from aptui.core.pipeline.runs.plain_copies import PlainCopies
 from aptui.core.project import Companion
-from aptui.core.records.plain_copies import PlainCopy
+from aptui.core.records.rows import PlainCopy
 
 TWO = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
 FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")

@@ -11,9 +11,10 @@ from aptui.core.messages import Event, OutsideSeen, RunsFinished
 from aptui.core.model import Job
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseResult, Read
+from aptui.core.patterns import below_matcher
 from aptui.core.pipeline.runs.undeclared_reads import with_default
 from aptui.core.project import BuilderKind, Companion, UndeclaredReads
-from aptui.core.results.outside import outside_file
+from aptui.core.results.run_report import outside_file
 
 ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
 
@@ -104,7 +105,7 @@ def test_what_is_no_source_is_not_spoken_of(world: Reading) -> None:
 
 def test_an_ignored_file_is_no_source_even_while_the_scan_has_not_come_to_it(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["z/x.tmp"]
-    world.pipeline.reads._project = replace(world.pipeline.project, ignore_regex="z")
+    world.pipeline.reads._graph._is_ignored = below_matcher("z")
     world.write("z/x.tmp")
 
     world.settle()

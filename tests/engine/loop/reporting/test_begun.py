@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, Notice
-from aptui.engine.loop.reporting.events import NoticePublisher
+from aptui.engine.loop.reports import NoticePublisher
 
 
 def job(job_id: int, status: str, run_key: int = 0) -> JobChanged:

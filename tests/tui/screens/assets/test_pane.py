@@ -34,16 +34,15 @@ from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
 from aptui.tui.pictures.pixels import Pixels
 from aptui.tui.screens.assets import detail, selected
-from aptui.tui.screens.assets.actions.programs import AssetPrograms
-from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree
+from aptui.tui.screens.assets import search as live
+from aptui.tui.screens.assets import search as tree_search
+from aptui.tui.screens.assets.asset_trees import AssetTreeView
+from aptui.tui.screens.assets.detail import AssetDetail, FilePreview, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.layout import is_brief
-from aptui.tui.screens.assets.lines import TreeTabs
 from aptui.tui.screens.assets.navigation import jobs_filter
 from aptui.tui.screens.assets.panel import AssetPlaces, folder_panel
-from aptui.tui.screens.assets.query_worker import QueryWorker
-from aptui.tui.screens.assets.trees import live
-from aptui.tui.screens.assets.trees import search as tree_search
-from aptui.tui.screens.assets.trees.trees import AssetTreeView
+from aptui.tui.screens.assets.readers import QueryWorker
+from aptui.tui.screens.assets.row_actions import AssetPrograms
 from aptui.tui.widgets.columns import lay_out
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu

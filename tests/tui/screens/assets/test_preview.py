@@ -6,7 +6,7 @@ import zlib
 from PIL import Image
 
 from aptui.tui.pictures.pixels import Pixels
-from aptui.tui.screens.assets.preview import preview_of
+from aptui.tui.screens.assets.detail import preview_of
 
 
 def lines(text):

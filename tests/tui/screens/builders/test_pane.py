@@ -19,10 +19,11 @@ from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent
 from aptui.tui.pane import PANES, Pane, PaneSpec
-from aptui.tui.screens.builders import facts, reading
+from aptui.tui.screens.builders import facts
+from aptui.tui.screens.builders import pane as reading
 from aptui.tui.screens.builders.facts import KnownBuilder, row_of
 from aptui.tui.screens.builders.metrics import columns_for
-from aptui.tui.screens.common.listed import ListedRow, fit_columns
+from aptui.tui.screens.common.listing import ListedRow, fit_columns
 from aptui.tui.terminal import driver
 from aptui.tui.widgets.cells import Cell, share_bar
 from aptui.tui.widgets.columns import lay_out

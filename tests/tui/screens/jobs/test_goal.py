@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.screens.jobs.goal import CursorGoal
+from aptui.tui.screens.jobs.view import CursorGoal
 
 
 class Screen:

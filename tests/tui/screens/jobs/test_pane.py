@@ -26,7 +26,7 @@ from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.columns import USUAL, choose_columns
 from aptui.tui.screens.jobs.details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
-from aptui.tui.screens.jobs.log.lines import EventLines, LogColumns, search
+from aptui.tui.screens.jobs.log_lines import EventLines, LogColumns, search
 from aptui.tui.widgets.columns import lay_out
 from aptui.tui.widgets.lines import LogPaneLine
 from aptui.tui.widgets.menu import Menu
@@ -666,7 +666,7 @@ def test_the_row_menu_writes_a_capsule_where_the_screen_was_started(tmp_path, mo
         return SimpleNamespace(returncode=0, stdout="rock_01.png@linux.capsule.tgz: 1 input\n", stderr="")
 
     async def do(app, pilot, pane):
-        monkeypatch.setattr("aptui.tui.screens.jobs.actions.programs.subprocess.run", run)
+        monkeypatch.setattr("aptui.tui.screens.jobs.row_actions.subprocess.run", run)
         monkeypatch.chdir(tmp_path)
         pane.actions.do("capsule")
         await until(pilot, lambda: "rock_01.png@linux.capsule.tgz: 1 input" in text(app))

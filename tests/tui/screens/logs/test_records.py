@@ -1,7 +1,7 @@
 """Records of the lines of the Logs screen: of what the engine says, and of a log of which only the lines are known."""
 
 from aptui.core.notices import EngineMessage
-from aptui.tui.screens.logs.records import LogRecords
+from aptui.tui.screens.logs.lines import LogRecords
 from aptui.tui.widgets.lines import LogPaneLine, MemoryLines
 
 

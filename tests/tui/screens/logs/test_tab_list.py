@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.screens.logs import tab_list
-from aptui.tui.screens.logs.tab_list import TabList
+from aptui.tui.screens.logs import tabs as tab_list
+from aptui.tui.screens.logs.tabs import TabList
 
 OWN = [{"name": name, "levels": "EWID", "source": "", "text": ""} for name in ("scan", "own")]
 

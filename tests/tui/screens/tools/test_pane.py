@@ -15,12 +15,12 @@ from aptui.core.notices import HealthChanged, JobChanged, Progress
 from aptui.link.port import Drain, PauseJobs, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
-from aptui.tui.frame.picker import ThemePicker
+from aptui.tui.frame.theme_manager import ThemePicker
 from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.tools import doctor as tools_doctor
-from aptui.tui.screens.tools import list_view
-from aptui.tui.screens.tools.checks import DoctorRow, columns_for, of_health, summary
-from aptui.tui.screens.tools.list_view import ToolFacts, tools
+from aptui.tui.screens.tools import settings
+from aptui.tui.screens.tools.doctor import DoctorRow, columns_for, of_health, summary
+from aptui.tui.screens.tools.settings import ToolFacts, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 
@@ -511,4 +511,4 @@ def test_where_nobody_gives_advice_there_is_no_column_of_it():
 
 
 def test_what_a_setting_does_is_said_whole_at_80_columns():
-    assert [each.does for each in list_view.ADJUSTABLE if len(each.does) > 40] == []
+    assert [each.does for each in settings.ADJUSTABLE if len(each.does) > 40] == []

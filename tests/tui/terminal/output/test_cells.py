@@ -3,8 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
-from aptui.tui.terminal.output.cells import REST, Row, draw_cells
-from aptui.tui.terminal.output.pens import PenCase
+from aptui.tui.terminal.output.cells import REST, PenCase, Row, draw_cells
 
 CASE = PenCase()
 

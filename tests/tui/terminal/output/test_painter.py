@@ -2,10 +2,8 @@
 
 import re
 
-from aptui.tui.terminal.output.abilities import Abilities
-from aptui.tui.terminal.output.cells import Row
+from aptui.tui.terminal.output.cells import Abilities, PenCase, Row
 from aptui.tui.terminal.output.painter import FramePainter
-from aptui.tui.terminal.output.pens import PenCase
 
 CASE = PenCase()
 

@@ -1,6 +1,6 @@
 """Lines that moved are found, and only where moving them saves something."""
 
-from aptui.tui.terminal.output.scrolling import Shift, find_shift, shift_lines
+from aptui.tui.terminal.output.painter import Shift, find_shift, shift_lines
 
 
 def lines(*texts, at=0):

@@ -1,0 +1,274 @@
+"""aptui as a conversation in lines, for screen readers, braille and terminals that cannot place a cursor: `aptui --plain`.
+
+One asks with the words of the command line and is answered in lines; the filter is that of `aptui jobs`. Nothing is drawn again and
+nothing moves: what happens meanwhile is told in one line before the next question, or one line each while one follows.
+
+Tests: `tests/cli/test_conversation.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
+
+from aptui.cli.read_verbs import FILTER_PLACE, find_unsettled_jobs, job_lines
+from aptui.link.port import Cancel, EscalateJobs
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+from aptui.tui.plain import Stream, follow
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer, Verb
+    from aptui.tui.data.session import Session
+
+PAGE_LINES = 20
+_TIMEOUT_S = 20.0
+_VERBS = {
+    "why": "aptui.cli.why_verb",
+    "log": "aptui.cli.log_verb",
+    "status": "aptui.cli.read_verbs",
+    "builders": "aptui.cli.read_verbs",
+    "explain": "aptui.cli.explain_verb",
+    "deps": "aptui.features.graph.verbs",
+    "reprocess": "aptui.cli.run_verbs",
+}
+_HELP = """\
+failed: which jobs failed, and why, one a line
+jobs TERMS: jobs for which all terms hold, as in 'jobs texture status:failed'
+more: the next lines
+why JOB: why a job ran, waits or failed; JOB is #NUMBER, or a path
+log JOB: what a job said
+status: what is done, what failed
+reprocess PATH: run its jobs again
+cancel #NUMBER: stop a job that runs or waits; several numbers, several jobs
+escalate #NUMBER: have it run before others
+builders, explain PATH, deps PATH: as on the command line
+follow: what happens, one line each, until you press Enter
+copy: copy the last answer
+quit: leave; the engine goes on"""
+
+
+class Conversation:
+    """Questions and answers about one project.
+
+    Args:
+        arguments: of the command line: they say which project.
+        out: where answers go.
+        copy: copies a text and returns what to say of it.
+        follow: tells news until somebody has enough.
+        news: returns what happened since it was asked last, in one line, or "".
+        ask: asks the engine and returns its answer; None = none can be asked.
+    """
+
+    def __init__(
+        self,
+        arguments: Namespace,
+        out: TextIO,
+        *,
+        copy: Callable[[str], str],
+        follow: Callable[[], None],
+        news: Callable[[], str] = str,
+        ask: Callable[[Verb], Answer] | None = None,
+    ) -> None:
+        self._arguments, self._out, self._copy, self._follow, self._news = arguments, out, copy, follow, news
+        self._ask = ask
+        self._answer = ""
+        self._waiting: list[str] = []
+
+    def take(self, question: str) -> bool:
+        """Answer one question; return whether there may be another."""
+        try:
+            words = shlex.split(question)
+        except ValueError:
+            words = question.split()
+        if happened := self._news():
+            self._say(happened)
+        if words[:1] in (["quit"], ["q"], ["exit"]):
+            return False
+        if words:
+            self._obey(words)
+        return True
+
+    def _obey(self, words: list[str]) -> None:
+        match words:
+            case ["help" | "?", *_]:
+                self._say(_HELP)
+            case ["more", *_]:
+                self._more()
+            case ["copy", *_]:
+                self._say(self._copy(self._answer) if self._answer else "nothing was said yet that could be copied")
+            case ["follow", *_]:
+                self._follow()
+            case ["failed", *terms]:
+                self._print(self._jobs(["status:failed", *terms]))
+            case ["jobs", *terms]:
+                self._print(self._jobs(terms))
+            case ["cancel", *jobs]:
+                self._say(self._order(Cancel, "cancelled", jobs))
+            case ["escalate", *jobs]:
+                self._say(self._order(EscalateJobs, "escalated", jobs))
+            case [verb, *rest] if verb in _VERBS:
+                self._print(self._verb(verb, rest))
+            case [word, *_]:
+                self._say(f"'{printing.line(word)}' is nothing that is known here; 'help' says what is")
+
+    # ------------------------------------------------------------------------------------------------------------- answers
+
+    def _jobs(self, terms: list[str]) -> str:
+        try:
+            return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
+        except KnownError as error:
+            is_about_terms = error.where.startswith(FILTER_PLACE)  # which are told as those of an option
+            return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
+
+    def _verb(self, verb: str, words: list[str]) -> str:
+        module, output = import_module(_VERBS[verb]), printing.LineOutput()
+        parser = _Parser(prog=verb, add_help=False)
+        getattr(module, f"{verb}_arguments")(parser)
+        given = Namespace(**{**vars(self._arguments), "theme": "", "no_mouse": True})
+        try:
+            with redirect_stdout(output), redirect_stderr(output):
+                getattr(module, verb)(parser.parse_args(words, given))
+        except KnownError as error:
+            return output.getvalue() + _trouble(error)
+        return output.getvalue().rstrip("\n")
+
+    def _order(self, kind: type[Cancel | EscalateJobs], done: str, jobs: list[str]) -> str:
+        numbers = tuple(int(job[1:]) for job in jobs if job.startswith("#") and job[1:].isdecimal())
+        if not numbers or len(numbers) < len(jobs):
+            return "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them"
+        if self._ask is None:
+            return "there is no engine that could be asked"
+        try:
+            unsettled = find_unsettled_jobs(self._arguments)
+            numbers = tuple(number for number in numbers if number in unsettled)
+            answer = self._ask(kind(numbers)) if numbers else None
+        except KnownError as error:
+            return _trouble(error)
+        except TimeoutError:
+            return "the engine did not answer in time"
+        number = answer.get("count") if isinstance(answer, dict) else None
+        return (
+            f"{printing.count(number, 'job')} {done}"
+            if isinstance(number, int) and number
+            else f"no job was {done}: none of these runs or waits"
+        )
+
+    def _print(self, answer: str) -> None:
+        """Give an answer, a page of it at first."""
+        self._answer, self._waiting = answer, answer.splitlines()
+        self._more()
+
+    def _more(self) -> None:
+        page, self._waiting = self._waiting[:PAGE_LINES], self._waiting[PAGE_LINES:]
+        self._say("\n".join(page) if page else "that is all")
+        if self._waiting:
+            self._say(f"{printing.count(len(self._waiting), 'line')} more: 'more'")
+
+    def _say(self, text: str) -> None:
+        self._out.write(text + "\n")
+        self._out.flush()
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message, hint="'help' says what can be asked")
+
+
+def _quote(term: str) -> str:
+    return f'"{term}"' if " " in term else term
+
+
+def _trouble(error: KnownError) -> str:
+    return "\n".join(printing.line(line) for line in str(error).splitlines())
+
+
+class Meanwhile:
+    """What a session tells, from one question to the next.
+
+    Args:
+        session: of the project; it is listened to from now on.
+        questions: what people type, unbuffered: what is typed ends `follow`.
+        out: where lines go.
+    """
+
+    def __init__(self, session: Session, questions: BinaryIO, out: TextIO) -> None:
+        self._session, self._questions, self._out = session, questions, out
+        self._stream = Stream()
+        session.listeners.append(self._stream)
+
+    def news(self) -> str:
+        """Return in one line what happened since the last time, or ""."""
+        lines = list(self._stream.lines())
+        return f"{printing.count(len(lines), 'piece')} of news meanwhile, the last: {lines[-1]}" if lines else ""
+
+    def follow(self) -> None:
+        """Tell what happens, one line each, until Enter is pressed."""
+        self._out.write("following; Enter ends it\n")
+        follow(self._session, self._out, self._is_enough)
+        list(self._stream.lines())
+
+    def _is_enough(self, wait_s: float) -> bool:
+        readable, _, _ = select.select([self._questions], [], [], wait_s)
+        return bool(readable) and self._questions.readline() is not None
+
+    def read_typed(self, prompt: str) -> Iterator[str]:
+        """Yield what people type, or a pipe holds, line by line."""
+        while True:
+            self._out.write(prompt)
+            self._out.flush()
+            line = self._questions.readline()
+            if not line:
+                return
+            yield line.decode("utf-8", "replace")
+
+
+def converse(session: Session, arguments: Namespace, reason: str) -> int:
+    """Talk about the project of a session until somebody leaves; the engine goes on."""
+    is_typed = sys.stdin.isatty()
+    sys.stdout.write(
+        f"aptui {printing.line(session.project_name)}: this terminal shows plain lines ({reason}); 'help' says what can be asked\n"
+    )
+    sys.stdout.flush()
+    try:
+        with open(0, "rb", buffering=0, closefd=False) as typed:
+            meanwhile = Meanwhile(session, cast("BinaryIO", typed), sys.stdout)
+            session.open()
+
+            def ask(verb: Verb) -> Answer:
+                return session.ask(verb).result(_TIMEOUT_S)
+
+            talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=meanwhile.follow, news=meanwhile.news, ask=ask)
+            for question in meanwhile.read_typed("aptui> " if is_typed else ""):
+                if not talk.take(question):
+                    break
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        session.close()
+    return 0
+
+
+def copy_text(text: str) -> str:
+    """Copy a text to where people sit, and return what to say of it.
+
+    A dumb terminal would print what other ones obey, so there it is tmux or a file.
+    """
+    from aptui.tui.terminal.clipboard import Clipboard  # few answers are copied
+
+    def write(data: str) -> None:
+        if os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"} or not sys.stdout.isatty():
+            raise OSError
+        sys.stdout.write(data)
+        sys.stdout.flush()
+
+    first, _, rest = text.partition("\n")
+    more = f" and {printing.count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
+    return f"copied {printing.line(first)}{more}: {Clipboard(write).copy(text).toast()}"

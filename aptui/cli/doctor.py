@@ -1,0 +1,408 @@
+"""`doctor`: looks for trouble around a project and says what to do about it; it changes nothing.
+
+Tests: `tests/cli/test_run_verbs.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform as machine
+import resource
+import shutil
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
+
+from aptui import __version__
+from aptui.batch.options import load_config
+from aptui.cli.opening import all_builders
+from aptui.cli.read_verbs import engine_process
+from aptui.config.dirs import asset_database, data_dir, refuse_other_user
+from aptui.config.model import Config
+from aptui.engine.watch import limits as watch_limits
+from aptui.link.places import NETWORK, filesystem
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, install_advice
+from aptui.store.queries import health
+from aptui.store.queries.reader import Reader, open_reader
+
+T = TypeVar("T")
+
+TROUBLE = 1
+_LEAST_FILES = 1024
+_LEAST_WATCHES = 65_536
+_LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
+"""Bytes; below the first the engine starts nothing (engine/cache/cache.py)."""
+_LIBRARIES = (
+    "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
+    "textual", "polars", "pygments",
+)  # fmt: skip
+_OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "brotli"), ("lupa", "lupa"))
+_PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
+"""Of each group one is enough."""
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+class DoctorCheck(Struct, frozen=True):
+    """One line: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
+
+    name: str
+    state: str
+    message: str = field(name="said")
+    advice: str = ""
+
+
+def doctor_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def doctor(arguments: Namespace) -> int:
+    """Check everything; exit 1 when something must be mended."""
+    checks = list(_checks(arguments))
+    if arguments.json:
+        printing.say_json_list(to_builtins(check) for check in checks)
+    else:
+        for check in checks:
+            state = printing.colour_text(f"{check.state:<4}", _COLOURS[check.state], sys.stdout)
+            printing.say(f"{state}  {check.name:<13} {printing.line(check.message)}")
+            if check.advice:
+                printing.say(f"      {'':<13} → {printing.line(check.advice)}")
+    return TROUBLE if any(check.state == "fail" for check in checks) else 0
+
+
+def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("aptui", "ok", f"{__version__} in {Path(__file__).parents[1]}")
+    yield DoctorCheck("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
+    yield _sqlite()
+    yield _libraries()
+    yield _builders_need()
+    yield _open_files()
+    yield _terminal()
+    yield _logout()
+    try:
+        config = load_config(arguments)
+    except KnownError as error:
+        yield DoctorCheck("configuration", "fail", str(error).replace("\n", " | "), "fix it; the checks below need it")
+        return
+    yield DoctorCheck(
+        "configuration",
+        "warn" if config.warnings else "ok",
+        "; ".join(config.warnings) or str(config.project_dir / ("project.json" if config.foreign else "aptui.yaml")),
+    )
+    for check in _PROJECT_CHECKS:
+        yield check(config)
+
+
+# ----------------------------------------------------------------------------------------------------------------- machine
+
+
+def _sqlite() -> DoctorCheck:
+    version = ".".join(map(str, health.sqlite_version()))
+    if health.has_wal_reset_bug():
+        message = f"{version}: has the WAL-reset bug (fixed in 3.51.3), which aptui avoids by writing through one connection alone"
+        return DoctorCheck("sqlite", "ok", message, "let no other program write to the asset database while an engine runs")
+    return DoctorCheck("sqlite", "ok", version)
+
+
+def _libraries() -> DoctorCheck:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found, missing = [], []
+    for name in _LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", "install aptui again: pip install aptui")
+    return DoctorCheck("libraries", "ok", ", ".join(found))
+
+
+def _builders_need() -> DoctorCheck:
+    """Say which packages and programs the builders of `aptui[builders]` would find."""
+    from importlib.util import find_spec
+
+    packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
+    programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
+    message = [f"without {', '.join(packages)}"] if packages else []
+    message += [f"no {', '.join(programs)} in PATH"] if programs else []
+    advice = install_advice("builders") if packages else ""
+    return DoctorCheck("extras", "ok", "; ".join(message) or "every package and program that builders can use is there", advice)
+
+
+def _open_files() -> DoctorCheck:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _LEAST_FILES:
+        return DoctorCheck("open files", "warn", f"at most {soft} (hard limit {hard})", f"ulimit -n {_LEAST_FILES}")
+    return DoctorCheck("open files", "ok", f"at most {soft}")
+
+
+def _terminal() -> DoctorCheck:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    if encoding != "utf8":
+        return DoctorCheck(
+            "encoding",
+            "warn",
+            f"the terminal is said to take {encoding or 'nothing'}",
+            "set LANG to a UTF-8 locale, such as C.UTF-8",
+        )
+    return DoctorCheck("encoding", "ok", "UTF-8")
+
+
+# ----------------------------------------------------------------------------------------------------------------- project
+
+
+def _logout() -> DoctorCheck:
+    """Say whether an engine outlives the last login: systemd may be told to kill what a user leaves behind."""
+    files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
+    message = ""
+    for file in files:
+        try:
+            lines = file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        message = next(
+            (text.partition("=")[2].strip() for text in reversed(lines) if text.strip().startswith("KillUserProcesses")), message
+        )
+    unit = data_dir() / "config" / "systemd" / "aptui@.service"
+    lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
+    if message.lower() in ("yes", "true", "1", "on") and not lingers:
+        return DoctorCheck(
+            "logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'"
+        )
+    return DoctorCheck("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
+
+
+def _builders(config: Config) -> DoctorCheck:
+    try:
+        builders = all_builders(config)
+    except KnownError as error:
+        return DoctorCheck("builders", "fail", str(error), "fix it; nothing can be processed before")
+    return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
+
+
+def _tracing(config: Config) -> DoctorCheck:
+    """Say whether commands that are to be traced can be."""
+    tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
+    if not tracing:
+        return DoctorCheck("tracing", "ok", "no builder has trace_reads")
+    from aptui.worker.commands.trace import fault
+
+    message = f"what the commands of {', '.join(tracing)} read"
+    if why := fault():
+        return DoctorCheck("tracing", "warn", f"{message} is not known: {why}", "install strace, or take 'trace_reads' out")
+    return DoctorCheck("tracing", "ok", f"strace tells {message}")
+
+
+def _scan_folders(config: Config) -> DoctorCheck:
+    missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
+    if missing:
+        return DoctorCheck("scan folders", "fail", f"not there: {', '.join(missing)}", "create them, or fix 'scan_folders'")
+    sensitive = "case matters" if not os.path.exists(config.project_dir / "APTUI.YAML") else "case does not matter on this disk"
+    return DoctorCheck("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
+
+
+def _watches(config: Config) -> DoctorCheck:
+    if not os.path.isdir("/proc/sys/fs/inotify"):
+        return DoctorCheck("watches", "ok", "this system has no inotify")
+    limits = watch_limits.limits()
+    limit = limits.max_user_watches
+    folders = _from_database(config, health.folder_count) or _count_folders(config)
+    if limit < max(folders, _LEAST_WATCHES):
+        number = max(2 * folders, 8 * _LEAST_WATCHES)
+        advice = f"sysctl {limits.watches_setting}={number}; 'aptui batch' needs none"
+        return DoctorCheck("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
+    return DoctorCheck("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
+
+
+def _cache(config: Config) -> DoctorCheck:
+    cache, there = config.cache_dir, _existing(config.cache_dir)
+    if not os.access(there, os.W_OK | os.X_OK):
+        return DoctorCheck("cache", "fail", f"'{there}' cannot be written", "check its permissions, or choose another 'cache'")
+    if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
+        return DoctorCheck(
+            "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "name the real folder in 'cache'"
+        )
+    kind = filesystem(there)
+    if kind in NETWORK:
+        advice = "locks and SQLite are not reliable there: choose a 'cache' on a local disk"
+        return DoctorCheck("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
+    return DoctorCheck("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
+
+
+def _disk(config: Config) -> DoctorCheck:
+    free = shutil.disk_usage(_existing(config.cache_dir)).free
+    if free < _LITTLE_DISK:
+        state = "fail" if free < _LEAST_DISK else "warn"
+        return DoctorCheck("disk", state, f"{printing.size(free)} left for the cache", "free some space")
+    return DoctorCheck("disk", "ok", f"{printing.size(free)} left for the cache")
+
+
+def _host(config: Config) -> DoctorCheck:
+    last = _from_database(config, lambda reader: reader.state("host"))
+    if last and last != machine.node():
+        advice = "two machines must not use one cache at the same time"
+        return DoctorCheck("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
+    return DoctorCheck("host", "ok", machine.node())
+
+
+def _engine(config: Config) -> DoctorCheck:
+    process = engine_process(config)
+    return DoctorCheck(
+        "engine", "ok", f"process {process} holds the cache" if process else "not running" if process == 0 else "unknown"
+    )
+
+
+def _gateway(config: Config) -> DoctorCheck:
+    """Say whether editors, games and devices are heard, where that is wanted."""
+    from importlib.util import find_spec
+
+    from aptui.link import gateways
+
+    found = gateways.find_gateway(config.cache_dir)
+    if not config.serve.is_enabled and found is None:
+        return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
+    if find_spec("aiohttp") is None:
+        return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
+    if found is None and not engine_process(config):
+        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
+    if found is None or not found.is_alive:
+        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
+    return DoctorCheck("gateway", "ok", gateways.words(found))
+
+
+def _gateway_lists(config: Config) -> DoctorCheck:
+    """Say whether what the configuration says about who may connect holds."""
+    from aptui.features.gateway import peer_file, peer_lists
+
+    file, configured = config.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(config.serve)
+    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
+    if changed:
+        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
+        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
+        return DoctorCheck("connections", "warn", message, advice)
+    return DoctorCheck("connections", "ok", "as configured")
+
+
+def _check_shared_cache(config: Config) -> DoctorCheck:
+    """Say who could put a product into the cache besides this machine."""
+    from aptui.config.sections.sharing import risks_of
+
+    sharing = config.sharing
+    is_sealed = bool(sharing.team_key_file or sharing.writers)
+    risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
+    if sharing.team_key_file and sharing.is_remote:
+        from aptui.features.sharing.records.seal import read_key
+
+        try:
+            read_key(sharing.team_key_file)
+        except KnownError as error:
+            advice = "copy the team's key to that place (chmod 600); only the first of a team makes it, with 'aptui cache init'"
+            return DoctorCheck("shared cache", "fail", str(error), advice)
+    if risks:
+        return DoctorCheck(
+            "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
+        )
+    message = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
+    return DoctorCheck("shared cache", "ok", message)
+
+
+def _cluster(config: Config) -> DoctorCheck:
+    """Say who else can have programs run here and over there."""
+    if not config.cluster.is_used:
+        return DoctorCheck("cluster", "ok", "none")
+    if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
+        message = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
+        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and take 'pool.insecure' out")
+    return DoctorCheck(
+        "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
+    )
+
+
+def _sandbox(config: Config) -> DoctorCheck:
+    """Say what builders and commands can reach."""
+    from aptui.engine.pool import sandbox
+
+    found = sandbox.plan_sandbox(config)
+    if not config.may_use_sandbox:
+        advice = "" if found is None or config.foreign else "'sandbox: auto' in aptui.yaml lets them reach the project alone"
+        if config.sandbox == "auto":
+            advice = f"take {sandbox.VARIABLE} out of your environment"
+        return DoctorCheck("sandbox", "ok", "off: builders and commands reach what you reach", advice)
+    problem = sandbox.MISSING
+    if found is not None:
+        problem = sandbox.problem_of(replace(found, writes=()))  # there may be no staging folder yet
+    if problem:
+        return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
+    return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")
+
+
+def _links(config: Config) -> DoctorCheck:
+    """Say whether checkouts hang together by hard links."""
+    if config.sharing.local_store and config.sharing.links:
+        message = "'local_store.links: hard': writing into a product changes it in every checkout"
+        return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")
+    return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
+
+
+def _database(config: Config) -> DoctorCheck:
+    path = asset_database(config.cache_dir)
+    if not path.is_file():
+        return DoctorCheck("database", "ok", "none yet", "'aptui batch' makes it")
+    try:
+        refuse_other_user(config.cache_dir)
+    except KnownError as error:
+        return DoctorCheck("database", "fail", error.what, error.hint)
+    found = health.faults(path)
+    if found:
+        advice = f"move '{path}' away: the next 'aptui batch' rebuilds everything"
+        return DoctorCheck("database", "fail", "; ".join(found), advice)
+    return DoctorCheck("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
+
+
+def _leftovers(config: Config) -> DoctorCheck:
+    try:
+        folder_count = len(list(config.temp_dir.iterdir()))
+    except OSError:
+        folder_count = 0
+    if folder_count:
+        return DoctorCheck(
+            "leftovers",
+            "ok",
+            f"{printing.count(folder_count, 'folder')} that 'aptui rerun' kept",
+            f"rm -r '{config.temp_dir}' when not needed",
+        )
+    return DoctorCheck("leftovers", "ok", "none")
+
+
+_PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _check_shared_cache,
+    _links, _cluster, _sandbox, _database, _leftovers,
+)  # fmt: skip
+
+
+def _count_folders(config: Config) -> int:
+    """Return the number of folders of a project that was not processed yet."""
+    roots = [folder.path for folder in config.project.scan_folders]
+    return len({path for root in roots for path, _folders, _files in os.walk(root)})
+
+
+def _from_database(config: Config, ask: Callable[[Reader], T]) -> T | None:
+    """Return what the database says, None when there is none or it cannot be read."""
+    try:
+        with closing(open_reader(asset_database(config.cache_dir))) as reader:
+            return ask(reader)
+    except (KnownError, OSError):
+        return None
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest folder upwards that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())

@@ -1,0 +1,376 @@
+"""The verbs about engines themselves: start, stop, list and steer them; all but `serve` are words through the socket.
+
+Tests: `tests/daemon/test_engine.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import REMAINDER, ArgumentParser, Namespace
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aptui import __version__
+from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir
+from aptui.batch.run import INTERRUPTED
+from aptui.config.dirs import refuse_other_user
+from aptui.config.model import Config
+from aptui.link import gateways, places, port
+from aptui.link.client import EngineClient, EngineGone, NoEngine
+from aptui.shared import printing
+from aptui.shared.errors import BusyError, HostError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_STOP_LIMIT_S = 30.0
+_POLL_S = 0.02
+_ASK_AGAIN_S = 1.0
+"""Interval of checks whether an engine that stops when idle can become idle."""
+_GATEWAY_LIMIT_S = 10.0
+"""So long `start` waits for the gateway to listen: its imports take a second on a busy machine."""
+
+
+def _no_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+@contextmanager
+def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[EngineClient]:
+    """Connect to the engine of the project that the command line means.
+
+    Raises:
+        HostError: none runs.
+    """
+    config = config or load_last_config(arguments)
+    try:
+        client = EngineClient.of(config.cache_dir)
+    except NoEngine:
+        raise HostError(f"no engine of '{config.project_dir}' runs", hint="'aptui start' starts one") from None
+    with client:
+        yield client
+
+
+def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> int:
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(text)
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------ serve, start
+
+
+def serve_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `serve`."""
+    parser.add_argument("--skip-start-scan", action="store_true", help="do not look at what changed while no engine ran")
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--detached", action="store_true", help="run without a terminal: SIGHUP reloads the configuration")
+    adopt_argument(parser)
+
+
+def serve(arguments: Namespace) -> int:
+    """Run the engine in the foreground."""
+    from aptui.daemon import engine
+
+    arguments.project = str(project_dir(arguments))
+    config = load_config(arguments)
+    adopt_cache(arguments, config)
+    engine.serve(
+        config,
+        lambda: load_config(arguments),
+        skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
+        is_detached=arguments.detached,
+        say=lambda text: printing.say(printing.line(text)),
+        gateway_options=_same_configuration(arguments),
+    )
+    return 0
+
+
+def _same_configuration(arguments: Namespace) -> list[str]:
+    """Return the options that make another process read the same configuration."""
+    return [f"--set={text}" for text in arguments.set] + ([f"--platforms={arguments.platforms}"] if arguments.platforms else [])
+
+
+def _skips_start_scan(config: Config) -> bool:
+    """Whether the person's settings in an O3DE project say so."""
+    if not config.foreign:
+        return False
+    from aptui.features.o3de.facts import facts_of
+
+    facts = facts_of(config)
+    return facts is not None and facts.user.skips_start_scan
+
+
+def start_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `start`."""
+    serve_arguments(parser)
+    _no_arguments(parser)
+
+
+def start(arguments: Namespace) -> int:
+    """Start the engine in the background, unless it runs already."""
+    from aptui.daemon import engine
+
+    config = load_config(arguments)
+    pid, verb = _running(config), "runs already"
+    if not pid:
+        adopt_cache(arguments, config)
+        _forget_gateway(config)
+        options = ["--skip-start-scan"] * arguments.skip_start_scan + [f"--set={text}" for text in arguments.set]
+        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
+        pid, verb = engine.start(config.project_dir, config.cache_dir, options), "runs"
+    answer: dict[str, Any] = {"pid": pid}
+    text = f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}"
+    if not config.serve.is_enabled:
+        return _say(arguments, answer, text)
+    record = _gateway(config)
+    answer |= {"gateway": record.url, "gateway_problem": record.problem}
+    _say(arguments, answer, f"{text}; the gateway {gateways.words(record)}" if record.url else text)
+    if record.problem:
+        printing.complain(f"aptui: the gateway does not run: {record.problem}")
+    return HostError.exit_code if record.problem else 0
+
+
+def _forget_gateway(config: Config) -> None:
+    """Remove what a gateway of an engine that died left behind, for it is not what became of the next."""
+    record = gateways.find_gateway(config.cache_dir)
+    if record is not None and not record.is_alive:
+        gateways.retract(config.cache_dir)
+
+
+def _gateway(config: Config) -> gateways.GatewayRecord:
+    """Wait until the gateway that the engine starts listens, or cannot; return which."""
+    deadline = time.monotonic() + _GATEWAY_LIMIT_S
+    while time.monotonic() < deadline:
+        record = gateways.find_gateway(config.cache_dir)
+        if record is not None and (record.is_alive or record.problem):
+            return record
+        time.sleep(_POLL_S)
+    why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; 'aptui status' says whether it does by now"
+    return gateways.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
+
+
+def _running(config: Config) -> int:
+    """Return the process of the engine that runs, 0 = none; one of another version is stopped as soon as it has nothing to do."""
+    try:
+        with EngineClient.of(config.cache_dir) as client:
+            welcome = client.hello
+    except NoEngine:
+        return 0
+    if welcome.version == __version__ and welcome.protocol == port.PROTOCOL:
+        return welcome.pid
+    printing.complain(f"aptui: the engine that runs is aptui {welcome.version}: it is replaced when it is idle", "yellow")
+    stop_engines(config.cache_dir, is_when_idle=True)
+    return 0
+
+
+def stop_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `stop`."""
+    parser.add_argument("--all", action="store_true", help="every engine of yours")
+    parser.add_argument("--when-idle", action="store_true", help="as soon as nothing waits to be done")
+    _no_arguments(parser)
+
+
+def stop(arguments: Namespace) -> int:
+    """Stop the engine; return when it is gone."""
+    stopped = stop_engines(None if arguments.all else load_last_config(arguments).cache_dir, is_when_idle=arguments.when_idle)
+    text = f"stopped: {', '.join(map(str, stopped))}" if stopped else "no engine runs"
+    return _say(arguments, {"stopped": stopped}, text)
+
+
+def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
+    """Stop the engine of a cache, None = every engine of this user; return the processes that are gone.
+
+    Raises:
+        HostError: the cache belongs to another user.
+    """
+    if cache_dir is not None:
+        refuse_other_user(cache_dir)
+    found = places.engines() if cache_dir is None else filter(None, [places.engine_of(cache_dir)])
+    records = [record for record in found if record.is_alive]
+    return [record.pid for record in records if _stop(record, cache_dir or record.cache, is_when_idle=is_when_idle)]
+
+
+def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle: bool) -> bool:
+    try:
+        with EngineClient.of(cache_dir, path=record.socket) as client:
+            client.ask(port.StopEngine(is_when_idle), timeout_s=5.0)
+    except NoEngine:
+        return False
+    except EngineGone:
+        pass
+    except HostError:
+        os.kill(record.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_LIMIT_S
+    ask_at = 0.0
+    while record.is_alive:
+        if is_when_idle and time.monotonic() >= ask_at and (state := _engine_row(record)["state"]) != "silent":
+            if state == "paused":
+                what = f"the queue is paused: the engine (process {record.pid}) stops when it is resumed and idle"
+                raise BusyError(what, hint="'aptui resume' lets it go on, 'aptui stop' stops it now")
+            ask_at = time.monotonic() + _ASK_AGAIN_S
+            deadline = ask_at + _STOP_LIMIT_S
+        if time.monotonic() > deadline:
+            raise HostError(f"the engine (process {record.pid}) does not end", hint=f"'kill -9 {record.pid}' loses nothing")
+        time.sleep(_POLL_S)
+    return True
+
+
+def ps_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `ps`."""
+    _no_arguments(parser)
+
+
+def ps(arguments: Namespace) -> int:
+    """List every engine of this user."""
+    rows = [_engine_row(record) for record in places.engines() if record.is_alive]
+    if arguments.json:
+        printing.say_json({"engines": rows})
+        return 0
+    printing.table(
+        ("pid", "state", "up", "memory", "version", "project"),
+        (
+            [
+                str(row["pid"]),
+                str(row["state"]),
+                printing.duration(float(row["uptime_s"])),
+                printing.size(int(row["rss_bytes"])),
+                str(row["version"]),
+                printing.line(str(row["project"])),
+            ]
+            for row in rows
+        ),
+        right=(0, 2, 3),
+    )
+    return 0
+
+
+def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
+    row: dict[str, Any] = {"pid": record.pid, "project": record.project, "cache": record.cache, "version": record.version}
+    try:
+        with EngineClient.connect(record.socket, timeout_s=1.0) as client:
+            answer = client.ask(port.ReadStatus(), timeout_s=2.0)
+            row.update({key: answer.get(key, "") for key in ("state", "uptime_s", "rss_bytes")})
+    except HostError:
+        row.update(state="silent", uptime_s=0.0, rss_bytes=0)
+    return row
+
+
+# ------------------------------------------------------------------------------------------------------------------- steer
+
+
+def _steering(verb: Callable[[Namespace], port.Verb], describe: Callable[[dict[str, Any]], str]) -> Callable[[Namespace], int]:
+    def steer(arguments: Namespace) -> int:
+        with engine_of(arguments) as client:
+            answer = client.ask(verb(arguments))
+        return _say(arguments, answer, describe(answer))
+
+    return steer
+
+
+pause_arguments = resume_arguments = _no_arguments
+pause = _steering(lambda _: port.PauseJobs(), lambda _: "paused: 'aptui run-next' starts one job, 'aptui resume' goes on")
+resume = _steering(lambda _: port.ResumeJobs(), lambda _: "resumed")
+run_next = _steering(
+    lambda arguments: port.RunNext(_job_id(arguments)),
+    lambda answer: (
+        f"#{answer['job_id']} starts: {printing.line(str(answer.get('source', '')))}"
+        if answer["job_id"]
+        else "nothing waits to be done"
+    ),
+)
+drain = _steering(
+    lambda arguments: port.Drain(arguments.stop), lambda _: "all that waited is done; new changes wait until 'aptui resume'"
+)
+rescan = _steering(lambda arguments: port.RescanSources(arguments.full), lambda _: "looking at everything again")
+reload = _steering(
+    lambda _: port.ReloadConfig(),
+    lambda answer: "the configuration was reloaded" if answer["is_changed"] else "nothing has changed",
+)
+
+
+def run_next_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `run-next`."""
+    parser.add_argument("job", nargs="?", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]: not the first in the queue")
+    _no_arguments(parser)
+
+
+def _job_id(arguments: Namespace) -> int:
+    """Return the number of the job that the command line names, 0 = none is named."""
+    if not arguments.job:
+        return 0
+    from aptui.cli.naming import find_job
+    from aptui.cli.opening import open_for_reading
+
+    config = load_last_config(arguments)
+    with open_for_reading(arguments, config) as project:
+        word = f"#{arguments.job}" if arguments.job.isdigit() else arguments.job
+        row = find_job(word, config, project.database)
+    if not row.job_id:
+        failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to run"
+        raise UserError(failed, hint="'aptui log' shows why")
+    return row.job_id
+
+
+def drain_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `drain`."""
+    parser.add_argument("--stop", action="store_true", help="stop the engine then")
+    _no_arguments(parser)
+    parser.epilog = "Until 'aptui resume' the engine takes no changes: 'batch', 'reprocess' and 'rescan' are refused (exit code 4)."
+
+
+def rescan_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `rescan`."""
+    parser.add_argument("--full", action="store_true", help="read every file's bytes, whatever its times say")
+    _no_arguments(parser)
+
+
+reload_arguments = _no_arguments
+
+
+# -------------------------------------------------------------------------------------------------------------------- hold
+
+
+def hold_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `hold`."""
+    parser.add_argument("words", nargs=REMAINDER, metavar="-- COMMAND", help="what to run meanwhile")
+    parser.epilog = "Changes gather while COMMAND runs and are one batch after it. Without an engine, COMMAND just runs."
+
+
+def hold(arguments: Namespace) -> int:
+    """Run a command while the engine holds changes back; exit with its code."""
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    if not words:
+        raise UserError("there is no command to run", hint="for example: aptui hold -- git checkout main")
+    config = load_last_config(arguments)
+    try:
+        client = EngineClient.of(config.cache_dir, name="hold")
+    except NoEngine:
+        return _run(words)
+    with client:
+        client.ask(port.Hold(" ".join(words)))
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    sys.stdout.flush()
+    try:
+        code = subprocess.run(words, check=False).returncode
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        raise UserError(
+            f"'{words[0]}' cannot be run: {error.strerror}", hint="check its name, and that it is in the PATH"
+        ) from None
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,423 @@
+"""`explain`: which scan folder, rules, builders and settings apply to a path, and which line of which file says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.batch.options import load_config, project_dir
+from aptui.cli.naming import NamedPath, as_text, meanings
+from aptui.cli.opening import all_builders, os_path
+from aptui.cli.unwanted import find_ignore_rule
+from aptui.config import folder as config_folder
+from aptui.config import load
+from aptui.config.model import Config
+from aptui.config.yaml.nodes import Node
+from aptui.config.yaml.scalars import pattern_of
+from aptui.core.model import PathKey, RelPath
+from aptui.core.paths import key_of
+from aptui.core.patterns import matches
+from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder
+from aptui.core.settings import SKIP, SettingsTree, Value, choose_references, is_settings
+from aptui.core.state.companions import companion_key
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+
+# What the configuration says about one path, each thing with the file and line that says so; how it is told is in
+# `read_explanation`.
+#
+# The configuration is compiled without places, so its layers are parsed anew here, and so are the `.aptui.yaml` files above the
+# path: what is told is what the next run goes by, whether or not an engine has looked yet.
+
+
+class ExplainedValue(Struct, frozen=True):
+    """A project: what its configuration comes to, as it was written (`root`), and its builders, completed by their classes.
+
+    `files` maps each settings file above the path, relative to the scan folders, to where it lies.
+    """
+
+    config: Config
+    root: Node
+    builders: tuple[Builder, ...]
+    nodes: Mapping[str, Node]
+    settings: SettingsTree
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def read_explanation(arguments: Namespace) -> dict[str, Any]:
+    """Return what applies to the path that the command line names.
+
+    Raises:
+        UserError: it is in no scan folder.
+    """
+    config = load_config(arguments, warns=False)
+    named = next(iter(meanings(arguments.path, config)), None)
+    if named is None:
+        folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
+        raise UserError(f"'{as_text(arguments.path)}' is in no scan folder", hint=f"these are {folders}")
+    given = _explain_given(arguments, config, named)
+    holders = [
+        (folder, path) for folder in config.project.scan_folders if (path := config_folder.find_spelling(folder.path, named.rel))
+    ]
+    word = _word(named.rel, [path for _folder, path in holders])
+    key = key_of(f"{named.rel}/*" if word == "folder" and named.rel else named.rel or "*")
+    folder = holders[0][0] if holders else next(item for item in config.project.scan_folders if item.path == named.root)
+    return {
+        "path": named.rel or ".",
+        "is": word,
+        "scan_folder": _holder(*holders[0]) if holders else None,
+        "overridden": [_holder(*holder) for holder in holders[1:]],
+        "ignored_by": find_ignore_rule(named.rel, config) if named.rel else "",
+        "settings": [
+            {"file": given.files[file], "problem": _place_text(text, given)} for file, text in given.settings.files_above(key)
+        ],
+        "companions": list(_companions(RelPath(named.rel), given)) if word in ("source", "missing") else [],
+        "builders": list(
+            _find_adjusted(key, folder, given)
+            if word in ("folder", "settings")
+            else (*_matching(named.rel, folder, given), *_find_switched_off(named.rel, folder, given))
+        ),
+    }
+
+
+def _word(rel: str, paths: list[str]) -> str:
+    if not rel or any(os.path.isdir(os_path(path)) for path in paths):
+        return "folder"
+    return "settings" if is_settings(rel) else "source" if paths else "missing"
+
+
+def _holder(folder: ScanFolder, path: str) -> dict[str, str]:
+    return {"name": folder.name, "file": path}
+
+
+# ------------------------------------------------------------------------------------------------------------ what is given
+
+
+def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> ExplainedValue:
+    root = load.tree(project_dir(arguments), arguments.set)
+    nodes = {node.value["name"].value: node for node in _items(root, "builders")}
+    builders = all_builders(config)
+    texts: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for folder, rel, path in config_folder.files_above(named.rel, config.project):
+        texts[key_of(folder)] = config_folder.read(os_path(path), rel)
+        files[rel] = path
+    # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
+    unchecked = tuple(replace(builder, params_schema="") for builder in builders)
+    settings = SettingsTree(replace(config.project, builders=unchecked), texts)
+    return ExplainedValue(config, root, builders, nodes, settings, files)
+
+
+def _items(root: Node, key: str) -> list[Node]:
+    node = root.get(key)
+    return list(node.value) if node else []
+
+
+def _place_text(text: str, given: ExplainedValue) -> str:
+    """Return a place, or a message that begins with one, with the absolute path that a settings file's relative one stands for."""
+    for file, path in given.files.items():
+        if text.startswith(f"{file}:"):
+            return path + text[len(file) :]
+    return text
+
+
+# ----------------------------------------------------------------------------------------------------------------- builders
+
+
+def _matching(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each builder that wants the path."""
+    for builder in given.builders if not is_settings(rel) else ():
+        pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
+        if pattern is not None:
+            node = given.nodes.get(builder.name)
+            yield {
+                "builder": builder.name,
+                "kind": builder.kind.value,
+                "pattern": pattern.text,
+                "from": _pattern_place(pattern, builder, node),
+                "limits": _limits(builder, node, given),
+                "environment": list(_environment(builder, node, given)),
+                "platforms": [
+                    _platform(builder, node, item.id, key_of(rel), folder, given) for item in given.config.project.platforms
+                ],
+            }
+
+
+def _pattern_place(pattern: Pattern, builder: Builder, node: Node | None) -> str:
+    for key in ("patterns", "copy"):
+        listed = node.get(key) if node else None
+        for item in listed.value if listed else ():
+            if pattern_of(item).text == pattern.text:
+                return str(item.where)
+    return f"builder class {_class_of(builder)}"
+
+
+def _class_of(builder: Builder) -> str:
+    path, colon, name = builder.origin.removeprefix("file:").rpartition(":")
+    return f"'{name}' in '{path}'" if colon and builder.origin.startswith("file:") else f"'{builder.origin.removeprefix('entry:')}'"
+
+
+def _find_switched_off(rel: str, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield builders that match but work for no enabled platform: the compiled configuration has no trace of them."""
+    known = {builder.name for builder in given.builders}
+    for name, node in given.nodes.items():
+        listed = node.get("patterns") or node.get("copy")
+        for item in listed.value if listed and name not in known else ():
+            pattern = pattern_of(item)
+            if matches(pattern, rel, folder.path):
+                platforms = [_find_switch(node, item.id, item.tags) for item in given.config.project.platforms]
+                kind = next(form for form in ("copy", "command", "uses") if form in node.value)
+                yield {
+                    "builder": name,
+                    "kind": "python" if kind == "uses" else kind,
+                    "pattern": pattern.text,
+                    "from": item.where,
+                    "limits": {},
+                    "environment": [],
+                    "platforms": platforms,
+                }
+                break
+
+
+def _find_switch(node: Node, platform: str, tags: Iterable[str]) -> dict[str, Any]:
+    rules = _rules(node)
+    place = next((rules[name].where for name in choose_references(rules, platform, tags)), node.where)
+    return {"platform": platform, "enabled": False, "said": "skipped", "from": place, "params": {}}
+
+
+def _environment(builder: Builder, node: Node | None, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield the environment variables that a builder gets because the configuration names them."""
+    own = _items(node, "environment") if node else []
+    places = {item.value: item.where for item in (*_items(given.root, "environment"), *own)}
+    for name, digest in builder.variables:
+        yield {"name": name, "is_set": bool(digest), "from": places.get(name, "")}
+
+
+def _limits(builder: Builder, node: Node | None, given: ExplainedValue) -> dict[str, Any]:
+    limits = given.root.value["limits"].value
+    own_time, own_memory = (node.get("time_limit"), node.get("memory_limit")) if node else (None, None)
+    process, memory = own_time or limits["process"], own_memory or limits["memory"]
+    is_share = builder.memory_limit_bytes == SHARE_OF_MEMORY and builder.kind is BuilderKind.PYTHON
+    memory_bytes: int | str = "auto" if is_share else max(0, builder.memory_limit_bytes)
+    found: dict[str, dict[str, Any]] = {
+        "time_s": {"value": builder.process_limit_s, "from": _where(process)},
+        "memory_bytes": {
+            "value": memory_bytes,
+            "from": _where(memory),
+        },
+    }
+    if builder.needs_analysis:
+        found["analysis_s"] = {"value": builder.analyse_limit_s, "from": _where(limits["analyse"])}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- platforms
+
+
+def _platform(
+    builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedValue
+) -> dict[str, Any]:
+    """Say whether a builder works for a platform here, and if so, with which parameters."""
+    adjustment = given.settings.adjustment(key, builder)
+    tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
+    answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}
+    if platform not in builder.platforms:
+        skipping = _find_switch(node, platform, tags)["from"] if node else ""
+        return {**answer, "said": "skipped", "from": skipping}
+    if platform not in folder.platforms:
+        return {**answer, "said": f"not made for scan folder '{folder.name}'", "from": _folder_place(folder, given)}
+    if platform in adjustment.skips:
+        return {**answer, "said": "skipped", "from": _place_text(adjustment.skips[platform], given)}
+    params = {**_params(node.get("params") if node else None), **_scope(adjustment.values, "", given)}
+    rules = _rules(node) if node else {}
+    for reference in choose_references(rules, platform, tags):
+        params |= _params(rules[reference])
+    params |= _scope(adjustment.values, platform, given)
+    return {**answer, "enabled": True, "params": dict(sorted(params.items()))}
+
+
+def _rules(node: Node) -> dict[str, Node]:
+    listed = node.get("platforms")
+    return dict(listed.value) if listed else {}
+
+
+def _params(node: Node | None) -> dict[str, dict[str, Any]]:
+    if node is None or node.value == SKIP:
+        return {}
+    return {name: {"value": child.plain(), "from": _where(child)} for name, child in node.value.items()}
+
+
+def _where(node: Node) -> str:
+    return node.where.removesuffix(":1:1") if node.where.startswith("--set ") else node.where
+
+
+def _scope(values: Mapping[tuple[str, str], Value], scope: str, given: ExplainedValue) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"value": value.value, "from": _place_text(value.where, given)}
+        for (where, name), value in values.items()
+        if where == scope
+    }
+
+
+def _folder_place(folder: ScanFolder, given: ExplainedValue) -> str:
+    node = next(node for node in _items(given.root, "scan_folders") if node.value["name"].value == folder.name)
+    return (node.get("exclude") or node.get("include") or node).where
+
+
+# ------------------------------------------------------------------------------------------------- folders and companions
+
+
+def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield what settings change below a folder, for each builder that they change anything for."""
+    for builder in given.builders:
+        adjustment = given.settings.adjustment(key, builder)
+        platforms = [
+            {
+                "platform": item.id,
+                "enabled": item.id not in adjustment.skips,
+                "said": "skipped" if item.id in adjustment.skips else "",
+                "from": _place_text(adjustment.skips.get(item.id, ""), given),
+                "params": _scope(adjustment.values, "", given) | _scope(adjustment.values, item.id, given),
+            }
+            for item in given.config.project.platforms
+            if item.id in builder.platforms and item.id in folder.platforms
+        ]
+        if adjustment.values or adjustment.skips:
+            yield {
+                "builder": builder.name,
+                "kind": builder.kind.value,
+                "pattern": "",
+                "from": "",
+                "limits": {},
+                "environment": [],
+                "platforms": platforms,
+            }
+
+
+def _companions(rel: RelPath, given: ExplainedValue) -> Iterator[dict[str, Any]]:
+    """Yield the metadata companions that a source may have."""
+    declared = given.root.get("companions")
+    places = {key_of(text): node for text, node in (declared.value if declared else {}).items()}
+    for companion in given.config.project.companions:
+        if re.fullmatch(companion.source.regex, rel, re.IGNORECASE):
+            key = companion_key(companion, rel)
+            node = places.get(key_of(companion.source.text))
+            exists = any(config_folder.find_spelling(folder.path, key) for folder in given.config.project.scan_folders)
+            yield {"path": key, "exists": exists, "from": node.key_where or node.where if node else ""}
+
+
+def kind_word(kind: str) -> str:
+    """Return what people call a kind of builder."""
+    return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")
+
+
+_WIDTH = 13
+_NOT_A_SOURCE = {
+    "missing": "there is no such file; if there were, this would apply to it",
+    "settings": "a settings file is never a source; this is what it, and those above it, adjust here",
+    "folder": "a folder; this is what settings adjust below it",
+}
+
+
+def explain_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `explain`."""
+    parser.add_argument("path", metavar="PATH", help="a source, existing or not, or a folder")
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = "'aptui why' tells what became of a source; this verb tells which settings apply to it, and needs no database."
+
+
+def explain(arguments: Namespace) -> int:
+    """Explain a path."""
+    answer = read_explanation(arguments)
+    if arguments.json:
+        printing.say_json(answer)
+        return 0
+    prefix = os.path.join(os.path.abspath(project_dir(arguments)), "")
+    for text, colour in _format_answer(answer, lambda place: printing.line(place.replace(prefix, ""))):
+        printing.say(text, colour)
+    return 0
+
+
+Shown = Callable[[str], str]
+"""Makes a place safe and short."""
+
+
+def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+    """Yield (line, colour) for people."""
+    yield printing.line(answer["path"]), "bold"
+    if answer["is"] in _NOT_A_SOURCE:
+        yield f"  {_NOT_A_SOURCE[answer['is']]}", ""
+    if answer["ignored_by"]:
+        yield f"  {'ignored':{_WIDTH}} by {shown(answer['ignored_by'])}: nothing below applies", "yellow"
+    if answer["scan_folder"]:
+        yield f"  {'scan folder':{_WIDTH}} {_print_holder(answer['scan_folder'], shown)}", ""
+    for holder in answer["overridden"]:
+        yield f"  {'also in' if answer['is'] == 'folder' else 'overrides':{_WIDTH}} {_print_holder(holder, shown)}", ""
+    for file in answer["settings"]:
+        yield f"  {'settings':{_WIDTH}} {shown(file['file'])}", ""
+        if file["problem"]:
+            yield f"  {'':{_WIDTH}} {shown(file['problem'])}", "red"
+            yield f"  {'':{_WIDTH}} until that is fixed, all sources below it fail and keep their last good products", "red"
+    for companion in answer["companions"]:
+        there = "" if companion["exists"] else ", not there"
+        yield f"  {'companion':{_WIDTH}} {printing.line(companion['path'])}{there}  {_from(companion, shown)}", ""
+    for builder in answer["builders"]:
+        yield from _describe_builder(builder, shown)
+    if not answer["builders"]:
+        nothing = "nothing is adjusted here" if answer["is"] in ("folder", "settings") else "none: no builder's pattern matches"
+        yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
+
+
+def _print_holder(holder: dict[str, str], shown: Shown) -> str:
+    return f"{printing.line(holder['name'])}  ({shown(holder['file'])})"
+
+
+def _from(item: dict[str, Any], shown: Shown) -> str:
+    return f"({shown(item['from'])})" if item["from"] else ""
+
+
+def _describe_builder(builder: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+    pattern = f", by {printing.line(builder['pattern'])!r}" if builder["pattern"] else ""
+    head = f"  {'builder':{_WIDTH}} {printing.line(builder['builder'])}, {kind_word(builder['kind'])}{pattern}"
+    yield f"{head}  {_from(builder, shown)}".rstrip(), "bold"
+    for platform in builder["platforms"]:
+        yield from _describe_platform(platform, shown)
+    word = "environment"
+    for variable in builder["environment"]:
+        state = f"{'set' if variable['is_set'] else 'not set'} here; an engine that runs uses those of where it was started"
+        yield f"    {word:{_WIDTH}} {printing.line(variable['name'])}, {state}  {_from(variable, shown)}".rstrip(), ""
+        word = ""
+    for name, limit in builder["limits"].items():
+        word = {"time_s": "time limit", "memory_bytes": "memory limit", "analysis_s": "analysis"}[name]
+        if name == "memory_bytes":
+            value = (
+                "a share of the machine's"
+                if limit["value"] == "auto"
+                else printing.size(limit["value"])
+                if limit["value"]
+                else "none"
+            )
+        else:
+            value = printing.duration(limit["value"])
+        yield f"    {word:{_WIDTH}} {value}  {_from(limit, shown)}", "dim"
+
+
+def _describe_platform(platform: dict[str, Any], shown: Shown) -> Iterator[tuple[str, str]]:
+    name = printing.line(platform["platform"])
+    if not platform["enabled"]:
+        yield f"    {name:{_WIDTH}} {printing.line(platform['said'])}  {_from(platform, shown)}".rstrip(), "yellow"
+    elif not platform["params"]:
+        yield f"    {name:{_WIDTH}} no parameters", ""
+    for param, value in platform["params"].items() if platform["enabled"] else ():
+        text = json.dumps(value["value"], ensure_ascii=False)
+        yield f"    {name:{_WIDTH}} {printing.line(param)} = {printing.line(text)}  {_from(value, shown)}", ""
+        name = ""

@@ -1,0 +1,401 @@
+"""`log`: what a job's run said, or which runs there were; an engine is needed for a run that goes on alone.
+
+Tests: `tests/cli/test_read_verbs.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from aptui.batch.options import load_last_config
+from aptui.batch.summary import log_path
+from aptui.cli.naming import find_job, jobs_named, unknown
+from aptui.cli.opening import OpenedProject, log_file, open_for_reading, os_path
+from aptui.config.dirs import DATABASE, refuse_other_user
+from aptui.config.model import Config
+from aptui.core.fingerprint import MISSING, Entry
+from aptui.core.model import describe_key
+from aptui.core.orders import Outcome
+from aptui.core.records.history import Made, RunStep, moments
+from aptui.link import port
+from aptui.link.client import EngineClient, NoAnswer, RunLogSoFar, make_run_log
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.logs import joblog
+from aptui.store.logs.joblog import JobLogLine, lines_of
+from aptui.store.logs.logs import engine_logs
+from aptui.store.queries.reader import JobRow, RunRow, open_reader
+
+if TYPE_CHECKING:
+    from aptui.store.logs.joblog import JobLogLine
+
+
+_ENGINE_LINES = 50
+_LEVEL_COLOURS = {0: "dim", 2: "yellow", 3: "red"}
+_LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
+
+
+def log_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `log`."""
+    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.add_argument("--raw", action="store_true", help="the file as it is; only into a pipe or a file")
+    parser.add_argument("--run", type=int, metavar="N", help="an earlier run: 1 is the last one, 2 the one before, …")
+    parser.add_argument("--history", action="store_true", help="list the runs of all jobs that JOB names, instead of a log")
+    parser.add_argument("--compare", type=int, nargs=2, metavar=("N", "N"), help="show what two runs differ in, instead of a log")
+    parser.add_argument("--follow", action="store_true", help="of a job that runs: each line as it is logged, until the run ends")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of lines")
+
+
+def log(arguments: Namespace) -> int:
+    """Show the log of a job's run, or its runs."""
+    if arguments.history or arguments.compare:
+        return compare(arguments) if arguments.compare else history(arguments)
+    if arguments.raw and printing.is_terminal(sys.stdout):
+        raise UserError("--raw is not for a terminal: a log may hold what commands it", hint="send it into a file or a pipe")
+    if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
+        raise UserError("--follow is of the run that goes on, for people to read", hint="leave out --raw, --json and --run")
+    with open_for_reading(arguments) as project:
+        row, config = find_job(arguments.job, project.config, project.database), project.config
+        file = _log_of_run(row, project, arguments.run)
+    if arguments.follow and row.job_id and follow(config, row.job_id, _say):
+        return 0
+    if file is None:
+        return _without_log(row, arguments)
+    if arguments.raw:
+        return _copy_raw(file)
+    from aptui.store.logs import joblog
+
+    lines = joblog.parse(file)
+    if arguments.json:
+        printing.say_json_list(
+            {
+                "level": _LEVEL_NAMES.get(line.level, "error"),
+                "window": line.window,
+                "text": line.text,
+                "time": printing.iso(line.time_ms),
+                "context": dict(line.context),
+            }
+            for line in lines
+        )
+        return 0
+    _say(lines)
+    return 0
+
+
+def logs_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `logs`."""
+    parser.add_argument(
+        "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"the last N lines; {_ENGINE_LINES} by default"
+    )
+    parser.add_argument("--path", action="store_true", help="print where the logs are instead, the newest first")
+
+
+def logs(arguments: Namespace) -> int:
+    """Show the end of the engine's own log, or where its logs are."""
+    config = load_last_config(arguments)
+    refuse_other_user(config.cache_dir)
+    files = engine_logs(config.log_dir)
+    if not files:
+        raise UserError(f"there is no log of an engine in '{config.log_dir}'", hint="an engine or 'aptui batch' writes one")
+    if arguments.path:
+        for file in files:
+            printing.say(printing.line(str(file)))
+        return 0
+    from aptui.store.logs import joblog
+
+    lines = joblog.parse(files[0])
+    _say(lines[-max(1, arguments.lines) :])
+    return 0
+
+
+def _say(lines: Sequence[JobLogLine]) -> None:
+    from aptui.store.logs import joblog
+
+    for line in lines:
+        mark = {2: "warning: ", 3: "error: "}.get(line.level, "")
+        printing.say(mark + printing.line(joblog.spoken(line.text)), _LEVEL_COLOURS.get(line.level, ""))
+        for key, value in line.context:
+            printing.say(f"    {printing.line(key)} = {printing.line(value)}", "dim")
+    sys.stdout.flush()
+
+
+def _log_of_run(row: JobRow, project: OpenedProject, run: int | None) -> Path | None:
+    if run is None or (run == 1 and row.job_id == 0):
+        return log_file(row, project.config) if row.log else None
+    runs = project.database.runs_of(row.job_id)
+    if not 1 <= run <= len(runs):
+        known = f"there are {len(runs)}" if runs else "none is recorded"
+        raise UserError(f"there is no run {run} of this job", hint=f"{known}; 1 is the last one")
+    name = runs[run - 1].log_file
+    return Path(project.config.log_dir, os_path(name)) if name else None
+
+
+def _without_log(row: JobRow, arguments: Namespace) -> int:
+    if arguments.json:
+        printing.say_json_list(())
+        return 0
+    name = printing.line(f"{row.source}@{row.platform}:{describe_key(row.job_key)}")
+    ran = f"{name} logged nothing" + (f"; its result is {printing.line(row.origin)}" if row.origin else "")
+    printing.complain(f"aptui: {ran}" if row.completed_ms else f"aptui: {name} did not run yet")
+    if row.error:
+        printing.say(f"error: {printing.line(row.error)}")
+    return 0
+
+
+def _copy_raw(file: Path) -> int:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"the log '{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+    return 0
+
+
+# `log --follow`: what a job logs while it runs, line by line, until its run has ended; then the rest of its log.
+
+_EVERY_S = 0.5
+_LIMIT_S = 10.0
+_RECORDED_S, _POLL_S = 10.0, 0.1
+"""A run has ended before it is in the database: so long we wait for that."""
+
+Say = Callable[[Sequence[JobLogLine]], None]
+
+
+class Followed(Struct):
+    """The run that was followed, 0 = the job does not run; and the lines that were said of it."""
+
+    run_key: int = 0
+    lines: list[JobLogLine] = field(default_factory=list)
+
+
+def follow(config: Config, job_id: int, say: Say) -> bool:
+    """Say what a job logs until its run has ended and all of its log was said; return whether it ran at all.
+
+    The database is not open meanwhile: who looks at one moment of it for long keeps others from tidying it.
+    """
+    followed = Followed()
+    try:
+        with EngineClient.of(config.cache_dir) as client:
+            _take_news(client, job_id, followed, say)
+    except NoAnswer:
+        raise
+    except HostError:
+        pass  # nothing runs, then; what is in the database is all there is
+    if followed.run_key and (file := _log_of(config, job_id, followed.run_key)):
+        print_new(followed, joblog.parse(file), say)
+    return followed.run_key != 0
+
+
+def _take_news(client: EngineClient, job_id: int, followed: Followed, say: Say) -> None:
+    known = RunLogSoFar()
+    while True:
+        log = make_run_log(client.ask(port.ReadRunLog(job_id, known.run_key, known.stamp), _LIMIT_S))
+        if not log.run_key or followed.run_key not in (0, log.run_key):
+            return
+        known, followed.run_key = log, log.run_key
+        if log.records is not None:
+            print_new(followed, lines_of(log.records), say)
+        time.sleep(_EVERY_S)
+
+
+def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
+    """Say those of the lines of a run that were not said yet."""
+    before = followed.lines
+    count = len(before)
+    if lines[:count] != before:
+        is_longer = lines[: count - 1] == before[:-1]  # the last one had not ended
+        last = next((at for at in reversed(range(len(lines))) if lines[at] == before[-1]), -1)
+        count = count - 1 if is_longer else last + 1
+    followed.lines = lines
+    say(lines[count:])
+
+
+def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
+    """Return the log of a run that has ended, as soon as it is recorded; None = it is not, for its result was of no use."""
+    end_s = time.monotonic() + _RECORDED_S
+    while time.monotonic() < end_s:
+        with closing(open_reader(config.cache_dir / DATABASE)) as reader:
+            names = [run.log_file for run in reader.runs_of(job_id) if run.run_key == run_key]
+        if names:
+            return Path(config.log_dir, os_path(names[0])) if names[0] else None
+        time.sleep(_POLL_S)
+    return None
+
+
+# `log --history` and `log --compare`: the runs of an asset's jobs, their inputs and products, and how two of them differ.
+
+_SHORT = 12
+_OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
+
+
+class _HistoryRun(Struct, frozen=True):
+    """A run with its number (1 is the last one), what it was made of and what it made."""
+
+    number: int
+    row: RunRow
+    moment: RunStep
+
+    @property
+    def outcome(self) -> str:
+        return _OUTCOMES.get(Outcome(self.row.outcome), "lost")
+
+
+def history(arguments: Namespace) -> int:
+    """Show the runs of all jobs that a path names."""
+    with open_for_reading(arguments) as project:
+        rows = [row for row in _jobs(arguments.job, project) if row.job_id]
+        found = [(row, _runs(row, project)) for row in rows]
+        if arguments.json:
+            printing.say_json_list(_history_json(row, runs, project) for row, runs in found)
+            return 0
+        for row, runs in found:
+            printing.say(_title(row), "bold")
+            _print_runs(row, runs, project)
+    if not found:
+        printing.complain("aptui: it has no jobs")
+    return 0
+
+
+def _jobs(word: str, project: OpenedProject) -> list[JobRow]:
+    if word.startswith("#"):
+        return [find_job(word, project.config, project.database)]
+    rows = jobs_named(word, project.config, project.database)
+    if rows is None:
+        raise unknown(word, project.database)
+    return rows
+
+
+def _runs(row: JobRow, project: OpenedProject) -> list[_HistoryRun]:
+    """Return the runs that are kept, the last first."""
+    database = project.database
+    made = tuple((product.name, product.digest.hex()[:32], product.size) for product in database.products_of(row.job_id))
+    rows = database.runs_of(row.job_id)
+    states = moments(RunStep(database.inputs_of(row.job_id), made), ((run.outcome == Outcome.SUCCEEDED, run.step) for run in rows))
+    return [_HistoryRun(number, run, state) for number, (run, state) in enumerate(zip(rows, states, strict=True), 1)]
+
+
+def _title(row: JobRow) -> str:
+    return printing.line(f"{row.source}@{row.platform}:{row.job_key}") + f"  #{row.job_id}"
+
+
+def _print_runs(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> None:
+    builder = project.builder_of(row.builder)
+    cells = (
+        [
+            str(run.number), printing.when(run.row.completed_ms), run.outcome, printing.duration(run.row.duration_ms / 1000),
+            f"{builder} {run.row.version}".strip(), run.row.products.hex()[:_SHORT], run.row.error or run.row.reason,
+        ]
+        for run in runs
+    )  # fmt: skip
+    header = ("run", "ended", "outcome", "duration", "builder", "products", "reason")
+    printing.table(header, cells, right=(0, 3), spare=(4, 5, 3))
+
+
+def _history_json(row: JobRow, runs: list[_HistoryRun], project: OpenedProject) -> dict[str, Any]:
+    names = {"source": row.source, "platform": row.platform, "job_key": row.job_key, "job_id": row.job_id}
+    return {**names, "builder": project.builder_of(row.builder), "runs": [_run_json(run, project) for run in runs]}
+
+
+def _run_json(run: _HistoryRun, project: OpenedProject) -> dict[str, Any]:
+    row = run.row
+    return {
+        "run": run.number,
+        "completed": printing.iso(row.completed_ms),
+        "outcome": run.outcome,
+        "reason": row.reason,
+        "error": row.error,
+        "duration_s": row.duration_ms / 1000,
+        "builder_version": row.version,
+        "fingerprint": f"{row.fingerprint:016x}" if row.fingerprint else "",
+        "products_digest": row.products.hex(),
+        "products": [{"name": name, "digest": digest, "size": size} for name, digest, size in sorted(run.moment.products)],
+        "inputs": [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in run.moment.inputs],
+        "log": log_path(row.log_file, project.config.log_dir),
+    }
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def compare(arguments: Namespace) -> int:
+    """Show what two runs of a job differ in."""
+    with open_for_reading(arguments) as project:
+        row = find_job(arguments.job, project.config, project.database)
+        runs = {run.number: run for run in _runs(row, project)}
+        old, new = (_choose_run(number, runs) for number in arguments.compare)
+        answer = _difference(old, new)
+        if arguments.json:
+            both = {"old": _run_json(old, project), "new": _run_json(new, project)}
+            printing.say_json({"source": row.source, "platform": row.platform, "job_key": row.job_key, **both, **answer})
+            return 0
+    printing.say(_title(row), "bold")
+    for run in (old, new):
+        printing.say(
+            f"run {run.number}: {printing.when(run.row.completed_ms)}, {run.outcome}, "
+            f"{printing.duration(run.row.duration_ms / 1000)}, "
+            f"builder version {printing.line(run.row.version) or 'unknown'}: {printing.line(run.row.reason)}"
+        )
+    _print_part("inputs", answer["inputs"])
+    if old.outcome == new.outcome == "completed":
+        _print_part("products", answer["products"])
+    else:
+        printing.say("a run that did not complete made no products")
+    return 0
+
+
+def _choose_run(number: int, runs: dict[int, _HistoryRun]) -> _HistoryRun:
+    if number not in runs:
+        known = f"there are {len(runs)}" if runs else "none is recorded"
+        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
+    return runs[number]
+
+
+def _difference(old: _HistoryRun, new: _HistoryRun) -> dict[str, Any]:
+    return {
+        "duration_s": (new.row.duration_ms - old.row.duration_ms) / 1000,
+        "inputs": _changes(_name_inputs(old.moment.inputs), _name_inputs(new.moment.inputs)),
+        "products": _changes(_name_products(old.moment.products), _name_products(new.moment.products)),
+    }
+
+
+def _name_inputs(entries: tuple[Entry, ...]) -> dict[str, str]:
+    return {f"{kind} {name}": digest for kind, name, digest in entries}
+
+
+def _name_products(products: tuple[Made, ...]) -> dict[str, str]:
+    return {name: f"{digest[:_SHORT]}, {printing.size(size)}" for name, digest, size in products}
+
+
+def _changes(old: dict[str, str], new: dict[str, str]) -> list[dict[str, str]]:
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name, ""), new.get(name, "")
+        if was != now:
+            found.append(
+                {"change": "changed" if was and now else "added" if now else "removed", "name": name, "old": was, "new": now}
+            )
+    return found
+
+
+def _print_part(title: str, changes: list[dict[str, str]]) -> None:
+    if not changes:
+        printing.say(f"the same {title}")
+        return
+    printing.say(f"{title}:")
+    for change in changes:
+        values = " -> ".join(_value(change[key]) for key in ("old", "new") if change[key])
+        printing.say(f"  {change['change']}  {printing.line(change['name'])}  {values}")
+
+
+def _value(text: str) -> str:
+    return text if text == MISSING or "," in text else text[:_SHORT]

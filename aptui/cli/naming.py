@@ -1,0 +1,336 @@
+"""How people name things: a path in any form, a job as `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`; and pieces of names.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from aptui.batch.options import load_config
+from aptui.config.dirs import DATABASE, asset_database
+from aptui.config.model import Config
+from aptui.core.model import describe_key
+from aptui.core.paths import builder_uuid, from_text, normalize, to_text
+from aptui.core.patterns import wildcard
+from aptui.shared.errors import UserError
+from aptui.shared.printing import line
+from aptui.store.graph.asset_graph import AssetGraph, Node, is_product
+from aptui.store.queries.assets import parse_asset_id, source_ids
+from aptui.store.queries.reader import JobRow, Reader, SourceRow, open_reader
+
+_LISTED = 20
+
+
+class NamedPath(Struct, frozen=True):
+    """What a path names: the relative path, the scan folder's path ("" = only the relative path was given), the absolute path."""
+
+    rel: str
+    root: str
+    path: str
+
+
+# ------------------------------------------------------------------------------------------------------------------- paths
+
+
+def as_text(word: str) -> str:
+    """Return a word of the command line in text form (`core.paths`)."""
+    return to_text(os.fsencode(word))
+
+
+def meanings(word: str, config: Config) -> list[NamedPath]:
+    """Return what a path may mean, likeliest first: a file that exists seen from here, then below the scan folders."""
+    text = as_text(word)
+    here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
+    seen_from_here = [
+        NamedPath(here[len(folder.path) + 1 :] if here != folder.path else "", folder.path, here)
+        for folder in config.project.scan_folders
+        if here == folder.path or here.startswith(folder.path + "/")
+    ]
+    seen_from_here.sort(key=lambda named: -len(named.root))
+    if os.path.isabs(word):
+        return seen_from_here
+    # As it is called; as people of other systems write it; as `--json` names what is not UTF-8.
+    rels = dict.fromkeys(
+        (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
+    )
+    below = [
+        NamedPath(rel, folder.path, f"{folder.path}/{rel}")
+        for rel in rels
+        if not rel.startswith("..")
+        for folder in config.project.scan_folders
+    ]
+    exists_here = os.path.lexists(word)
+    return [*seen_from_here, *below] if exists_here else [*below, *seen_from_here]
+
+
+def find_source(word: str, config: Config, database: Reader) -> SourceRow | None:
+    """Return the source that a path names, if it has jobs."""
+    for named in meanings(word, config):
+        found = database.source(named.rel)
+        if found is not None:
+            return found
+    return None
+
+
+def nearest_sources(word: str, database: Reader, limit: int = 3) -> list[str]:
+    """Return paths of sources that look like `word`."""
+    from difflib import get_close_matches
+
+    wanted = as_text(word).lower()
+    name = wanted.rpartition("/")[2]
+    by_name: dict[str, list[str]] = {}
+    for row in database.sources():
+        by_name.setdefault(row.source.lower().rpartition("/")[2], []).append(row.source)
+    close = get_close_matches(name, by_name, n=limit, cutoff=0.6)
+    paths = [path for each in close for path in by_name[each]]
+    return get_close_matches(wanted, paths, n=limit, cutoff=0.0)
+
+
+def unknown(word: str, database: Reader) -> UserError:
+    """Return the error for a path that is no source, with what it may have meant."""
+    near = nearest_sources(word, database)
+    hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+    return UserError(f"'{line(as_text(word))}' is no source of this project", hint=hint)
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def find_job(word: str, config: Config, database: Reader) -> JobRow:
+    """Return the one job that `word` names.
+
+    Raises:
+        UserError: none, or several, which are listed.
+    """
+    if re.fullmatch(r"#\d+", word):
+        found = database.job(int(word[1:]))
+        if found is None:
+            raise UserError(f"there is no job {word}", hint="'aptui jobs --json' has their numbers")
+        return found
+    rows = jobs_named(word, config, database)
+    if rows is None:
+        raise unknown(word, database)
+    if len(rows) != 1:
+        raise _ambiguous(word, rows)
+    return rows[0]
+
+
+def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
+    """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names; None when there is no such source.
+
+    The longest path that exists wins.
+    """
+    for path, platform, key in _readings(word):
+        source = find_source(path, config, database)
+        if source is not None:
+            rows = database.jobs_of(source.source_id)
+            return [
+                row
+                for row in rows
+                if (platform is None or row.platform.lower() == platform.lower()) and (key is None or _is_key(key, row))
+            ]
+    return None
+
+
+def _is_key(word: str, row: JobRow) -> bool:
+    """Whether `word` is the key of a job; that of an analysis is `analysis`, or `analysis:BUILDER`."""
+    name, _, builder = word.partition(":")
+    is_builder = not builder or builder_uuid(builder) == row.builder
+    return row.job_key.lower() == word.lower() or (describe_key(row.job_key) == name.lower() and is_builder and not row.job_id)
+
+
+def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield every (path, platform, key) that `word` can be read as, the longest paths first: names may hold `@` and `:`."""
+    readings: list[tuple[str, str | None, str | None]] = [(word, None, None)]
+    marks = [at for at, char in enumerate(word) if char in "@:" and at > 0]
+    for at in marks:
+        path, rest = word[:at], word[at + 1 :]
+        if word[at] == ":":
+            readings.append((path, None, rest))
+        else:
+            platform, colon, key = rest.partition(":")
+            readings.append((path, platform, key if colon else None))
+    yield from sorted(readings, key=lambda reading: -len(reading[0]))
+
+
+def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
+    if not rows:
+        return UserError(f"'{line(as_text(word))}' has no such job", hint="'aptui why PATH' lists those it has")
+    names = [
+        f"  {line(f'{row.source}@{row.platform}:{describe_key(row.job_key)}')}{f'  #{row.job_id}' if row.job_id else ''}"
+        for row in rows
+    ]
+    if len(names) > _LISTED:
+        names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
+    return UserError(f"'{line(as_text(word))}' names {len(rows)} jobs:\n" + "\n".join(names), hint="name one of them")
+
+
+# ---------------------------------------------------------------------------------------------------------------- patterns
+
+
+def value_matcher(value: str, *, is_path: bool) -> Callable[[str], bool]:
+    """Return whether a text has `value` in it or, when it has `*` or `?`, matches it."""
+    if "*" not in value and "?" not in value:
+        wanted = value.lower()
+        return lambda text: wanted in text.lower()
+    match = wildcard(value).fullmatch
+    if is_path and "/" not in value:
+        return lambda text: match(text) is not None or match(text.rpartition("/")[2]) is not None
+    return lambda text: match(text) is not None
+
+
+# Assets as people name them on the command line (sources, products, asset ids, globs), and the database that they mean.
+
+_GLOB = re.compile(r"[*?]")
+
+
+class AskedAssets(Struct, frozen=True):
+    """A database open for reading; `config` None = it is nobody's project. `cache_dir` has the products."""
+
+    config: Config | None
+    database: Reader
+    cache_dir: Path
+
+    def graph(self, platform: str = "") -> AssetGraph:
+        """Return its graph, of one platform or ("") of all.
+
+        Raises:
+            UserError: nothing was ever made for that platform.
+        """
+        if platform:
+            known = {name.lower(): name for name in AssetGraph(self.database).platforms()}
+            if self.config is not None:
+                known.update({item.id.lower(): item.id for item in self.config.project.platforms})
+            if platform.lower() not in known:
+                raise UserError(
+                    f"there is no platform '{line(platform)}'", hint=f"there are {', '.join(map(line, known.values()))}"
+                )
+            platform = known[platform.lower()]
+        return AssetGraph(self.database, platform)
+
+
+def database_argument(parser: ArgumentParser) -> None:
+    """Declare `--database`."""
+    parser.add_argument(
+        "--database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, or its folder, instead of a project"
+    )
+
+
+@contextmanager
+def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
+    """Open what the command line means, for one consistent look at it."""
+    if arguments.database:
+        config, path = None, Path(os.path.abspath(arguments.database))
+        path = path / DATABASE if path.is_dir() else path
+    else:
+        config = load_config(arguments)
+        path = asset_database(config.cache_dir)
+        if not path.is_file():
+            raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    database = open_reader(path)
+    try:
+        with database.snapshot():
+            yield AskedAssets(config, database, path.parent)
+    finally:
+        database.close()
+
+
+class AssetNames:
+    """What words mean in one graph."""
+
+    def __init__(self, place: AskedAssets, graph: AssetGraph) -> None:
+        self._place = place
+        self._graph = graph
+
+    def nodes(self, word: str) -> list[Node]:
+        """Return what a word names: a source and its products, a product, an asset id, a dependency's file, a glob's matches.
+
+        Raises:
+            UserError: nothing has that name.
+        """
+        found = self._source(word) or self._product(word) or self._asset(word) or self._file(word) or self._matching(word)
+        if not found:
+            raise self._unknown(word)
+        return found
+
+    def products(self, word: str) -> list[Node]:
+        """Return the products that a word names, those of its sources among them.
+
+        Raises:
+            UserError: nothing has that name.
+        """
+        return list(filter(is_product, self.nodes(word)))
+
+    def _source(self, word: str) -> list[Node]:
+        place = self._place
+        if place.config is not None:
+            source = find_source(word, place.config, place.database)
+        else:
+            source = place.database.source(normalize(as_text(word)))
+        return self._with_products([source.source_id]) if source else []
+
+    def _with_products(self, sources: list[int]) -> list[Node]:
+        return [*(Node(-number) for number in sources), *self._graph.products_of(sources)]
+
+    def _product(self, word: str) -> list[Node]:
+        text = normalize(as_text(word)).lower()
+        names = [text]
+        cache = os.fsencode(self._place.cache_dir) + b"/"
+        path = os.path.abspath(os.fsencode(word))
+        if path.startswith(cache):
+            names.append(as_text(os.fsdecode(path[len(cache) :])).lower())
+        found = self._graph.products_named(names)
+        return found or self._graph.products_named([f"{platform.lower()}/{text}" for platform in self._graph.platforms()])
+
+    def _asset(self, word: str) -> list[Node]:
+        parsed = parse_asset_id(word)
+        if parsed is None:
+            return []
+        uuid, sub_id = parsed
+        found = self._graph.assets(uuid, sub_id)
+        return found if sub_id is not None else [*(Node(-number) for number in source_ids(self._place.database, uuid)), *found]
+
+    def _file(self, word: str) -> list[Node]:
+        config = self._place.config
+        paths = [normalize(as_text(word)).lower()] if config is None else [item.rel.lower() for item in meanings(word, config)]
+        for path in dict.fromkeys(paths):
+            node = self._graph.file(path)
+            if path and self._graph.needing([node]):
+                return [node]
+        return []
+
+    def _matching(self, word: str) -> list[Node]:
+        if not _GLOB.search(word):
+            return []
+        text = as_text(word).lower()
+        matches = wildcard(text).fullmatch
+        sources = self._with_products(self._graph.edges.matching(text))
+        products = [Node(fact.product_id) for fact in self._graph.products(intermediates=True) if matches(fact.name.lower())]
+        return list(dict.fromkeys([*sources, *products]))
+
+    def _unknown(self, word: str) -> UserError:
+        shown = line(as_text(word))
+        if _GLOB.search(word):
+            return UserError(f"'{shown}' matches no source and no product", hint="'aptui jobs' lists what there is")
+        near = nearest_sources(word, self._place.database)
+        hint = f"did you mean {' or '.join(repr(line(path)) for path in near)}?" if near else "'aptui jobs' lists what there is"
+        return UserError(f"'{shown}' is no source, no product and no asset id here", hint=hint)
+
+
+def product_path(cache_dir: Path, name: str) -> Path:
+    """Return where a product lies.
+
+    Raises:
+        UserError: its name leads out of the cache, which a name that we wrote never does.
+    """
+    if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
+        raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' looks at the database")
+    return cache_dir / os.fsdecode(from_text(name))

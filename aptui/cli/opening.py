@@ -1,0 +1,128 @@
+"""What the verbs that only read begin with: the configuration, the database, the names of builders; no engine.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from aptui.batch.options import load_last_config
+from aptui.config.dirs import asset_database, builders_record, own_folder
+from aptui.config.model import Config
+from aptui.core.paths import from_text
+from aptui.link import port
+from aptui.link.client import EngineClient
+from aptui.shared import printing
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import JobRow, Reader, open_reader
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.project import Builder
+
+
+class OpenedProject(Struct, frozen=True):
+    """A project whose database is open for reading; `builders` are names by UUID."""
+
+    config: Config
+    database: Reader
+    builders: Mapping[bytes, str]
+
+    def builder_of(self, uuid: bytes) -> str:
+        """Return a builder's name, or its UUID when the configuration does not know it (any more)."""
+        return self.builders.get(uuid) or uuid_text(uuid)
+
+
+@contextmanager
+def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iterator[OpenedProject]:
+    """Open the project that the command line means (or whose configuration is known already), for one consistent look at it.
+
+    Where the configuration is broken, the last one that was not says where the database is.
+    """
+    config = config or load_last_config(arguments)
+    path = asset_database(config.cache_dir)
+    if not path.is_file():
+        raise _missing(config, path)
+    database = open_reader(path)
+    database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
+    try:
+        with database.snapshot():
+            yield OpenedProject(config, database, builder_names(config))
+    finally:
+        database.close()
+
+
+def _missing(config: Config, path: Path) -> KnownError:
+    """Return why there is no database: an engine that runs has had one."""
+    if (answer := engine_answer(config)) is None:
+        return UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    if trouble := answer["health"]["disk"]:
+        return HostError(f"there is no '{path}', and the engine cannot make one: {trouble}", hint="free some space on its disk")
+    hint = "put it back, or 'aptui rescan' makes everything anew"
+    return HostError(f"the asset database '{path}' is gone, while the engine (process {answer['pid']}) uses it", hint=hint)
+
+
+def builder_names(config: Config) -> dict[bytes, str]:
+    """Return {uuid: name} of all builders, those in the project's `builders/` folder and those of scripts among them.
+
+    Their code is only looked at where there is any: that can mean to start a process. While some of it is broken, the names are
+    those that were found the last time.
+    """
+    names = {builder.uuid: builder.name for builder in config.project.builders}
+    if config.has_builders_to_find:
+        try:
+            names.update({builder.uuid: builder.name for builder in all_builders(config)})
+        except UserError as error:
+            from aptui.engine.registry import read_remembered_names
+
+            printing.complain(f"aptui: {printing.line(str(error))}", "yellow")
+            names.update(read_remembered_names(builders_record(config.cache_dir)))
+    return names
+
+
+def all_builders(config: Config) -> tuple[Builder, ...]:
+    """Return the builders as the engine sees them, completed by their classes."""
+    if own_folder(config.cache_dir).is_dir():
+        return _complete_builders(config, builders_record(config.cache_dir))
+    from tempfile import TemporaryDirectory
+
+    # That folder marks a cache as ours, so only the engine may make it.
+    with TemporaryDirectory(prefix="aptui-") as folder:
+        return _complete_builders(config, Path(folder, "builders"))
+
+
+def _complete_builders(config: Config, memory: Path) -> tuple[Builder, ...]:
+    from aptui.engine import registry
+
+    return registry.complete(config, memory)
+
+
+def log_file(row: JobRow, config: Config) -> Path:
+    """Return where the log of a job's last run lies."""
+    return Path(config.log_dir, os_path(row.log))
+
+
+def os_path(text: str) -> str:
+    """Return a path in text form as Python's file functions want it."""
+    return os.fsdecode(from_text(text))
+
+
+# What a running engine says of itself.
+
+
+def engine_answer(config: Config) -> dict[str, Any] | None:
+    """Return what the engine says of itself, None when none answers."""
+    try:
+        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
+            return client.ask(port.ReadStatus(), timeout_s=2.0)
+    except HostError:
+        return None

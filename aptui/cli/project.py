@@ -1,0 +1,257 @@
+"""`init`, `demo`, `config`, `schema`: a project's beginning and its settings.
+
+Tests: `tests/features/shipping/test_verbs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from aptui.batch.options import RunOptions, load_config, project_dir
+from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
+from aptui.batch.summary import Summary
+from aptui.config import dirs, explain, load, packing, proposal
+from aptui.config import model as configuration
+from aptui.config.dirs import asset_database
+from aptui.shared import printing
+from aptui.shared.errors import KnownError, UserError
+from aptui.store.queries.reader import open_reader
+
+_DEMO_FOLDER = "aptui-demo"
+
+# -------------------------------------------------------------------------------------------------------------------- init
+
+
+def init_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `init`."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="where; the current folder by default")
+    parser.add_argument(
+        "--copy", nargs="+", action="extend", default=[], metavar="PATTERN", help="copy these files, and nothing else"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be written, and write nothing")
+    parser.add_argument("--from-o3de", action="store_true", help="say what the settings of the O3DE project there say")
+
+
+def init(arguments: Namespace) -> int:
+    """Write an `aptui.yaml`."""
+    if arguments.from_o3de:
+        from aptui.features.o3de.project.yaml_file import write_equal
+
+        written, doubts = write_equal(Path(arguments.folder or arguments.project or "."))
+        for doubt in doubts:
+            printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
+        printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")
+        return 0
+    folder = Path(arguments.folder or arguments.project or ".").absolute()
+    above = _project_above(folder)
+    found = proposal.propose(folder, tuple(arguments.copy))
+    _show_proposal(found)
+    if above:
+        printing.complain(f"aptui: '{above}' is a project already; this one would be inside of it", "yellow")
+    if arguments.dry_run:
+        printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
+        return 0
+    file, ignored = proposal.write(found)
+    also = f", and {_describe_cache(ignored)}" if ignored else ""
+    where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
+    printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch{where}")
+    return 0
+
+
+def _describe_cache(file: Path) -> str:
+    name = printing.line(str(file))
+    return f"the cache's line into {name}" if file.name == ".gitignore" else f"{name}, for backups"
+
+
+def _project_above(folder: Path) -> Path | None:
+    """Return the project that a folder lies in.
+
+    Raises:
+        UserError: the folder is an O3DE project, which needs no `aptui.yaml`.
+    """
+    try:
+        found = dirs.find_project(folder)
+    except KnownError:
+        return None
+    if found == folder and not (folder / dirs.FILE_NAME).exists():
+        hint = "'aptui batch' processes it; 'aptui init --from-o3de' converts it"
+        raise UserError(f"'{folder}' is an O3DE project, which opens as it is", hint=hint)
+    return found if found != folder else None
+
+
+def _show_proposal(found: proposal.Proposal) -> None:
+    kind = "" if found.engine is proposal.PLAIN else f", a {found.engine.name} project"
+    printing.say(f"{printing.line(str(found.folder))}{kind}; sources are in {printing.line(found.root)}")
+    for rule in found.rules:
+        patterns = printing.line(" ".join(rule.patterns))
+        note = f"  (a comment: {rule.lacks})" if rule.lacks else ""
+        printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
+    if found.left:
+        names = ", ".join(f"{count} *.{name}" for name, count in found.left.most_common(8))
+        printing.say(f"  {'no rule':<18} {printing.count(found.left.total(), 'file'):>11}  {printing.line(names)}")
+    printing.say(f"  {'ignored':<31} {printing.line(' '.join(found.ignore))}")
+
+
+# -------------------------------------------------------------------------------------------------------------------- demo
+
+
+def demo_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `demo`."""
+    parser.add_argument(
+        "folder", nargs="?", metavar="DIR", help=f"a new or empty folder, or an earlier demo; ./{_DEMO_FOLDER} by default"
+    )
+    parser.add_argument("--batch", action="store_true", help="process it without the screen, also on a terminal")
+    parser.add_argument("--web", action="store_true", help="show it in a browser: its products, redrawn whenever a source is saved")
+
+
+def demo(arguments: Namespace) -> int:
+    """Write the demo project, process it, explain; exit 0 when exactly the intended failure occurs.
+
+    On a terminal the screen shows how it is processed, and the engine ends when people leave it.
+    """
+    from aptui.demo import project as demo_project
+
+    folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
+    demo_project.write_project(folder, has_page=arguments.web)
+    config = load.load(folder)
+    if arguments.web:
+        from aptui.features.gateway.web_verb import show_demo
+
+        return show_demo(config)
+    if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
+        _show_demo(config)
+    summary = run(config, RunOptions())
+    printing.say(demo_project.explain())
+    _print_products(config)
+    summary.print_summary()
+    if summary.is_interrupted:
+        return INTERRUPTED
+    wrong = _find_unintended(summary, demo_project.INTENDED_FAILURES)
+    for text in wrong:
+        printing.say(text, "red")
+    if not wrong:
+        name = printing.line(shlex.quote(str(folder)))
+        printing.say(f"All as intended: two jobs fail on purpose. The project is in {name}; its products are in its Cache folder.")
+        printing.say(
+            f"See it in a browser: aptui demo --web {name}    on the terminal: aptui -C {name}    as text: aptui jobs -C {name}"
+        )
+    return JOBS_FAILED if wrong else 0
+
+
+def _show_demo(config: configuration.Config) -> None:
+    from aptui.cli.engine_verbs import stop_engines
+    from aptui.cli.screen_verb import show
+
+    try:
+        show(config, Namespace(theme="", no_mouse=False))
+    finally:
+        stop_engines(config.cache_dir)
+
+
+def _print_products(config: configuration.Config) -> None:
+    database = open_reader(asset_database(config.cache_dir))
+    try:
+        printing.say("Products:")
+        for product in database.products():
+            printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}")
+        printing.say()
+    finally:
+        database.close()
+
+
+def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
+    failed = {failure.source for failure in summary.failures}
+    wrong = [f"{printing.line(source)} should not have failed" for source in sorted(failed - set(intended))]
+    return wrong + [f"{source} should have failed, and did not" for source in intended if source not in failed]
+
+
+# ------------------------------------------------------------------------------------------------------------------ config
+
+
+def config_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `config`."""
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--explain", metavar="KEY", help="tell which lines set a key, and what they overrode")
+
+
+def _explain(arguments: Namespace) -> int:
+    """Tell what every layer says about one key: the one in force first, then what it overrode."""
+    messages = _with_lists(arguments, explain.explain(project_dir(arguments), arguments.explain, arguments.set))
+    if arguments.json:
+        printing.say_json([{"where": each.where, "value": each.text} for each in reversed(messages)])
+        return 0
+    last = messages[-1]
+    printing.say(f"{printing.line(arguments.explain)} is {_format_value(last.text)}")
+    for before, each in zip(["set by", *["which overrode"] * len(messages)], reversed(messages), strict=False):
+        printing.say(f"  {before:<15} {printing.line(each.where)}  {_format_value(each.text)}")
+    return 0
+
+
+def _with_lists(arguments: Namespace, messages: list[explain.ConfigMessage]) -> list[explain.ConfigMessage]:
+    """Add what people changed on the Connections screen, which lies over every layer."""
+    if not arguments.explain.startswith("serve."):
+        return messages
+    from aptui.features.gateway import peer_file, peer_lists
+
+    found = load_config(arguments)
+    file, configured = found.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(found.serve)
+    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
+    if arguments.explain not in changed:
+        return messages
+    where = f"{file} (changed on the Connections screen)"
+    return [*messages, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
+
+
+def _format_value(text: str | None) -> str:
+    return "removed" if text is None else printing.line(text)
+
+
+def config(arguments: Namespace) -> int:
+    """Show what the configuration comes to, and which files say so."""
+    if arguments.explain:
+        return _explain(arguments)
+    found = load_config(arguments)
+    project = found.project
+    if arguments.json:
+        printing.say_json(packing.pack(found))
+        return 0
+    printing.say(f"project       {printing.line(found.name)}  {printing.line(str(found.project_dir))}")
+    for file, _digest in found.layers:
+        printing.say(f"layer         {printing.line(file)}")
+    for platform in project.platforms:
+        host = ", this machine's" if platform.id == project.host_platform else ""
+        printing.say(f"platform      {platform.id}{host}  {' '.join(platform.tags)}")
+    for folder in project.scan_folders:
+        printing.say(f"scan folder   {printing.line(folder.name)}  {printing.line(folder.path)}  order {folder.order}")
+    for builder in project.builders:
+        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "its own patterns"
+        printing.say(f"builder       {printing.line(builder.name)}  {builder.kind.value}  {patterns}")
+    printing.say(f"cache         {printing.line(str(found.cache_dir))}")
+    printing.say(f"logs          {printing.line(str(found.log_dir))}")
+    printing.say(f"workers       {found.workers}")
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------------ schema
+
+
+def schema_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `schema`."""
+    parser.add_argument("--path", action="store_true", help="print where its file lies instead")
+
+
+def schema(arguments: Namespace) -> int:
+    """Print the JSON Schema of `aptui.yaml`."""
+    file = dirs.data_dir() / "config" / "aptui.schema.json"
+    if arguments.path and file.is_file():
+        printing.say(printing.line(str(file)))
+        return 0
+    from aptui.config.yaml.schema import schema as made
+
+    printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
+    return 0

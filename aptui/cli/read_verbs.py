@@ -1,0 +1,497 @@
+"""`jobs`, `status`, `builders`: what the database says; no engine is needed, one that runs tells what it does."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import asdict
+
+from aptui.batch.options import load_config, load_last_config
+from aptui.batch.summary import findings_line, log_path
+from aptui.cli.naming import as_text
+from aptui.cli.opening import OpenedProject, all_builders, engine_answer, open_for_reading
+from aptui.cli.run_verbs import as_running, counts, resource_line, running_ids
+from aptui.config.dirs import asset_database, own_folder
+from aptui.config.model import Config
+from aptui.core.model import describe_key
+from aptui.core.results.run_report import NO_FACTS, NUMBER_FACTS, ContentFacts
+from aptui.features.insight.history import pace_json
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.history import pace
+from aptui.store.jobs.filter import STATUS_CODES
+from aptui.store.jobs.table import cause_of
+from aptui.store.jobs.texts import Texts
+from aptui.store.logs.logs import LinesByField, path_of, read_lines
+from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
+from aptui.store.queries.reader import STATUSES, JobRow
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+_WITH = {"warnings": "warnings", "errors": "errors"}
+"""Shown statuses that are `completed` and a count."""
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def jobs_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `jobs`."""
+    parser.add_argument(
+        "--status",
+        action="append",
+        default=[],
+        choices=(*STATUSES, *_WITH),
+        metavar="STATUS",
+        help=f"{', '.join(STATUSES)}; warnings, errors: completed with some; may be given several times",
+    )
+    parser.add_argument("--filter", metavar="TERMS", help="only jobs for which all terms hold; see below")
+    parser.add_argument("--platform", default="", metavar="ID", help="only this platform")
+    parser.add_argument(
+        "--slower", action="store_true", help="only jobs that take longer than the noise of their earlier runs explains"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.epilog = """\
+a term is a regular expression searched in the source path, or FIELD:REGEX with
+status, platform, key, builder, source, reason, error, cause, folder or format;
+after:TIME, slower:DURATION; width:>4096, and height, seconds, triangles, rate;
+a bare status word is a status; ! in front inverts a term,
+"…" keeps blanks; case does not matter:
+  aptui jobs --filter 'textures/ !\\.tga$ builder:image after:2h slower:1.5s failed'"""
+
+
+def jobs(arguments: Namespace) -> int:
+    """List jobs."""
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with open_for_reading(arguments, config) as project:
+        from aptui.store.jobs.parts import read_facts
+
+        slower = pace.slower_jobs(project.database)
+        rows = _find_wanted_jobs(project, arguments, running)
+        if arguments.slower:
+            rows = (row for row in rows if row.job_id in slower)
+        if arguments.json:
+            facts, checks = dict(read_facts(project.database)), _checks(project)
+            printing.say_json_list(
+                {
+                    **job_json(row, project),
+                    "slower": _pace_json(slower.get(row.job_id)),
+                    "facts": facts_json(facts.get(row.job_id)),
+                    "checks": checks[row.job_id].text if row.job_id in checks else "",
+                }
+                for row in rows
+            )
+        else:
+            printing.table(
+                ("source", "platform", "job key", "status", "duration", "warnings", "errors", "completed", "reason"),
+                ([*_names(row, project), _status(row, slower.get(row.job_id)), *_figures(row), row.reason] for row in rows),
+                right=(4, 5, 6, 7),
+                spare=(7, 4, 8, 6, 5),
+            )
+    return 0
+
+
+def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: frozenset[int]) -> Iterator[JobRow]:
+    statuses = {"completed" if status in _WITH else status for status in arguments.status} if not running else ()
+    rows = as_running(project.database.jobs(statuses=tuple(statuses), platform=arguments.platform), running)
+    if arguments.status:
+        rows = (row for row in rows if _has_status(row, arguments.status))
+    return _filter_rows(list(rows), project, as_text(arguments.filter)) if arguments.filter else rows
+
+
+def _filter_rows(rows: list[JobRow], project: OpenedProject, text: str) -> Iterator[JobRow]:
+    from aptui.store.jobs.filter import FilterError, parse
+    from aptui.store.jobs.parts import read_facts
+
+    try:
+        wanted = parse(text)
+        wanted.check()
+        facts = dict(read_facts(project.database))
+        mask = wanted.matches(
+            JobRowColumns(rows, project.builder_of, facts, partial(_checks, project), log_dir=project.config.log_dir)
+        )
+    except FilterError as error:
+        place = printing.line(text[error.column - 1 :])
+        what = f"{printing.line(error.what)}, at '{place}'" if place else printing.line(error.what)
+        raise UserError(what, where=f"{FILTER_PLACE}{error.column}", hint=error.hint) from None
+    if wanted.hint:
+        printing.complain(f"aptui: {printing.line(wanted.hint)}")
+    return (row for row, passes in zip(rows, mask.tolist(), strict=True) if passes)
+
+
+def _checks(project: OpenedProject) -> dict[int, CheckMark]:
+    return check_marks(project.database, project.config.checks)
+
+
+FILTER_PLACE = "--filter:"
+"""Before the column of a mistake in a filter."""
+
+
+def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
+    """Yield how many jobs hold all terms, then each in one line, for people who hear them."""
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with open_for_reading(arguments, config) as project:
+        everything = list(as_running(project.database.jobs(), running))
+        rows = list(_filter_rows(everything, project, terms)) if terms else everything
+        yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
+        for row in rows:
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the path is said before
+            why = f": {printing.line(error)}" if error else ""
+            key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
+            yield f"{_status(row)}: {printing.line(row.source)}, {row.platform}, {key}, #{row.job_id}{why}"
+
+
+def find_unsettled_jobs(arguments: Namespace) -> set[int]:
+    """Return the numbers of the jobs that wait or run."""
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with open_for_reading(arguments, config) as project:
+        rows = as_running(project.database.jobs(), running)
+        return {row.job_id for row in rows if row.status in ("pending", "processing")}
+
+
+def _has_status(row: JobRow, statuses: list[str]) -> bool:
+    is_completed = row.status == "completed"
+    return (
+        row.status in statuses
+        or (is_completed and "warnings" in statuses and row.warnings > 0)
+        or (is_completed and "errors" in statuses and row.errors > 0)
+    )
+
+
+def _names(row: JobRow, project: OpenedProject) -> tuple[str, str, str]:
+    return row.source, row.platform, describe_key(row.job_key, project.builder_of(row.builder))
+
+
+def _status(row: JobRow, slow: pace.JobPace | None = None) -> str:
+    if row.status != "completed":
+        return row.status
+    text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
+    text += ", restored" if row.is_restored else ""
+    text += ", flaky" if row.flaky else ""
+    text += ", draft" if row.is_draft else ""
+    return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
+
+
+def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
+    """Return what is said of products as programs get it: what nothing is said of is left out."""
+    return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
+
+
+def _pace_json(one: pace.JobPace | None) -> dict[str, Any] | None:
+    return None if one is None else pace_json(one)
+
+
+def _figures(row: JobRow) -> tuple[str, str, str, str]:
+    return printing.duration(row.duration_s), str(row.warnings or ""), str(row.errors or ""), printing.when(row.completed_ms)
+
+
+def job_json(row: JobRow, project: OpenedProject) -> dict[str, Any]:
+    """Return a job as programs get it."""
+    return {
+        "source": row.source,
+        "scan_folder": row.scan_folder,
+        "platform": row.platform,
+        "job_key": row.job_key,
+        "builder": project.builder_of(row.builder),
+        "status": row.status,
+        "reason": row.reason,
+        "completed": printing.iso(row.completed_ms),
+        "duration_s": row.duration_s,
+        "warnings": row.warnings,
+        "errors": row.errors,
+        "log": log_path(row.log, project.config.log_dir),
+        "job_id": row.job_id,
+        "error": row.error,
+        "failure_cause": row.failure_cause,
+        "restored": row.is_restored,
+        "flaky": row.flaky,
+        "draft": row.is_draft,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------------ status
+
+
+def status_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `status`."""
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print one JSON object")
+    form.add_argument("--openmetrics", action="store_true", help="print figures as OpenMetrics, as the gateway's /metrics does")
+
+
+def status(arguments: Namespace) -> int:
+    """Show totals."""
+    from aptui.link import gateways
+    from aptui.store.queries import health
+
+    if arguments.openmetrics:
+        return _print_figures(arguments)
+    config = load_last_config(arguments)
+    running = running_ids(config)
+    with open_for_reading(arguments, config) as project:
+        totals = project.database.totals()
+        jobs = counts(project.database, totals.jobs, running)
+        slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
+        draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
+        product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
+    engine, gateway = engine_process(config), gateways.find_gateway(config.cache_dir)
+    answer = engine_answer(config)  # one in trouble, as on a full disk, has let go of the cache
+    engine = engine or (answer["pid"] if answer else engine)
+    if arguments.json:
+        printing.say_json(
+            {
+                "project": str(config.project_dir),
+                "engine_pid": engine,
+                "gateway": gateway.url if gateway is not None and gateway.is_alive else "",
+                "gateway_problem": gateway.problem if gateway is not None else "",
+                "sources": totals.sources,
+                "jobs": jobs,
+                "warnings": totals.warnings,
+                "errors": totals.errors,
+                "slower_jobs": slower_count,
+                "flaky_jobs": flaky_count,
+                "draft_jobs": draft_count,
+                "checks": Counter(each.level for each in found),
+                "products": totals.products,
+                "product_bytes": product_bytes,
+                "last_job_completed": printing.iso(last_ms),
+                "left": _estimate_left(answer),
+                "resources": list(answer.get("resources", ())) if answer else [],
+            }
+        )
+        return 0
+    engine_text = _engine_line(answer) if answer else f"process {engine} holds the cache"
+    state = {None: "unknown", 0: "not running"}.get(engine) or engine_text
+    printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
+    resting = config.project.resting_platforms
+    resting_text = f"; left as they are: {', '.join(resting)}" if resting else ""
+    printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{resting_text}")
+    printing.say(f"engine     {state}")
+    for use in answer.get("resources", ()) if answer else ():
+        printing.say(f"resource   {resource_line(use)}")
+    if gateway is not None or config.serve.is_enabled:
+        printing.say(f"gateway    {printing.line(gateways.words(gateway))}")
+    printing.say(f"sources    {totals.sources:,}")
+    printing.say(f"products   {totals.products:,}, {printing.size(product_bytes)}, in {printing.line(os.fspath(config.cache_dir))}")
+    printing.say(f"last job   {printing.when(last_ms) or 'never'}")
+    for name in STATUSES:
+        if jobs[name] or name in ("completed", "failed"):
+            printing.say(f"{name:<10} {jobs[name]:,}", "red" if name == "failed" and jobs[name] else "")
+    printing.say(f"warnings   {totals.warnings:,}")
+    printing.say(f"errors     {totals.errors:,}")
+    if left := _estimate_left(answer):
+        printing.say(f"left       {_format_left(left)}")
+    if config.checks:
+        more, colour = (": aptui check", "yellow") if found else ("", "")
+        printing.say(f"checks     {findings_line(found, len(config.checks))}{more}", colour)
+    if slower_count:
+        printing.say(f"slower     {printing.count(slower_count, 'job')} than before: aptui jobs --slower", "yellow")
+    if flaky_count:
+        printing.say(f"flaky      {printing.count(flaky_count, 'job')}: aptui jobs --filter is:flaky", "yellow")
+    if draft_count:
+        printing.say(f"drafts     {printing.count(draft_count, 'job')}: aptui jobs --filter is:draft", "yellow")
+    return 0
+
+
+def _print_figures(arguments: Namespace) -> int:
+    from aptui.features.insight import figures
+
+    with open_for_reading(arguments) as project:
+        sys.stdout.write(figures.document(project.database, project.builder_of, engine_answer(project.config)))
+    return 0
+
+
+def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return when an engine believes it will be done, None when it rests or cannot say."""
+    progress = (answer or {}).get("progress") or {}
+    if progress.get("eta_ms", 0) <= 0:
+        return None
+    return {
+        "seconds": progress["eta_ms"] / 1000,
+        "least_seconds": progress["least_ms"] / 1000 if progress["least_ms"] > 0 else None,
+        "measured_percent": progress["measured_percent"] if progress["measured_percent"] >= 0 else None,
+    }
+
+
+def _format_left(left: dict[str, Any]) -> str:
+    text = f"about {printing.duration(max(1.0, left['seconds']))}"
+    if left["least_seconds"] is not None:
+        text += f", {printing.duration(left['least_seconds'])} at least"
+    known = left["measured_percent"]
+    return text if known is None else f"{text}; {known} % of the work is of jobs that ran before"
+
+
+def _engine_line(answer: dict[str, Any]) -> str:
+    health = answer["health"]
+    roots = [
+        ": ".join(filter(None, (f"{root['path']} {root['mode']}", root["detail"])))
+        for root in health["roots"]
+        if root["mode"] != "native"
+    ]
+    troubles = [health[key] for key in ("disk", "database", "pool", "configuration") if health[key]]
+    troubles += [f"held by {why}" for why in health["holds"]]
+    facts = [f"process {answer['pid']}", str(answer["state"]), f"up {printing.duration(answer['uptime_s'])}"]
+    facts += [printing.size(answer["rss_bytes"]), f"watching {printing.count(len(health['roots']), 'folder')}"]
+    return printing.line("; ".join([", ".join(facts), *roots, *troubles]))
+
+
+def engine_process(config: Config) -> int | None:
+    """Return the process that holds the cache's lock, 0 when none does, None when that cannot be told.
+
+    The kernel's list is read: to try the lock could make an engine that starts in this moment believe that it is taken.
+    """
+    try:
+        facts = os.stat(own_folder(config.cache_dir) / "lock")
+        device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+        with open("/proc/locks", encoding="ascii") as file:
+            words = [text.split() for text in file]
+    except FileNotFoundError:
+        return 0 if os.path.exists("/proc/locks") else None
+    except OSError:
+        return None
+    return next((int(word[4]) for word in words if word[1:2] == ["FLOCK"] and word[5:6] == [device]), 0)
+
+
+# ---------------------------------------------------------------------------------------------------------------- builders
+
+
+def builders_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `builders`."""
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+
+
+def builders(arguments: Namespace) -> int:
+    """List builders with what they did."""
+    config = load_config(arguments)
+    metrics, slower = {}, {}
+    if asset_database(config.cache_dir).is_file():
+        with open_for_reading(arguments, config) as project:
+            metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
+            slower = pace.slower_builders(project.database)
+    rows = []
+    for builder in all_builders(config):
+        metric = metrics.get(builder.uuid)
+        rows.append(
+            {
+                "name": builder.name,
+                "kind": builder.kind.value,
+                "version": builder.version,
+                "patterns": [pattern.text for pattern in builder.patterns],
+                "platforms": list(builder.platforms),
+                "jobs": metric.jobs if metric else 0,
+                "processing_s": metric.processing_ms / 1000 if metric else 0.0,
+                "processing_average_s": round(metric.processing_average_ms / 1000, 6) if metric else 0.0,
+                "slower_factor": round(slower[builder.uuid].factor, 2) if builder.uuid in slower else None,
+                "analyses": metric.analyses if metric else 0,
+                "analysis_s": metric.analysis_ms / 1000 if metric else 0.0,
+                "analysis_average_s": round(metric.analysis_average_ms / 1000, 6) if metric else 0.0,
+            }
+        )
+    if arguments.json:
+        printing.say_json_list(rows)
+        return 0
+    header = ("builder", "kind", "version", "patterns", "platforms", "jobs", "total", "average", "analyses", "total", "average")
+    printing.table(header, (_builder_cells(row) for row in rows), right=(5, 6, 7, 8, 9, 10), spare=(9, 6, 2, 4))
+    return 0
+
+
+def _builder_cells(row: dict[str, Any]) -> list[str]:
+    texts = [row["name"], row["kind"], row["version"], " ".join(row["patterns"]), " ".join(row["platforms"])]
+    for count, total, average in (
+        ("jobs", "processing_s", "processing_average_s"),
+        ("analyses", "analysis_s", "analysis_average_s"),
+    ):
+        texts.append(f"{row[count]:,}" if row[count] else "")
+        texts += [printing.duration(row[name]) if row[count] else "" for name in (total, average)]
+    if row["slower_factor"] is not None:
+        texts[7] += f", {row['slower_factor']:.1f} times slower"
+    return texts
+
+
+# Job rows as the filter language sees them, for `aptui jobs --filter`.
+
+
+class JobRowColumns:
+    """Columns of a list of rows; `builder_of` names a builder by its UUID, `facts` and `checks` are by job id."""
+
+    def __init__(
+        self,
+        rows: Sequence[JobRow],
+        builder_of: Callable[[bytes], str],
+        facts: Mapping[int, ContentFacts] | None = None,
+        checks: Callable[[], Mapping[int, CheckMark]] = dict,
+        *,
+        log_dir: Path,
+    ) -> None:
+        self._rows, self._builder_of, self._facts, self._checks = rows, builder_of, facts or {}, checks
+        self._log_dir, self._lines = log_dir, dict[int, LinesByField]()
+
+    def row_count(self) -> int:
+        """Return how many rows there are."""
+        return len(self._rows)
+
+    def text(self, field: str) -> tuple[npt.NDArray[np.int32], Texts]:
+        """Return a column of texts."""
+        texts = Texts()
+        if field == "check":
+            found = self._checks()
+            return texts.extend_distinct([found[row.job_id].text if row.job_id in found else "" for row in self._rows]), texts
+        return texts.extend_distinct([self._text(row, field) for row in self._rows]), texts
+
+    def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+        """Return what the logs of these rows say, "error" or "warning"; each is read once."""
+        for row in rows.tolist():
+            if row not in self._lines:
+                name = self._rows[row].log
+                self._lines[row] = read_lines(path_of(self._log_dir, name)) if name else {}
+        return [self._lines[row].get(field, "") for row in rows.tolist()]
+
+    def number(self, field: str) -> npt.NDArray[np.number]:
+        """Return a column of numbers."""
+        if field in NUMBER_FACTS:
+            found = (getattr(self._facts.get(row.job_id, NO_FACTS), field) for row in self._rows)
+            return np.fromiter(found, np.float64, len(self._rows))
+        return np.fromiter((self._number(row, field) for row in self._rows), np.int64, len(self._rows))
+
+    def _text(self, row: JobRow, field: str) -> str:
+        match field:
+            case "format":
+                return self._facts.get(row.job_id, NO_FACTS).format
+            case "folder":
+                return row.scan_folder
+            case "builder":
+                return self._builder_of(row.builder)
+            case "key":
+                return describe_key(row.job_key, self._builder_of(row.builder))
+            case "cause":
+                return row.failure_cause or (cause_of(row.error) if row.status == "failed" else "")
+            case _:
+                return str(getattr(row, field))
+
+    @staticmethod
+    def _number(row: JobRow, field: str) -> int:
+        match field:
+            case "status":
+                return STATUS_CODES[row.status]
+            case "duration_ms":
+                return round(row.duration_s * 1000)
+            case "flaky":
+                return bool(row.flaky)
+            case "draft":
+                return row.is_draft
+            case "critical":
+                return row.is_critical
+            case _:
+                return int(getattr(row, field))

@@ -1,0 +1,236 @@
+"""`reprocess` and `rerun`: run jobs that nothing made necessary, through the engine or alone in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
+from aptui.batch.options import engine_arguments, load_config, load_last_config, options_of
+from aptui.batch.run import JOBS_FAILED, run_and_report
+from aptui.cli.engine_verbs import engine_of
+from aptui.cli.naming import find_job, meanings, nearest_sources, value_matcher
+from aptui.cli.opening import all_builders, open_for_reading
+from aptui.config.dirs import asset_database
+from aptui.config.model import Config
+from aptui.core.model import Job, PathKey
+from aptui.core.orders import Outcome, RunResult
+from aptui.core.paths import is_below, key_of
+from aptui.core.project import Builder
+from aptui.core.settings import SettingsTree
+from aptui.link import port
+from aptui.link.client import EngineClient
+from aptui.link.port import MOST_INTERESTING, NoteInterest
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.shared.forms import prepare_form
+from aptui.store.queries.reader import JobRow, Reader
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.store.queries.reader import JobRow, Reader
+
+
+# --------------------------------------------------------------------------------------------------------------- reprocess
+
+
+def reprocess_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `reprocess`."""
+    engine_arguments(parser)
+    parser.add_argument("patterns", nargs="+", metavar="PATTERN", help="a source, a folder, or a glob over source paths ('*.png')")
+
+
+def reprocess(arguments: Namespace) -> int:
+    """Run all jobs of the named sources, and whatever else is owed."""
+    config = load_config(arguments)
+    with open_for_reading(arguments, config) as project:
+        keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
+    wanted = tuple(dict.fromkeys(keys))
+    _, code = run_and_report(arguments, config, options_of(arguments, sources=wanted))
+    return code
+
+
+def sources_of(pattern: str, config: Config, database: Reader) -> list[PathKey]:
+    """Return the keys of the sources that a path, a folder or a glob names.
+
+    Raises:
+        UserError: there is none, or nothing is named.
+    """
+    if not pattern:
+        raise UserError("'' names no source", hint="'*' means all of them")
+    matchers = [(named.root, _matcher(named.rel)) for named in meanings(pattern, config)]
+    found = [
+        key_of(row.source)
+        for row in database.sources()
+        if any(row.root == root and matches(row.source.lower()) for root, matches in matchers)
+    ]
+    if not found:
+        near = nearest_sources(pattern, database)
+        hint = (
+            f"did you mean {' or '.join(repr(printing.line(path)) for path in near)}?"
+            if near
+            else "'aptui jobs' lists what there is"
+        )
+        raise UserError(f"no source matches '{printing.line(pattern)}'", hint=hint)
+    return found
+
+
+def _matcher(rel: str) -> Callable[[str], bool]:
+    """Return whether a source path in lower case is `rel`, lies below it, or matches it."""
+    key = rel.lower()
+    if "*" in key or "?" in key:
+        return value_matcher(key, is_path=True)
+    return lambda path: path == key or is_below(path, key)
+
+
+# ---------------------------------------------------------------------------------------------------------------- interest
+
+
+def interest_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `interest`."""
+    parser.add_argument("patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob over source paths ('*.png')")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = "Their jobs, and what these wait for, come before others for 90 seconds, the newest first."
+
+
+def interest(arguments: Namespace) -> int:
+    """Tell the running engine what somebody looks at."""
+    config = load_last_config(arguments)
+    with open_for_reading(arguments, config) as project:
+        found = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
+    keys = tuple(dict.fromkeys(found))
+    if len(keys) > MOST_INTERESTING:
+        raise UserError(f"{len(keys):,} sources are too many to look at at once", hint=f"name {MOST_INTERESTING:,} at most")
+    with engine_of(arguments, config) as engine:
+        answer = engine.ask(NoteInterest(keys))
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(f"{printing.count(len(keys), 'source')} {'comes' if len(keys) == 1 else 'come'} first for a while")
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------------- rerun
+
+
+def rerun_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `rerun`."""
+    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.epilog = "Its products stay in the folder that is named at the end; the cache and the database are not touched."
+
+
+def rerun(arguments: Namespace) -> int:
+    """Run one job in a worker of its own, show all it says, keep what it leaves."""
+    config = load_config(arguments)
+    with open_for_reading(arguments, config) as project:
+        row = find_job(arguments.job, config, project.database)
+        source = project.database.source(row.source)
+    if row.job_id == 0 or source is None:
+        raise UserError(
+            f"'{printing.line(row.source)}' failed at its analysis: there is no job to run", hint="'aptui log' shows why"
+        )
+    builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
+    if builder is None:
+        raise UserError(
+            "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
+        )
+    folder = new_folder(config, "rerun-")
+    printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
+    printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")
+    sys.stdout.flush()
+    return _print(_result(config, source.root, row, builder, folder), folder)
+
+
+def _origin(builder: Builder) -> str:
+    return f" ({printing.line(builder.origin)})" if builder.origin else ""
+
+
+def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
+    """Run the job as the engine would: in a worker with its limits, its output captured and bounded."""
+    job, texts = _read_stored(config, row)
+    adjusted = SettingsTree(replace(config.project, builders=all_builders(config)), texts).adjustment(key_of(row.source), builder)
+    staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
+    manner = RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
+    with Workers(config, (builder,), 1) as workers:
+        return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]
+
+
+def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
+    """Return the job with its plan, and the settings of folders, which the reader for people does not know."""
+    from aptui.store.db.archive import DatabaseArchive
+
+    key = key_of(row.source)
+    archive = DatabaseArchive(asset_database(config.cache_dir), {})
+    try:
+        source, texts = archive.sources([key])[key], archive.settings()
+    finally:
+        archive.close()
+    return source.jobs[row.builder, row.platform, row.job_key], texts
+
+
+def _print(result: RunResult, folder: str) -> int:
+    if result.command_line:
+        printing.say(f"command  {printing.line(result.command_line)}")
+    for record in result.log:
+        mark = {2: "warning: ", 3: "error: "}.get(record.level, "")
+        for text in record.text.splitlines() or [""]:
+            printing.say(f"  {mark}{printing.line(text)}", {2: "yellow", 3: "red"}.get(record.level, ""))
+        for key, value in record.context:
+            for text in value.splitlines():
+                printing.say(f"      {printing.line(key)}: {printing.line(text)}", "dim")
+    is_done = result.outcome == Outcome.SUCCEEDED
+    for product in result.products:
+        printing.say(
+            f"product  {printing.line(product.name or os.path.basename(product.staged))}, sub id {product.sub_id}, "
+            f"{printing.size(product.size)}"
+        )
+    ending = "succeeded" if is_done else f"failed: {printing.line(result.error)}"
+    printing.say(f"{ending}; {printing.duration(result.duration_ms / 1000)}", "green" if is_done else "red")
+    printing.say(f"kept     {printing.line(folder)}")
+    return 0 if is_done else JOBS_FAILED
+
+
+# Which jobs run now: a running engine alone knows, for the database holds what settled.
+
+STATUS = "processing"
+_LIMIT_S = 2.0
+_MOST_HOLDERS = 3
+
+
+def running_ids(config: Config) -> frozenset[int]:
+    """Return the ids of the jobs that run, none where no engine answers; ask before the database is opened."""
+    try:
+        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
+            answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
+            return msgspec.convert(answer["running"], prepare_form(frozenset[int]))
+    except HostError:
+        return frozenset()
+
+
+def as_running(rows: Iterator[JobRow], running: frozenset[int]) -> Iterator[JobRow]:
+    """Yield rows, those of running jobs as such."""
+    return (replace(row, status=STATUS) if row.job_id in running else row for row in rows)
+
+
+def counts(database: Reader, jobs: dict[str, int], running: frozenset[int]) -> dict[str, int]:
+    """Return {status: number of jobs}, with those that run counted as such."""
+    found = dict(jobs)
+    for row in filter(None, map(database.job, running)):
+        found[row.status] -= 1
+        found[STATUS] += 1
+    return found
+
+
+def resource_line(use: Mapping[str, Any]) -> str:
+    """Return in one line who holds a resource (`core.planning.resources.ResourceUse`), and how many wait for it."""
+    holders = use["holders"]
+    held = f", held by {', '.join(holders[:_MOST_HOLDERS])}" if holders else ""
+    more = f" and {len(holders) - _MOST_HOLDERS} more" if len(holders) > _MOST_HOLDERS else ""
+    waits = f"; {printing.count(use['waiting_count'], 'job')} could run but for it" if use["waiting_count"] else ""
+    return printing.line(f"{use['name']}  {len(holders)} of {use['limit']}{held}{more}{waits}")

@@ -1,0 +1,150 @@
+"""The screen: `aptui` alone opens it over the project's engine, `aptui open` over a database without one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.project import Builder
+    from aptui.tui.data.session import Session
+
+
+def tui(arguments: Namespace) -> int:
+    """Open the screen over the project's engine, which is started if none runs."""
+    from aptui.batch.options import adopt_cache, load_config
+
+    try:
+        config = load_config(arguments)
+    except UserError as broken:
+        return _open_read_only(arguments, broken)
+    adopt_cache(arguments, config)
+    return show(config, arguments, is_read_only=arguments.read_only)
+
+
+def _open_read_only(arguments: Namespace, broken: UserError) -> int:
+    """Open the screen although the configuration is broken: over the engine that runs by an earlier one, or to look alone.
+
+    Raises:
+        UserError: `broken`, where no engine runs and nobody asks for a look alone, or nobody knows where the cache is.
+    """
+    from aptui.batch.config import last_good
+    from aptui.batch.options import platforms_of, project_dir
+    from aptui.link import places
+
+    config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
+    if config is None:
+        raise broken
+    if not (arguments.read_only or places.engine_of(config.cache_dir)):
+        raise broken
+    return show(config, arguments, is_read_only=arguments.read_only, starts_engine=False)
+
+
+def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
+    """Open the screen over the engine of a project, which is started if none runs and it may be."""
+    from aptui.tui.data.session import EnginePlaces, LinkSession
+
+    def start() -> None:
+        from aptui.daemon import engine
+
+        engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
+
+    def holder() -> int:
+        from aptui.cli.read_verbs import engine_process  # asked after the first paint
+
+        return engine_process(config) or 0
+
+    starter = start if starts_engine and not is_read_only else None
+    where = EnginePlaces(config.name, config.cache_dir, "", starter, holder)
+    return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
+
+
+def open_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `open`."""
+    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    parser.add_argument(
+        "database", metavar="PATH", help="an assetdb.sqlite, of aptui or of O3DE, the folder it is in, or a project"
+    )
+
+
+def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
+    """Show a cache without an engine."""
+    from pathlib import Path  # all of this for start-up: the frame comes first
+
+    from aptui.config.dirs import DATABASE, FILE_NAME
+    from aptui.store.queries.reader import open_reader
+    from aptui.tui.data.session import NoSession
+    from aptui.tui.terminal.skeleton import name_of_cache
+
+    path = Path(os.path.abspath(arguments.database))
+    if path.is_dir() and not (path / DATABASE).is_file() and (path / FILE_NAME).is_file():
+        from aptui.config import load  # a project was named, not its cache
+
+        path = load.load(path).cache_dir
+    path = path / DATABASE if path.is_dir() else path
+    if not path.is_file():
+        raise UserError(f"there is no '{path}'", hint=f"name a folder that has an '{DATABASE}', or the file")
+    if path.name != DATABASE:
+        raise UserError(f"'{path}' is not called '{DATABASE}'", hint="put it into a folder of its own under that name")
+    open_reader(path).close()  # whoever cannot read it says so before there is a screen
+    return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
+
+
+def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
+    from aptui.tui.start import run
+
+    if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):
+        from aptui.cli.conversation import converse  # who has a screen does not wait for it
+
+        return converse(session, arguments, reason)
+    complete = partial(_all_builders, config) if config else None
+    return run(
+        config,
+        lambda: session,
+        mouse=not arguments.no_mouse,
+        theme=arguments.theme,
+        all_builders=complete,
+        engine_root=_engine_root(config),
+    )
+
+
+def _engine_root(config: Config | None) -> str:
+    """Return the engine of an O3DE project, "" of any other."""
+    if config is None or not config.foreign:
+        return ""
+    from aptui.features.o3de.facts import facts_of  # others do not pay for it
+
+    facts = facts_of(config)
+    return facts.engine if facts is not None else ""
+
+
+def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:
+    """Return why there are to be lines instead of a screen, or "".
+
+    Args:
+        arguments: of the command line.
+        environ: the environment.
+        is_typed: whether keys can be read from a terminal.
+    """
+    if getattr(arguments, "plain", False):
+        return "--plain"
+    if environ.get("ACCESSIBLE", "0") not in {"", "0"}:
+        return f"ACCESSIBLE={printing.line(environ['ACCESSIBLE'])}"
+    if environ.get("TERM", "") in {"", "dumb", "unknown"}:
+        return f"TERM={printing.line(environ.get('TERM', ''))}"
+    return "" if is_typed else "no keys can be read"
+
+
+def _all_builders(config: Config) -> tuple[Builder, ...]:
+    from aptui.cli.opening import all_builders  # they are asked for after the first paint
+
+    return all_builders(config)

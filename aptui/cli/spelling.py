@@ -1,0 +1,67 @@
+"""References whose spelling differs from the file's: found here, or on Windows, and not on Linux. `lint` and `deps` tell them.
+
+Tests: `tests/features/shipping/test_lint.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from aptui.config.folder import find_spelling
+from aptui.core.paths import from_text
+from aptui.store.queries.named import NamedSource
+
+_LARGEST_TEXT = 16 << 20
+_BINARY_SAMPLE = 8192
+
+
+class Misspelling(Struct, frozen=True):
+    """A file in whose text the file `needed` is spelled otherwise; `what` says how."""
+
+    named_by: str
+    needed: str
+    what: str
+
+
+def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
+    """Yield the references that the text of a source spells otherwise, or that of a file that it needs: an .mtl names pictures."""
+    places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
+    places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)
+    for needed in item.needs:
+        wanted = os.fsencode(from_text(needed.path))
+        texts = (place for place in places if place != (needed.root, needed.path))
+        found = ((path, spelling(_text_of(root, path), wanted)) for root, path in texts)
+        named_by, written = next((each for each in found if each[1] is not None), ("", None))
+        if written is not None and written != wanted[-len(written) :]:
+            what = f"names '{written.decode('utf-8', 'backslashreplace')}', the file is '{needed.path}'"
+            yield Misspelling(named_by, needed.path, what)
+
+
+def _text_of(root: str, path: str) -> bytes:
+    """Return the bytes of a text, b"" for what is none, or cannot be read."""
+    try:
+        with open(os.path.join(os.fsdecode(from_text(root)), os.fsdecode(from_text(path))), "rb") as stream:
+            data = stream.read(_BINARY_SAMPLE)
+            return b"" if b"\0" in data else data + stream.read(_LARGEST_TEXT)
+    except OSError:
+        return b""
+
+
+def spelling(data: bytes, path: bytes) -> bytes | None:
+    """Return how a text spells a path, whole or its end, None = not at all.
+
+    The longest end of the path that the text has in any case decides.
+    """
+    lowered = data.lower()
+    steps = path.split(b"/")
+    for first in range(len(steps)):
+        wanted = b"/".join(steps[first:])
+        if wanted in data:
+            return wanted
+        at = lowered.find(wanted.lower())
+        if at >= 0:
+            return data[at : at + len(wanted)]
+    return None

@@ -1,0 +1,266 @@
+"""`why`: what a file is to aptui, and for each of its jobs why it last ran, waits or failed, naming the very input."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from aptui.batch.summary import log_path
+from aptui.cli.naming import as_text, find_job, find_source, jobs_named, meanings, unknown
+from aptui.cli.opening import OpenedProject, open_for_reading, os_path
+from aptui.cli.read_verbs import job_json
+from aptui.core.fingerprint import MISSING
+from aptui.core.model import describe_key
+from aptui.core.paths import product_at
+from aptui.shared import printing
+from aptui.store.queries.problems.reasons import dependents, edge_type, makers, sentence
+from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
+
+# For `why`: what a file on the disk says that the database does not know yet, and what a file in the cache comes from.
+
+_PENDING_ADVICE = "what follows is about it as it was; 'aptui batch' processes it"
+
+
+def describe_edit(source: SourceRow, database: Reader) -> str:
+    """Return how a source's file differs from what was looked at last, "" when it does not."""
+    fact = database.file(source.source)
+    path = os_path(f"{source.root}/{source.source}")
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return f"its file was deleted since the last scan; {_PENDING_ADVICE}"
+    except OSError:
+        return ""
+    if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
+        return ""
+    if _digest(path) in {source.digest, fact.digest} - {b""}:  # a folder's row may be some seconds older than the source's
+        return ""
+    return f"its file changed since the last scan; {_PENDING_ADVICE}"
+
+
+def _digest(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except OSError:
+        return b""
+
+
+def product_answer(
+    word: str, project: OpenedProject, explain: Callable[[str, OpenedProject], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return what is known of a path in the cache: that of its source, with the jobs that made it alone; None for any other path.
+
+    Args:
+        explain: answers for a source.
+    """
+    cache = str(project.config.cache_dir)
+    path = os.path.abspath(word)
+    name = product_at(as_text(os.path.relpath(path, cache))) if path.startswith(f"{cache}/") else as_text(word)
+    sql = "SELECT JobPK, ProductName FROM Products WHERE ProductName = ? COLLATE NOCASE"
+    made = dict(project.database.ask(sql, (name,)).fetchall())
+    rows = [row for row in map(project.database.job, made) if row is not None]
+    if not rows:
+        is_there = path.startswith(f"{cache}/") and os.path.lexists(path)
+        return {"path": name, "is": "outside", "said": "it is in the cache, but no job made it", "jobs": []} if is_there else None
+    answer = explain(rows[0].source, project)
+    answer["jobs"] = [job for job in answer["jobs"] if job["job_id"] in made]
+    return {**answer, "path": made[rows[0].job_id], "is": "product", "said": f"it is made of '{rows[0].source}'"}
+
+
+_MOST_INPUTS = 20
+_RULE_KINDS = frozenset({"rule"})
+
+
+def why_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `why`."""
+    parser.add_argument("name", metavar="PATH|JOB", help="a file, #<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def why(arguments: Namespace) -> int:
+    """Explain a file or a job."""
+    with open_for_reading(arguments) as project:
+        answer = explain(arguments.name, project)
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        for text, colour in _format_answer(answer):
+            printing.say(text, colour)
+    return 0
+
+
+def explain(word: str, project: OpenedProject) -> dict[str, Any]:
+    """Return everything that is known of what `word` names.
+
+    Raises:
+        UserError: nothing has that name.
+    """
+    config, database = project.config, project.database
+    if word.startswith("#"):
+        rows: list[JobRow] | None = [find_job(word, config, database)]
+    else:
+        rows = jobs_named(word, config, database)
+    if rows is None:
+        return product_answer(word, project, explain) or _without_jobs(word, project)
+    source = database.source(rows[0].source) if rows else find_source(word, config, database)
+    if source is None:
+        find_job(word, config, database)  # raises: the file has jobs, but none of that name
+    answer = _source_answer(source, word, project)
+    answer["made_by"] = [{**job_json(row, project), "said": text} for row, text in makers(source, database)]
+    if not rows:
+        answer["said"] = "it is a source without jobs: its analysis said that there is nothing to do, or has not run"
+    answer["jobs"] = [_job_answer(row, source, project) for row in rows]
+    return answer
+
+
+def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
+    """Say which file wins the path, and who depends on it."""
+    if source is None:
+        return {"path": word, "is": "source"}
+    answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
+    winner = f"{source.root}/{source.source}"
+    hidden = [
+        named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()
+    ]
+    if hidden:
+        answer["is"] = "overridden"
+        answer["said"] = f"'{hidden[0]}' is overridden by '{winner}', whose scan folder comes first"
+    answer["dependents"] = _dependents(source.source, hidden, project)
+    answer["unprocessed"] = describe_edit(source, project.database)
+    return answer
+
+
+def _dependents(rel: str, hidden: Sequence[str], project: OpenedProject) -> list[str]:
+    """Return who depends on a path, and who reads what is `hidden` (absolute paths) at that very place."""
+    found = {name for path in hidden for name in project.database.dependents_of(path)}
+    return sorted({*dependents(rel, project.database), *found})
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -> dict[str, Any]:
+    database = project.database
+    inputs = [entry for entry in database.inputs_of(row.job_id) if row.job_id]
+    edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
+    runs = database.runs_of(row.job_id) if row.job_id else []
+    answer = job_json(row, project)
+    answer["said"] = sentence(row, runs, edges, database, pending="; 'aptui batch' does it")
+    answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
+    answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge)} for edge in edges]
+    answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []
+    answer["runs"] = [_run_json(run, project) for run in runs]
+    return answer
+
+
+def _run_json(run: RunRow, project: OpenedProject) -> dict[str, Any]:
+    return {
+        "completed": printing.iso(run.completed_ms),
+        "duration_s": run.duration_ms / 1000,
+        "succeeded": run.outcome == 0,
+        "reason": run.reason,
+        "error": run.error,
+        "log": log_path(run.log_file, project.config.log_dir),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------ files without jobs
+
+
+def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
+    """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
+    from aptui.cli import unwanted
+
+    found = [named for named in meanings(word, project.config) if named.rel and os.path.lexists(named.path)]
+    if not found:
+        outside = unwanted.outside(word, project.config)
+        if outside:
+            return {"path": word, "is": "outside", "said": outside, "jobs": []}
+        raise unknown(word, project.database)
+    answer = {**unwanted.explain(found[0], project), "jobs": []}
+    return {**answer, "dependents": _dependents(found[0].rel, [found[0].path], project)}
+
+
+# ----------------------------------------------------------------------------------------------------------------- telling
+
+
+def _format_answer(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (line, colour) for people."""
+    yield printing.line(answer["path"]), "bold"
+    if "said" in answer:
+        yield f"  {printing.line(answer['said'])}", ""
+    if answer.get("unprocessed"):
+        yield f"  {printing.line(answer['unprocessed'])}", "yellow"
+    for job in answer.get("made_by", ()):
+        maker = f"{job['source']}, {job['platform']}: {job['job_key']}"
+        yield f"  made by {printing.line(maker)}: {printing.line(job['said'])}", ""
+    for near in answer.get("near", ()):
+        yield f"  came near: {printing.line(near)}", ""
+    for job in answer["jobs"]:
+        yield from _describe_job(job)
+    needing = answer.get("dependents")
+    if needing:
+        yield f"  needed by {printing.count(len(needing), 'source')}: {_list_names(needing)}", ""
+
+
+def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    number = f"#{job['job_id']}  " if job["job_id"] else ""
+    key = printing.line(describe_key(job["job_key"], job["builder"]))
+    colour = {"failed": "red", "completed": "yellow" if job["warnings"] or job["errors"] else "green"}.get(job["status"], "yellow")
+    yield (
+        f"  {number}{printing.line(job['platform'])}: {key}: {job['status']}",
+        colour,
+    )
+    yield f"      {printing.line(job['said'])}", ""
+    if job["status"] == "failed":
+        yield f"      error: {printing.line(job['error']) or 'no reason given'}", "red"
+    elif job["warnings"] or job["errors"]:
+        yield f"      {printing.count(job['warnings'], 'warning')}, {printing.count(job['errors'], 'error')} in its log", "yellow"
+    if job["completed"]:
+        yield (
+            (
+                f"      last run: {_local(job['completed'])}, {printing.duration(job['duration_s'])}, builder "
+                f"{printing.line(job['builder'])}"
+            ),
+            "",
+        )
+    if job["log"]:
+        yield f"      log: {printing.line(job['log'])}", ""
+    yield from _describe_inputs(job)
+    if job["products"]:
+        products_name = "last good products" if job["status"] != "completed" else "products"
+        yield f"      {products_name}: {_list_names(job['products'])}", ""
+    elif job["status"] == "failed":
+        yield "      it has no earlier products", ""
+
+
+def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    inputs = [entry for entry in job["inputs"] if entry["kind"] not in _RULE_KINDS]
+    if inputs:
+        yield "      made of:", ""
+    for entry in inputs[:_MOST_INPUTS]:
+        digest = entry["digest"] if entry["digest"] == MISSING else entry["digest"][:12]
+        yield f"        {entry['kind']} {printing.line(entry['name'])}  {digest}", ""
+    if len(inputs) > _MOST_INPUTS:
+        yield f"        and {len(inputs) - _MOST_INPUTS:,} more", ""
+    declared = [f"{edge['target']} ({edge['type']})" for edge in job["depends_on"]]
+    if declared:
+        yield f"      declared to depend on: {_list_names(declared)}", ""
+    for run in job["runs"][1:]:
+        ending = "" if run["succeeded"] else ", failed"
+        yield f"      before: {_local(run['completed'])}: {printing.line(run['reason'])}{ending}", "dim"
+
+
+def _list_names(names: Sequence[str]) -> str:
+    shown = ", ".join(printing.line(name) for name in names[:_MOST_INPUTS])
+    return f"{shown} and {len(names) - _MOST_INPUTS:,} more" if len(names) > _MOST_INPUTS else shown
+
+
+def _local(iso: str | None) -> str:
+    """Return a moment of the answer in local time, for people."""
+    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S") if iso else "never"

@@ -1,0 +1,393 @@
+"""Builders of the configuration: their form, patterns, platforms, parameters, commands, references and tools.
+
+Tests: `tests/config/test_compiler.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from aptui.config.merge import digests_of
+from aptui.config.model import Config, ResourceLimits, ToolSettings
+from aptui.config.packing import canonical
+from aptui.config.sections import runs
+from aptui.config.tools import identify, tools_digest
+from aptui.config.tree import MergedTree
+from aptui.config.yaml import nodes, scalars
+from aptui.config.yaml.nodes import Node
+from aptui.core.paths import builder_uuid
+from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, ReferenceRule, UndeclaredReads
+from aptui.core.settings import place_key
+from aptui.core.shell.code import TemplateError
+from aptui.core.shell.template import PLACEHOLDER, examine_template
+from aptui.shared.errors import UserError
+
+# Platforms of the configuration: which are made, which rest, and what ids and tags mean.
+
+_HOST_TAGS = ("renderer", "tools")
+
+
+class DeclaredPlatforms:
+    """The platforms of a project: `enabled` are made, `resting` are not asked for this time, `disabled` are switched off.
+
+    Args:
+        host: the platform of this machine, which is always on.
+        wanted: exactly these, or None for the enabled ones.
+    """
+
+    def __init__(self, tree: MergedTree, host: str, wanted: tuple[str, ...] | None) -> None:
+        self._tree = tree
+        self.tags: dict[str, tuple[str, ...]] = {}
+        """{id: tags} of every declared platform, enabled or not."""
+        self.resting: tuple[str, ...] = ()
+        self.disabled: tuple[str, ...] = ()
+        self.enabled = self._choose_platforms(host, wanted)
+
+    def _choose_platforms(self, host: str, wanted: tuple[str, ...] | None) -> tuple[Platform, ...]:
+        declared: dict[str, Node] = self._tree.plain("platforms", {})
+        if host not in declared:
+            self.tags[host] = _HOST_TAGS
+        enabled = {host}
+        for name, node in declared.items():
+            tags = node.get("tags")
+            self.tags[name] = tuple(sorted({tag.value.lower() for tag in tags.value})) if tags else ()
+            switch = node.get("enabled")
+            if switch is None or switch.value:
+                enabled.add(name)
+            elif name == host:
+                self._tree.warnings.append(f"{switch.where}: '{name}' is the host's platform, so it is always on")
+        for name in sorted(set(wanted or ()) - self.tags.keys()):
+            self._tree.mistakes.append(UserError(f"unknown platform '{name}'", hint=f"known here: {', '.join(sorted(self.tags))}"))
+        chosen = enabled if wanted is None else set(wanted)
+        self.resting = tuple(name for name in self.tags if name in enabled - chosen)
+        self.disabled = tuple(name for name in self.tags if name not in enabled | chosen)
+        return tuple(Platform(name, tags) for name, tags in self.tags.items() if name in chosen)
+
+    def is_known(self, reference: str, node: Node) -> bool:
+        """Whether a word is a platform or a tag; a mistake if it is neither."""
+        known = self.tags.keys() | {tag for tags in self.tags.values() for tag in tags}
+        if reference.lower() in known:
+            return True
+        self._tree.wrong(f"'{reference}' is neither a platform nor a tag", node, nodes.nearest(reference, known))
+        return False
+
+    def matching(self, node: Node | None) -> set[str]:
+        """Return the enabled platforms that a list of ids and tags names."""
+        names = {item.value.lower() for item in (node.value if node else []) if self.is_known(item.value, item)}
+        return {platform.id for platform in self.enabled if names & {platform.id, *platform.tags}}
+
+
+# Mistakes in `command:` lines that can be told before anything runs: placeholders that are none, programs that are not there.
+
+PLACEHOLDERS = (
+    "source", "products_dir", "stem", "name", "ext", "rel", "platform", "quality", "depfile", "product_dependencies",
+    "temp_dir", "params.NAME",
+)  # fmt: skip
+_BRACED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+_PROGRAM = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*=[^\s'\"`$;&|<>()]*\s+)*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|$|[;&|<>])")
+"""The first word of a line, after settings of variables, if it is a plain name."""
+_SHELL_WORDS = frozenset({
+    ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec", "exit", "export",
+    "false", "for", "function", "getopts", "hash", "if", "kill", "local", "printf", "pwd", "read", "readonly", "return", "select",
+    "set", "shift", "test", "time", "times", "trap", "true", "type", "ulimit", "umask", "unset", "until", "wait", "while",
+})  # fmt: skip
+
+
+def unknown_placeholder(line: str) -> str:
+    """Return the first `{word}` of a line that is no placeholder, "" = there is none.
+
+    In single quotes braces belong to the program: `awk '{print}'`.
+    """
+    for match in _BRACED.finditer(line):
+        if not PLACEHOLDER.match(match[0]) and not _is_in_single_quotes(line, match.start()):
+            return match[0]
+    return ""
+
+
+def _is_in_single_quotes(line: str, at: int) -> bool:
+    quote = ""
+    escaped = False
+    for character in line[:at]:
+        if escaped:
+            escaped = False
+        elif character == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+    return quote == "'"
+
+
+def program_of(line: str) -> str:
+    """Return the program that a line begins with, "" = it cannot be told, or the shell does it itself."""
+    match = _PROGRAM.match(line.lstrip())
+    return match[1] if match is not None and match[1] not in _SHELL_WORDS else ""
+
+
+def missing_programs(config: Config) -> Iterator[str]:
+    """Yield a sentence for each builder whose command begins with a program that is nowhere in the PATH.
+
+    Not remembered with the configuration: a program may be installed at any time.
+    """
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for builder in config.project.builders:
+        program = program_of(builder.command.command) if builder.kind is BuilderKind.COMMAND and builder.command else ""
+        if program and not any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
+            where = config.places.get(builder.name, "")
+            place = f"{where}: " if where else ""
+            yield f"{place}the program '{program}' of builder '{builder.name}' is not in the PATH; its jobs will fail: install it"
+
+
+SHIPPED_BUILDERS = frozenset({"audio", "font", "gltf", "image", "json", "lua", "mesh", "shader", "xml", "yaml"})
+"""Python builders that come with aptui: the entry points of its own distribution."""
+_FORMS = ("copy", "uses", "command")
+_COMMAND_KEYS = (
+    "products",
+    "depfile",
+    "dependencies",
+    "product_dependencies",
+    "warnings",
+    "errors",
+    "tools",
+    "trace_reads",
+    "intermediate",
+)
+_LOADS = {"pre": 0, "queue": 1, "none": 2}
+
+
+class BuilderCompiler:
+    """Compiles builders one by one; `tools` are the programs that they need, `places` where their parameters stand."""
+
+    def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, limits: ResourceLimits) -> None:
+        self._tree, self._platforms, self._limits = tree, platforms, limits
+        self.tools: list[ToolSettings] = []
+        self.places: dict[str, str] = {}
+
+    def compile(self, node: Node) -> Builder | None:
+        """Return the builder that a node declares; None = no platform wants it."""
+        name = node.value["name"].value
+        form = self._form(node, name)
+        kind, origin = self._kind(node, form)
+        is_command = kind is BuilderKind.COMMAND
+        tools = self._tools_of(node, name) if is_command else []
+        platforms, overrides = self._platforms_of(node)
+        self.places[name] = (node.get("uses") or node).where
+        self._place_params((name, "params"), node.get("params"))
+        values = {key: child.value for key, child in node.value.items()}
+        self.tools += tools
+        is_shipped = kind is BuilderKind.PYTHON and node.value["uses"].value in SHIPPED_BUILDERS
+        process_limit_s = self._limits.shipped_process_s if is_shipped else self._limits.process_s
+        builder = Builder(
+            uuid=builder_uuid(name),
+            name=name,
+            kind=kind,
+            version=str(values.get("version", "1")),
+            patterns=self._patterns_of(node, kind),
+            platforms=platforms,
+            origin=origin,
+            code_digest=tools_digest(tools),
+            code_files=tuple((tool.path, tool.digest) for tool in tools),
+            params=_json(node.get("params")),
+            platform_params=overrides,
+            command=self._command(node) if is_command else None,
+            priority=values.get("priority", 0),
+            is_critical=values.get("critical", False),
+            deletes_products_on_failure=values.get("on_failure") == "delete",
+            analyse_limit_s=self._limits.analyse_s,
+            process_limit_s=scalars.seconds(values.get("time_limit", process_limit_s)),
+            memory_limit_bytes=scalars.byte_count(values.get("memory_limit", self._limits.memory_bytes)),
+            asset_type=UUID(values["asset_type"]).bytes if "asset_type" in values else b"",
+            undeclared_reads=UndeclaredReads(values["undeclared_reads"]) if "undeclared_reads" in values else None,
+            traces_reads=values.get("trace_reads", False),
+            makes_intermediates=values.get("intermediate", False),
+            references=tuple(self._references(node)),
+            trusted_params=self._find_trusted_params(node),
+            takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
+            variables=() if kind is BuilderKind.COPY else self._variables(node),
+            retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
+            resources=runs.find_resources(node),
+            has_drafts=runs.has_drafts(node),
+        )
+        return builder if platforms else None
+
+    def compile_unlisted(self) -> Builder:
+        """Return what holds for a Python builder without an entry: the same as for one whose entry has only a name."""
+        entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
+        builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
+        del self.places[""]
+        return replace(builder, uuid=b"", origin="")
+
+    def _variables(self, builder: Node) -> tuple[tuple[str, str], ...]:
+        """Return the environment variables that all builders get, and this one besides, with their digests."""
+        listed = builder.get("environment")
+        return digests_of(item.value for item in (*self._tree.items("environment"), *(listed.value if listed else ())))
+
+    def _form(self, node: Node, name: str) -> str:
+        forms = [form for form in _FORMS if form in node.value]
+        if not forms:
+            names = [item.value["name"].value for item in self._tree.items("builders") if item is not node]
+            near = nodes.nearest(name, names)
+            hint = near if near.startswith("did") else "give it one of the three"
+            raise UserError(f"builder '{name}' has none of 'copy', 'uses', 'command'", where=node.where, hint=hint)
+        if len(forms) > 1:
+            where = node.value[forms[1]].key_where
+            raise UserError(f"builder '{name}' has both '{forms[0]}' and '{forms[1]}'", where=where, hint="keep one")
+        foreign = (
+            [
+                (key, "'uses:' or 'command:'")
+                for key in ("patterns", "undeclared_reads", "environment", "retry", "resources", "quality")
+            ]
+            if forms[0] == "copy"
+            else []
+        )
+        foreign += [(key, "'command:'") for key in _COMMAND_KEYS] if forms[0] != "command" else []
+        for key, owner in foreign:
+            if key in node.value:
+                what = f"'{key}' belongs to a builder with {owner}, not '{forms[0]}:'"
+                self._tree.mistakes.append(UserError(what, where=node.value[key].key_where))
+        return forms[0]
+
+    def _kind(self, node: Node, form: str) -> tuple[BuilderKind, str]:
+        used = node.value[form]
+        if form != "uses":
+            return BuilderKind(form), ""
+        if used.value == "copy":
+            return BuilderKind.COPY, ""
+        if used.value == "command":
+            raise UserError("'command' is not used by name", where=used.where, hint="write 'command:' with the command line")
+        return BuilderKind.PYTHON, f"entry:{used.value}"
+
+    def _patterns_of(self, node: Node, kind: BuilderKind) -> tuple[Pattern, ...]:
+        listed = node.get("copy") or node.get("patterns")
+        found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
+        if not found and kind is not BuilderKind.PYTHON:
+            self._tree.wrong(f"builder '{node.value['name'].value}' has no patterns", listed or node, "it would never have work")
+        return tuple(pattern for pattern in found if pattern is not None)
+
+    def _pattern(self, node: Node) -> Pattern:
+        pattern = scalars.pattern_of(node)
+        if pattern.kind is PatternKind.GLOB and re.search(r"\{[^}]*,[^}]*\}|\[[^\]]+\]", pattern.text):
+            self._tree.warnings.append(
+                f"{node.where}: braces and brackets stand for themselves in {nodes.describe_value(node)}; there is {{regex: …}}"
+            )
+        return pattern
+
+    def _platforms_of(self, node: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """Return the platforms it works for and their parameters: of id, tags and `*`, the first that is there decides."""
+        listed = node.get("platforms")
+        rules = {key.lower(): rule for key, rule in listed.value.items()} if listed else {}
+        for key, rule in rules.items():
+            if key != "*":
+                self._platforms.is_known(key, Node(key, rule.key_where))
+        platforms: list[str] = []
+        overrides: list[tuple[str, str]] = []
+        for platform in self._platforms.enabled:
+            for level in ((platform.id,), platform.tags, ("*",)):
+                applied = [rules[key] for key in rules if key in level]
+                if applied:
+                    break
+            if any(rule.value == "skip" for rule in applied):
+                continue
+            platforms.append(platform.id)
+            params: dict[str, Any] = {}
+            for rule in applied:
+                params |= rule.plain()
+                self._place_params((node.value["name"].value, platform.id), rule)
+            if params:
+                overrides.append((platform.id, canonical(params)))
+        return tuple(platforms), tuple(overrides)
+
+    def _place_params(self, path: tuple[str, ...], params: Node | None) -> None:
+        """Remember where each of some parameters stands: what is wrong with them is only known when the builder's class is."""
+        for key, child in params.value.items() if params else ():
+            self.places[place_key((*path, key))] = child.key_where
+
+    def _find_trusted_params(self, node: Node) -> tuple[str, ...]:
+        """Return the parameters that no folder of assets may set: those listed, and those that stand for a program in a command."""
+        listed, command = node.get("trusted_params"), node.get("command")
+        names = {item.value for item in (listed.value if listed else [])}
+        if command is not None:
+            try:
+                names.update(examine_template(command.value).program_params)
+            except TemplateError as error:
+                raise UserError(str(error), where=command.where, hint=error.hint) from None
+            if unknown := unknown_placeholder(command.value):
+                hint = f"there are {', '.join(PLACEHOLDERS)}; braces that the program wants stand in single quotes"
+                raise UserError(f"'{unknown}' is no placeholder", where=command.where, hint=hint)
+        return tuple(sorted(names))
+
+    def _command(self, node: Node) -> CommandRule:
+        values = {key: child.value for key, child in node.value.items()}
+        return CommandRule(
+            command=values["command"],
+            products=tuple(item.value for item in values.get("products", [])),
+            depfile=values.get("depfile", ""),
+            dependency_regex=self._lifting(node.get("dependencies"), ("file",)),
+            warning_regex=self._lifting(node.get("warnings"), ("file", "line", "message")),
+            error_regex=self._lifting(node.get("errors"), ("file", "line", "message")),
+            links_file=values.get("product_dependencies", ""),
+        )
+
+    def _references(self, node: Node) -> Iterator[ReferenceRule]:
+        listed = node.get("references")
+        for item in listed.value if listed else []:
+            rule = self._tree.attempt(self._reference, item)
+            if rule is not None:
+                yield rule
+
+    def _reference(self, node: Node) -> ReferenceRule:
+        """Return a rule whose groups are those that its path names."""
+        given: dict[str, Node] = node.value if isinstance(node.value, dict) else {"regex": node}
+        regex = scalars.compile_regex(given["regex"])
+        path = given["path"].value if "path" in given else ""
+        for group in re.findall(r"\{([^{}]*)\}", path):
+            if group not in regex.groupindex:
+                raise UserError(
+                    f"the regular expression has no group '{group}'", where=given["path"].where, hint=f"write (?P<{group}>…) in it"
+                )
+        if not path and "path" not in regex.groupindex and regex.groups != 1:
+            raise UserError("which group is the path is not clear", where=given["regex"].where, hint="name it: (?P<path>…)")
+        values = {key: child.value for key, child in given.items()}
+        return ReferenceRule(
+            regex.pattern,
+            path,
+            int(values.get("kind") == "product"),
+            _LOADS[values.get("load", "queue")],
+            values.get("relative_to") == "source",
+            values.get("look_in") == "source",
+        )
+
+    def _lifting(self, node: Node | None, groups: tuple[str, ...]) -> str:
+        found = self._tree.attempt(scalars.compile_regex, node) if node else None
+        if node is None or found is None:
+            return ""
+        for group in found.groupindex.keys() - set(groups):
+            self._tree.wrong(f"unknown group '{group}'", node, nodes.nearest(group, groups))
+        if groups == ("file",) and not found.groupindex and found.groups != 1:
+            self._tree.wrong("which group is the file is not clear", node, "name it: (?P<file>…)")
+        return found.pattern
+
+    def _tools_of(self, node: Node, name: str) -> list[ToolSettings]:
+        listed = node.get("tools")
+        tools = []
+        for item in listed.value if listed else []:
+            tool = identify(name, item.value, item.where, self._tree.folder)
+            if tool is None:
+                place = "below the project" if "/" in item.value else "in PATH"
+                self._tree.wrong(
+                    f"tool '{item.value}' is not found {place}, or cannot be run", item, "install it, or give its path"
+                )
+            else:
+                tools.append(tool)
+        return tools
+
+
+def _json(node: Node | None) -> str:
+    return canonical(node.plain()) if node else "{}"

@@ -1,1 +1,0 @@
-"""Parts of the compiler: the merged tree, platforms, scan folders, builders, shared results; `config.compiler` joins them."""

@@ -1,0 +1,353 @@
+"""Writes settings back into a person's or a project's `aptui.yaml`: only the characters of the value change.
+
+A YAML printer would keep comments, but not the layout people chose. So the value's place is looked up and the text cut there; what
+comes out is read again and must say what was meant, and the whole configuration must still hold, or nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from aptui.config.dirs import user_file
+from aptui.config.load import check_with, tree
+from aptui.config.yaml import checking, nodes
+from aptui.config.yaml.nodes import Node
+from aptui.shared.errors import HostError, UserError
+
+Value = str | int | float | bool
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
+"""Texts that can stand without quotes, if they are then read as text."""
+_NEW_FILE = "# Your own layer: it is laid over every project's aptui.yaml.\n"
+
+
+class Setting(Struct, frozen=True):
+    """A setting as it is in force: its value, the place that says so, and the file that place is in ("" = shipped with aptui)."""
+
+    key: str
+    value: Any
+    where: str
+    file: str
+
+
+def settings(project_dir: Path, keys: Sequence[str]) -> dict[str, Setting]:
+    """Return {key: setting} of those of `keys` (with dots, as after `--set`) that are given anywhere.
+
+    Raises:
+        KnownError: the configuration cannot be read.
+    """
+    root = tree(project_dir)
+    own = {str(file) for file in writable_files(project_dir)}
+    found: dict[str, Setting] = {}
+    for key in keys:
+        node: Node | None = root
+        for step in key.split("."):
+            node = node.get(step) if node is not None else None
+        if node is not None:
+            file = node.where.rsplit(":", 2)[0]
+            found[key] = Setting(key, node.plain(), node.where, file if file in own else "")
+    return found
+
+
+def writable_files(project_dir: Path) -> tuple[Path, Path]:
+    """Return the project's own layer and the person's, which lies over it."""
+    return Path(os.path.abspath(project_dir)) / "aptui.yaml", user_file()
+
+
+def value_of(text: str) -> Value:
+    """Return what somebody typed as a value: a number where it is one."""
+    text = text.strip()
+    for kind in (int, float):
+        try:
+            return kind(text) if text.isascii() else text
+        except ValueError:
+            continue
+    return text
+
+
+def mistake_in(key: str, value: Value | list[Value]) -> str:
+    """Return what the schema has against a value, "" = nothing."""
+    node = _nodes(value)
+    for step in reversed(key.split(".")):
+        node = Node({step: node}, key, key)
+    found = checking.check(node, is_partial=True)
+    return found[0].what if found else ""
+
+
+def write(project_dir: Path, file: Path, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> None:
+    """Set `key` in `file`, or with `adds` append the value to the list of that name; the file is replaced whole or not at all.
+
+    Raises:
+        UserError: the value is not allowed there, or the file is written in a way that is not understood here.
+        HostError: the file cannot be written.
+    """
+    rewrite(project_dir, file, lambda text: edit_text(text, str(file), key, value, adds=adds))
+
+
+def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None:
+    """Replace `file`, a layer, by what `change` makes of its text, if the whole configuration still holds.
+
+    Raises:
+        UserError: the configuration would not hold, or the layer changed meanwhile.
+        HostError: the file cannot be written.
+    """
+    before = _read(file)
+    after = change(before.decode("utf-8-sig") if before else _NEW_FILE).encode()
+    if before is not None and before.startswith(b"\xef\xbb\xbf"):
+        after = b"\xef\xbb\xbf" + after
+    check_with(project_dir, file, after)
+    if _read(file) != before:
+        raise UserError(f"'{file}' was changed meanwhile", hint="try again")
+    _replace(Path(os.path.realpath(file)), after)
+
+
+def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:
+    """Return `text`, a layer, with `key` set to `value`, or with the value appended to that list.
+
+    Raises:
+        UserError: the layer is not valid, or too unusual to be changed here.
+    """
+    root = nodes.read_yaml(text.encode(), name)
+    steps = key.split(".")
+    after = _append_value(text, root, steps, value) if adds else _set(text, root, steps, value)
+    try:
+        is_as_meant = nodes.read_yaml(after.encode(), name).plain() == _plan_value(root.plain(), steps, value, adds=adds)
+    except UserError:
+        is_as_meant = False
+    if not is_as_meant:
+        raise UserError(f"'{key}' cannot be written here without touching more", where=name, hint="write it by hand")
+    return after
+
+
+def _plan_value(plain: Any, steps: Sequence[str], value: Any, *, adds: bool) -> Any:
+    first, *rest = steps
+    inner = plain.get(first) if isinstance(plain, dict) else None
+    if rest:
+        now: Any = _plan_value(inner or {}, rest, value, adds=adds)
+    else:
+        now = [*(inner or []), value] if adds else value
+    return {**(plain if isinstance(plain, dict) else {}), first: now}
+
+
+def _set(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
+    node = root
+    for depth, step in enumerate(steps):
+        child = node.get(step)
+        if child is None:
+            return insert_key(text, node, steps[depth:], value, is_root=depth == 0)
+        node = child
+    start, end = node.span
+    return text[:start] + inline(value) + text[end:]
+
+
+def _append_value(text: str, root: Node, steps: Sequence[str], value: Any) -> str:
+    node: Node | None = root
+    for step in steps:
+        node = node.get(step) if node is not None else None
+    if node is None:
+        return _set(text, root, steps, [value])
+    if node.is_flow:
+        return _before_bracket(text, node, inline(value))
+    return _line_after(text, node.span[1], f"{' ' * _indent(node.where)}- {inline(value)}")
+
+
+def insert_key(text: str, parent: Node, steps: Sequence[str], value: Any, *, is_root: bool = False) -> str:
+    """Return `text` with a key added to a mapping: at the end of its last line, in its own style."""
+    if parent.is_flow:
+        entry = inline(value)
+        for step in reversed(steps[1:]):
+            entry = f"{{{step}: {entry}}}"
+        return _before_bracket(text, parent, f"{steps[0]}: {entry}")
+    children = parent.value.values() if isinstance(parent.value, dict) else ()
+    indent = min((_indent(child.key_where) for child in children), default=0)
+    lines = [f"{' ' * (indent + 2 * depth)}{step}:" for depth, step in enumerate(steps)]
+    lines[-1] += f" {inline(value)}"
+    return _line_after(text, len(text) if is_root else parent.span[1], "\n".join(lines))
+
+
+def _before_bracket(text: str, node: Node, entry: str) -> str:
+    """Add an entry as the last one inside brackets or braces."""
+    end = node.span[1] - 1
+    body = text[:end].rstrip()
+    separator = "" if not node.value else " " if body.endswith(",") else ", "
+    return body + separator + entry + text[len(body) : end] + text[end:]
+
+
+def _line_after(text: str, at: int, line: str) -> str:
+    """Put a line below the one that the character before `at` is on."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if at and text[at - 1] == "\n":
+        at -= 1
+    end = text.find("\n", at)
+    head, tail = (text, "") if end < 0 else (text[: end + 1], text[end + 1 :])
+    if head and not head.endswith("\n"):
+        head += newline
+    return head + line.replace("\n", newline) + newline + tail
+
+
+def _indent(where: str) -> int:
+    return int(where.rsplit(":", 1)[1]) - 1
+
+
+def inline(value: Any) -> str:
+    """Return a value as it can stand in any place of any YAML."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {inline(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(inline, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN.fullmatch(value) and nodes.read_yaml(value.encode(), "").value == value:
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())
+
+
+def _nodes(value: Value | list[Value]) -> Node:
+    return Node([Node(each, "") for each in value], "") if isinstance(value, list) else Node(value, "")
+
+
+def _read(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HostError(
+            f"'{file}' cannot be read: {(error.strerror or str(error)).lower()}", hint="check its permissions"
+        ) from None
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Write the file atomically, with the rights it had; the temporary file's name is among those that every scan ignores."""
+    temporary = f"{file}.{os.getpid()}~"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        mode = os.stat(file).st_mode & 0o7777 if file.exists() else 0o644
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with open(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, file)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise HostError(
+            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}",
+            hint="check its permissions and the free space on its disk",
+        ) from None
+
+
+# Brings a list of `aptui.yaml` to other entries: what stays is not touched, and keeps its place, its style and its comments.
+
+_COMMA_AFTER = re.compile(r"\s*,[ \t]*")
+_COMMA_BEFORE = re.compile(r"[ \t]*,?[ \t]*$")
+_KEY = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|[^:\n]*):""")
+
+
+def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
+    """Return `text`, a layer, with exactly `entries` in the list `key` (with dots).
+
+    Mappings with the same `id` are the same entry.
+
+    Raises:
+        UserError: the layer is not valid, or too unusual to be changed here.
+    """
+    wanted = list(entries)
+    now = _list(text, name, key)
+    if now is None or not now.value:
+        return text if now is not None and not wanted else edit_text(text, name, key, wanted)
+    for changed in (_change_list(text, name, key, wanted), edit_text(text, name, key, wanted)):
+        found = _list_or_none(changed, name, key)
+        if found is not None and found.plain() == wanted:
+            return changed
+    raise UserError(f"'{key}' cannot be written here without touching more", where=name, hint="write it by hand")
+
+
+def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
+    """Do one small change after the other."""
+    now = _entries(text, name, key)
+    identities = {_identity(entry) for entry in wanted}
+    differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
+    if len(now) == len(wanted) and len(differ) == 1:  # one that was renamed keeps its place
+        identities.add(_identity(now[differ[0]]))
+    for at in reversed(range(len(now))):
+        if _identity(now[at]) not in identities:
+            text = _without(text, _find_list(text, name, key), at, key)
+    for at, entry in enumerate(wanted):
+        now = _entries(text, name, key)
+        if at >= len(now):
+            text = edit_text(text, name, key, entry, adds=True)
+        elif now[at] != entry:
+            text = _replace_entry(text, _find_list(text, name, key).value[at], entry)
+    return text
+
+
+def _replace_entry(text: str, node: Node, entry: Any) -> str:
+    if not isinstance(node.value, dict) or not isinstance(entry, dict) or not node.value.keys() <= entry.keys():
+        return text[: node.span[0]] + inline(entry) + text[node.span[1] :]
+    places = sorted(node.value.items(), key=lambda item: item[1].span, reverse=True)
+    for name in entry.keys() - node.value.keys():
+        text = insert_key(text, node, [name], entry[name])
+    for name, child in places:
+        if child.plain() != entry[name]:
+            text = text[: child.span[0]] + inline(entry[name]) + text[child.span[1] :]
+    return text
+
+
+def _without(text: str, node: Node, at: int, key: str) -> str:
+    start, end = node.value[at].span
+    if node.is_flow:
+        after = _COMMA_AFTER.match(text, end)
+        if after is not None:
+            return text[:start] + text[after.end() :]
+        before = _COMMA_BEFORE.sub("", text[:start])
+        return before + text[end:]
+    first = text.rfind("\n", 0, start) + 1
+    last = text.find("\n", start + len(text[start:end].rstrip()))
+    rest = text[:first] + ("" if last < 0 else text[last + 1 :])
+    if len(node.value) > 1:
+        return rest
+    line, column = (int(number) for number in node.key_where.rsplit(":", 2)[1:])
+    begins = sum(len(each) for each in text.splitlines(keepends=True)[: line - 1]) + column - 1
+    colon = _KEY.match(rest, begins)
+    if colon is None:
+        raise UserError(f"'{key}' cannot be written here without touching more", where=node.where, hint="write it by hand")
+    return f"{rest[: colon.end()]} []{rest[colon.end() :]}"
+
+
+def _identity(entry: Any) -> Hashable:
+    return entry.get("id") if isinstance(entry, dict) else entry
+
+
+def _list(text: str, name: str, key: str) -> Node | None:
+    node: Node | None = nodes.read_yaml(text.encode(), name)
+    for step in key.split("."):
+        node = node.get(step) if node is not None else None
+    return node if node is not None and isinstance(node.value, list) else None
+
+
+def _list_or_none(text: str, name: str, key: str) -> Node | None:
+    try:
+        return _list(text, name, key)
+    except UserError:
+        return None
+
+
+def _find_list(text: str, name: str, key: str) -> Node:
+    node = _list(text, name, key)
+    if node is None:
+        raise UserError(f"'{key}' is no list any more", where=name, hint="write it by hand")
+    return node
+
+
+def _entries(text: str, name: str, key: str) -> list[Any]:
+    return list(_find_list(text, name, key).plain())

@@ -1,1 +1,0 @@
-"""Configuration files changed in place, comments kept."""

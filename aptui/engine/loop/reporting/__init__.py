@@ -1,1 +1,0 @@
-"""What an engine says of itself: notices and sentences, runs that began, its forecast, its sessions."""

@@ -1,0 +1,440 @@
+"""Events of the engine for others: notices to listeners, sentences to its log, timed progress.
+
+The listeners are not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from aptui import __version__
+from aptui.core.notices import EngineMessage, JobChanged, JobKey, LogLevel, LogRecord, Notice, Progress
+from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
+from aptui.core.records.history import SessionEnd, SessionKind
+from aptui.engine.scan import git
+from aptui.shared.errors import HostError
+from aptui.store.logs.joblog import EngineLog
+
+if TYPE_CHECKING:
+    from aptui.core.messages import Rows
+    from aptui.shared.account import Account
+
+
+# Runs that workers were given and are not at yet: that they run is told when one is, so that "running" and clocks are true.
+
+_ENDED = frozenset({"completed", "failed"})
+
+
+class StartedRuns:
+    """Holds back the news that a job runs until a worker has begun it. A later word about the job takes its place."""
+
+    def __init__(self) -> None:
+        self._held: dict[JobKey, JobChanged] = {}
+        self._key_of: dict[int, JobKey] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is held back."""
+        return bool(self._held)
+
+    def holds_back(self, notice: JobChanged) -> bool:
+        """Whether this is not to be told now; what was held back of the job is forgotten."""
+        key = notice.key
+        before = self._held.pop(key, None)
+        if before is not None:
+            self._key_of.pop(before.run_key, None)
+        if notice.status != "processing":
+            return False
+        self._held[key], self._key_of[notice.run_key] = notice, key
+        return True
+
+    def find_begin(self, end: JobChanged) -> JobChanged | None:
+        """Return the held news that the run ran whose end this is: it may be over before anybody saw a worker at it."""
+        held = self._held.get(end.key)
+        if held is None or not end.is_run or end.status not in _ENDED or end.run_key != held.run_key:
+            return None
+        return replace(held, cause=end.cause)
+
+    def list_started(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
+        """Return what may be told now that workers are at these runs; it counts as of the event `cause`."""
+        keys = [key for run_key in run_keys if (key := self._key_of.pop(run_key, None)) is not None]
+        return [replace(self._held.pop(key), cause=cause) for key in keys]
+
+    def waiting_ids(self) -> set[int]:
+        """Return the ids of the jobs whose runs no worker has started yet."""
+        return {notice.job_id for notice in self._held.values() if notice.job_id}
+
+
+_PROGRESS_S = 0.1
+
+Listener = Callable[[Notice], None]
+
+
+class NoticePublisher:
+    """The engine's voice.
+
+    Args:
+        listeners: called with every notice; they must be quick and may not raise.
+    """
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self.listeners = list(listeners)
+        self.from_threads: deque[str] = deque()
+        """What threads have to say."""
+        self._log: EngineLog | None = None
+        self._logs_jobs = False
+        self._repeated: set[str] = set()
+        self._cause = 0
+        self.begun = StartedRuns()
+        self._last: Progress | None = None
+        self._last_s = 0.0
+        self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
+        """How long the last of each kind took: a look at all files that finds nothing is no reason to forget the others."""
+        self._begun: set[str] = set()
+        """Of which kind there was any in this spell of work."""
+        self._before = (0, 0)
+        """Runs that had completed and failed when this spell of work began."""
+
+    # ------------------------------------------------------------------------------------------------------------ sentences
+
+    def open_log(self, folder: Path, *, logs_jobs: bool = False) -> None:
+        """Begin a log of the engine's own; a folder that cannot be written costs the log, not the run.
+
+        Args:
+            logs_jobs: whether every step of a job is a line for debugging.
+        """
+        self._logs_jobs = logs_jobs
+        try:
+            begins = f"aptui {__version__} begins, process {os.getpid()}"
+            self._log = EngineLog(folder, "aptui", time.time_ns() // 1_000_000, begins)
+        except HostError as error:
+            self.say_once(str(error))
+
+    def close(self) -> None:
+        """End the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def notify(self, notice: Notice) -> None:
+        """Notify every listener, and write to the engine's log what people may look for later."""
+        self._cause = notice.cause
+        if isinstance(notice, JobChanged):
+            if (begin := self.begun.find_begin(notice)) is not None:
+                self._notify(begin)
+            if self.begun.holds_back(notice):
+                return
+        self._notify(notice)
+
+    def notify_started(self, run_keys: Iterable[int]) -> None:
+        """Notify listeners that these runs have started, of those whose notices were held back."""
+        for notice in self.begun.list_started(run_keys, self._cause):
+            self._notify(notice)
+
+    def _notify(self, notice: Notice) -> None:
+        if isinstance(notice, EngineMessage):
+            self._note(notice.level, notice.text)
+        elif isinstance(notice, JobChanged) and notice.status == "failed":
+            self._note(LogLevel.ERROR, notice.failure)
+        elif self._logs_jobs and isinstance(notice, JobChanged) and notice.status:
+            self._note(LogLevel.DEBUG, _step(notice))
+        for listener in self.listeners:
+            listener(notice)
+
+    def say(self, text: str, level: LogLevel = LogLevel.WARNING) -> None:
+        """Say a sentence about the whole engine."""
+        self.notify(EngineMessage(self._cause, level, text))
+
+    def say_once(self, text: str) -> None:
+        """Say a sentence unless it was said before."""
+        if text not in self._repeated:
+            self._repeated.add(text)
+            self.say(text)
+
+    def notify_from_threads(self) -> None:
+        """Pass on what threads have to say."""
+        while self.from_threads:
+            self.say_once(self.from_threads.popleft())
+
+    def _note(self, level: int, text: str) -> None:
+        if self._log is not None:
+            try:
+                self._log.append(LogRecord(level, "aptui", text, time.time_ns() // 1_000_000))
+            except HostError as error:
+                self._log = None
+                self.say_once(str(error))
+
+    # ------------------------------------------------------------------------------------------------------------- progress
+
+    def progress_is_due(self, now: float) -> bool:
+        """Whether it is time for progress, and there is a listener."""
+        return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
+
+    def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
+        """Complete `counts` with timers; tell it if it is not as it was.
+
+        Args:
+            is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
+        """
+        if counts.is_working and not (self._last and self._last.is_working):
+            self._begun.clear()
+            self._last_s = now
+            self._before = (self._last.jobs_done, self._last.jobs_failed) if self._last else (0, 0)
+        elapsed = min(now - self._last_s, 10 * _PROGRESS_S)
+        self._last_s = now
+        self._count("scan", elapsed, goes_on=counts.is_scanning)
+        self._count("analysis", elapsed, goes_on=counts.analyses_running > 0)
+        is_processing = counts.jobs_running > 0 if is_processing is None else is_processing
+        self._count("processing", elapsed, goes_on=is_processing, has_ended=(counts.jobs_done, counts.jobs_failed) != self._before)
+        news = replace(
+            counts,
+            scan_ms=int(self._took_s["scan"] * 1000),
+            analysis_ms=int(self._took_s["analysis"] * 1000),
+            processing_ms=int(self._took_s["processing"] * 1000),
+            done_before=self._before[0],
+            failed_before=self._before[1],
+        )
+        if self._last is None or counts.is_working or replace(news, cause=0) != replace(self._last, cause=0):
+            self._last = news
+            self.notify(news)
+
+    def _count(self, kind: str, elapsed_s: float, *, goes_on: bool, has_ended: bool = False) -> None:
+        if (goes_on or has_ended) and kind not in self._begun:
+            self._begun.add(kind)
+            self._took_s[kind] = 0.0
+        self._took_s[kind] += elapsed_s * goes_on
+
+    @property
+    def latest_progress(self) -> Progress | None:
+        """The last progress that was reported."""
+        return self._last
+
+
+def _step(notice: JobChanged) -> str:
+    """Return what happened to a job, in one line."""
+    after = f" after {notice.duration_ms:,} ms" if notice.status == "completed" and notice.is_run else ""
+    why = f": {notice.reason}" if notice.status in ("pending", "processing") and notice.reason else ""
+    return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
+
+
+# When the engine will rest: the pending work over the pace at which it is done, never less than its longest chain.
+#
+# While that is not known, for builders that never ran or results that are restored, it is the pending jobs over the rate at
+# which jobs end. Every display of the remaining time shows this estimate.
+#
+# Asked ten times a second; the work is added up anew only now and then, so that it costs a fiftieth of the time at most.
+
+_ESTIMATE_EVERY_S = 1.0
+_MOST_SHARE = 50
+"""Between two looks lies so many times what the last one took."""
+_WINDOW_S = 30.0
+_LEAST_WINDOW_S = 1.0
+_RESTORED_SHARE = 0.5
+
+EstimatePending = Callable[[dict[int, float]], PendingWork]
+"""{run key: ms it runs already} → what is pending."""
+
+
+class Forecaster:
+    """The estimates of one engine.
+
+    Args:
+        estimate: sums the pending work.
+        spent: returns (runs of jobs that were measured, ms that they took) since the engine opened.
+        workers: how many jobs run at a time.
+        cost_clock: clock in seconds that measures the cost of an estimate.
+    """
+
+    def __init__(
+        self,
+        estimate: EstimatePending,
+        spent: Callable[[], tuple[int, int]],
+        workers: int,
+        cost_clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._estimate, self._spent, self._workers, self._cost_clock = estimate, spent, max(1, workers), cost_clock
+        self._began_s: dict[int, float] = {}
+        self._samples: deque[tuple[float, float, int, int]] = deque()
+        self._work: PendingWork | None = None
+        self._estimated_s = self._due_s = 0.0
+
+    def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
+        """Return `counts` with an estimate, unchanged where there is none.
+
+        Args:
+            at_work: run keys of the jobs that workers are at.
+            now: monotonic seconds.
+        """
+        self._began_s = {key: self._began_s.get(key, now) for key in at_work}
+        if counts.is_scanning or not counts.pending_count:
+            self._samples.clear()
+            self._work = None
+            return counts if counts.is_scanning else replace(counts, eta_ms=0)
+        elapsed = {key: 1000 * (now - began) for key, began in self._began_s.items()}
+        pace = self._pace(counts, sum(elapsed.values()), now)
+        if self._work is None or now >= self._due_s:
+            self._add_up(elapsed, now)
+        work = self._work
+        if work is None:
+            return counts
+        gone_ms = 1000 * (now - self._estimated_s)
+        if pace <= 0 or work.unknown_count:
+            each_ms = self._job_interval_ms()
+            return replace(counts, eta_ms=max(1, int(work.job_count * each_ms - gone_ms))) if each_ms else counts
+        least = max(work.chain_ms, work.work_ms / max(pace, self._workers))
+        likely = max(work.chain_ms, work.work_ms / pace)
+        return replace(
+            counts,
+            eta_ms=max(1, int(likely - gone_ms)),
+            least_ms=max(1, int(least - gone_ms)),
+            measured_percent=int(100 * work.measured_ms / work.work_ms),
+        )
+
+    def _add_up(self, elapsed: dict[int, float], now: float) -> None:
+        began = self._cost_clock()
+        self._work = self._estimate(elapsed)
+        self._estimated_s, self._due_s = now, now + max(_ESTIMATE_EVERY_S, _MOST_SHARE * (self._cost_clock() - began))
+
+    def _job_interval_ms(self) -> float:
+        """Return how often a job ended in the last seconds, 0 if that is not known."""
+        (then, _, _, before), (now, _, _, done) = self._samples[0], self._samples[-1]
+        return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
+
+    def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
+        """Return how many ms of work are done in one, 0 when nobody can say."""
+        runs, spent_ms = self._spent()
+        done = counts.jobs_done + counts.jobs_failed
+        self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
+        while self._samples[0][0] < now - _WINDOW_S:
+            self._samples.popleft()
+        then, before_ms, runs_before, done_before = self._samples[0]
+        if now - then < _LEAST_WINDOW_S:
+            return 0.0
+        if runs - runs_before < _RESTORED_SHARE * (done - done_before):
+            return 0.0  # most results were there already: what runs take says nothing of them
+        return (self._samples[-1][1] - before_ms) / (1000 * (now - then))
+
+
+# The session that is under way: when it began and why; what it did is written when the engine rests, with what is written then.
+#
+# Nothing is recorded while jobs run. Old sessions become part of what was before, some thousand runs at each rest.
+
+LONGEST_HISTORY_MS = 180 * 24 * 3600 * 1000
+MOST_RUNS = 2_000_000
+"""About 80 MB of the database."""
+MOST_SESSIONS = 5_000
+_SHORT = 10
+
+
+class SessionHistory(Protocol):
+    """What is asked of the database."""
+
+    def last_end(self) -> tuple[str, int]:
+        """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
+        ...
+
+    def is_session_pending(self) -> bool:
+        """Return whether jobs ran after the last session that was recorded."""
+        ...
+
+    def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
+        """Return the oldest session if it is too old, or one of too many; else 0."""
+        ...
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SessionRecorder:
+    """Knows the session of one engine, if any is under way.
+
+    Args:
+        folder: the project's.
+        now_ms: wall clock.
+        head: what is checked out in a folder.
+    """
+
+    def __init__(
+        self, folder: str, now_ms: Callable[[], int] = _now_ms, head: Callable[[str], git.CheckoutHead] = git.head
+    ) -> None:
+        self.is_held = False
+        """Whether an engine is closed and opened again in the middle of it."""
+        self._folder = folder
+        self._now_ms = now_ms
+        self._head = head
+        self._started_ms = 0
+        self._rested_ms = 0
+        self._has_checked = False
+        self._kind = SessionKind.START
+        self._saved_ms = 0
+        self._fetched_bytes = 0
+
+    def begin(self, kind: SessionKind) -> None:
+        """Take note that work begins; one that is under way goes on."""
+        if not self._started_ms:
+            self._started_ms, self._kind = self._now_ms(), kind
+        self._rested_ms = 0
+
+    def begin_scan(self, signature: str | None, wanted: str) -> None:
+        """Take note that everything is looked at: by an engine that starts, under a configuration that is another, or again.
+
+        Args:
+            signature: that of the configuration that was settled last; None or "" when nobody knows.
+            wanted: that of this engine's.
+        """
+        is_reconfigured = bool(signature) and signature != wanted
+        kind = SessionKind.EDIT if self._has_checked else SessionKind.CONFIGURATION if is_reconfigured else SessionKind.START
+        self._has_checked = True
+        self.begin(kind)
+
+    def note_rest(self) -> None:
+        """Take note that nothing is pending; the session ends here if it stays so."""
+        self._rested_ms = self._now_ms()
+
+    def forget(self) -> None:
+        """Nothing was changed by what was looked at: that is no session."""
+        self._started_ms = self._started_ms * self.is_held
+
+    def find_killed(self, archive: SessionHistory) -> Rows:
+        """Return the rows for what an engine did that was killed, {} when there is nothing."""
+        if self._started_ms or not archive.is_session_pending():
+            return {}
+        return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
+
+    def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
+        """End the session; return its rows, and those that let an old one go."""
+        if self.is_held:
+            return {}
+        started_ms, self._started_ms = self._started_ms, 0
+        now_ms = self._rested_ms or self._now_ms()
+        rows: Rows = {}
+        if started_ms or archive.is_session_pending():
+            kind, detail, commit = self._why(*archive.last_end())
+            how = SessionEnd.STOPPED if is_stopping else SessionEnd.RESTED
+            shared = self._count_shared(account)
+            rows["put_session"] = [(started_ms or now_ms, now_ms, kind.value, detail, commit, how.value, *shared)]
+        if old := archive.find_outdated_session(now_ms - LONGEST_HISTORY_MS, MOST_RUNS, MOST_SESSIONS):
+            rows["prune_session"] = [(old,)]
+        return rows
+
+    def _why(self, before: str, ended_ms: int) -> tuple[SessionKind, str, str]:
+        head = self._head(self._folder)
+        was = before if head.commit != before else head.left if head.moved_ms > ended_ms else before
+        if before and head.commit and head.commit != was and not head.is_made_here:
+            return SessionKind.CHECKOUT, f"{was[:_SHORT]} → {head.commit[:_SHORT]}", head.commit
+        return self._kind, "", head.commit or before
+
+    def _count_shared(self, account: Account | None) -> tuple[int, int]:
+        """Return what results that were there already saved (ms), and how many bytes were fetched, since the last session."""
+        if account is None:
+            return 0, 0
+        total = account.total()
+        before, self._saved_ms, self._fetched_bytes = (self._saved_ms, self._fetched_bytes), total.saved_ms, total.fetched_bytes
+        return total.saved_ms - before[0], total.fetched_bytes - before[1]

@@ -1,1 +1,0 @@
-"""Products searched for assets that they name and do not declare."""

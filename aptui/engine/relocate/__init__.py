@@ -1,1 +1,0 @@
-"""Moving and deleting sources with their metadata and what names them."""

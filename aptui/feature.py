@@ -1,0 +1,104 @@
+"""The door for optional capabilities: what a feature declares, and how the kernel reaches it without importing it.
+
+A feature is one folder below `aptui/features/`, or a package of somebody else's that declares an entry point in the group
+`aptui.features`. Its `FEATURE` says which verbs and requests it adds, and which *extension points* of the kernel it fills. All of
+them are named as `module:object` and imported when they are used, so that a feature costs nothing until then.
+
+The kernel asks for an extension point by its name (`load_all`, `load_first`) and works without any answer. A feature imports the
+kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and its line in
+`aptui/features/__init__.py`.
+
+| extension point | called with | gives |
+|---|---|---|
+| `doctor` | configuration | lines of `aptui doctor` (`cli.doctor.DoctorCheck`) |
+| `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine; `close()` |
+| `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
+| `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
+| `results` | parts of an engine | looks up results that were stored earlier |
+| `catalogs` | cache folder, platforms | catalogs of another program beside ours |
+| `commands` | the screen's shell | commands of the `:` line |
+| `reference` | nothing | {page: sections} of `aptui docs` |
+
+Tests: `tests/test_feature.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct, field
+
+GROUP = "aptui.features"
+"""Entry points of features that other distributions bring: name → `module:FEATURE`."""
+
+
+class Feature(Struct, frozen=True):
+    """What one optional capability adds.
+
+    `verbs` are {verb: (module, one line of help)} as in `cli.main.VERBS`, `requests` {name on the wire: record}, `answers` is the
+    class that answers them (called with the supervisor; `take(request, verb)`), `points` {extension point: object}; records,
+    classes and objects are named `module:name`.
+    """
+
+    name: str
+    summary: str
+    verbs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    requests: Mapping[str, str] = field(default_factory=dict)
+    answers: str = ""
+    points: Mapping[str, str] = field(default_factory=dict)
+
+
+_loaded: list[Feature] = []
+
+
+def features() -> tuple[Feature, ...]:
+    """Return all features: ours in the order of the table, then those of other distributions by name."""
+    if not _loaded:
+        _loaded.extend(_read_ours())
+        _loaded.extend(_read_foreign({feature.name for feature in _loaded}))
+    return tuple(_loaded)
+
+
+def load(place: str) -> Any:
+    """Import the object that is named `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def load_all(point: str) -> Iterator[Any]:
+    """Yield what features give for an extension point."""
+    for feature in features():
+        if place := feature.points.get(point):
+            yield load(place)
+
+
+def load_first(point: str) -> Any | None:
+    """Return what the first feature gives for an extension point, None if no feature does."""
+    return next(load_all(point), None)
+
+
+def verbs() -> dict[str, tuple[str, str]]:
+    """Return the verbs that features add: {verb: (module, one line of help)}."""
+    return {verb: place for feature in features() for verb, place in feature.verbs.items()}
+
+
+def find_request(name: str) -> type | None:
+    """Return the record of a request that a feature adds, None for an unknown name."""
+    place = next((feature.requests[name] for feature in features() if name in feature.requests), "")
+    return load(place) if place else None
+
+
+def _read_ours() -> Iterator[Feature]:
+    for name in import_module("aptui.features").FEATURES:
+        yield import_module(f"aptui.features.{name}").FEATURE
+
+
+def _read_foreign(taken: set[str]) -> Iterator[Feature]:
+    from importlib.metadata import entry_points
+
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        feature = point.load()
+        if isinstance(feature, Feature) and feature.name not in taken:
+            yield feature

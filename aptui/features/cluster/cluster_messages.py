@@ -1,0 +1,203 @@
+"""Messages between the engine and a cluster's workers: msgpack records, and files by digest; nothing is sent from here.
+
+An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store
+as a blob, and its digest travels instead, so that neither scheduler nor network is loaded with it.
+
+Tests: `tests/features/cluster/test_cluster_pool.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from aptui.core.orders import ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform
+from aptui.features.sharing.store import Store
+from aptui.features.sharing.stores import opening
+from aptui.shared.errors import HostError
+from aptui.shared.forms import prepare_form
+
+MANIFEST_BYTES = 2048
+STORE_LIMIT_S = 15.0
+"""What a request to the store may take, besides the time for its bytes: a job that has come so far is worth a long deadline."""
+_INLINE, _BLOB = b"i", b"b"
+_MOST_BYTES = 64 << 20
+"""A longer manifest is not read: room for a run of 200,000 products."""
+
+Blob = tuple[bytes, int]
+"""(SHA-256, size) of what lies in the store."""
+T = TypeVar("T")
+
+
+class CodeFile(Struct, frozen=True):
+    """A file of a project's `builders/` folder: its path in there, and its bytes."""
+
+    rel: str
+    blob: Blob
+
+
+class ClusterSetup(Struct, frozen=True):
+    """What a worker has to know before its first job: the same for all jobs of a configuration, so it lies in the store.
+
+    `tools` are (builder, program that its command names).
+    """
+
+    version: str
+    python: str
+    builders: tuple[Builder, ...]
+    platforms: tuple[Platform, ...]
+    code: tuple[CodeFile, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
+
+
+class BlobStoreAddress(Struct, frozen=True):
+    """Where files travel through: the address and namespace of a store."""
+
+    address: str
+    namespace: str
+
+
+class TaskInput(Struct, frozen=True):
+    """A file that a job may read: `folder` is the index of its scan folder in `Task.folders`."""
+
+    folder: int
+    rel: str
+    digest: bytes
+    size: int
+    mtime_ns: int
+
+
+class Task(Struct, frozen=True):
+    """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source.
+
+    `name` is the task's key, `topic` where its answer is announced.
+    """
+
+    order: ProcessOrder
+    setup: Blob
+    blob_store: BlobStoreAddress
+    folders: tuple[str, ...]
+    inputs: tuple[TaskInput, ...]
+    name: str
+    topic: str = ""
+
+
+class TaskAnswer(Struct, frozen=True):
+    """What became of a task at the worker of this address. Without a `result` it could not run it, for the reason in `refusal`."""
+
+    result: RunResult | None = None
+    refusal: str = ""
+    address: str = ""
+
+
+class Greeting(Struct, frozen=True):
+    """Ask a worker what it is."""
+
+    setup: Blob
+    blob_store: BlobStoreAddress
+
+
+class WorkerReport(Struct, frozen=True):
+    """What a worker is: `toolchains` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing."""
+
+    version: str
+    python: str
+    host: str
+    pid: int
+    toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    trouble: str = ""
+
+
+def encode(record: object) -> bytes:
+    """Return a record of these as bytes."""
+    return msgspec.msgpack.encode(record)
+
+
+def decode(data: bytes, form: type[T]) -> T:
+    """Return the record in `data`.
+
+    Raises:
+        HostError: it is none of that form.
+    """
+    try:
+        return msgspec.msgpack.decode(data, type=prepare_form(form))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HostError(
+            f"what came over the cluster cannot be read: {error}",
+            hint="'aptui doctor' says what belongs together; the job runs here instead",
+        ) from None
+
+
+# ------------------------------------------------------------------------------------------------------------------- store
+
+
+def open_store(blob_store: BlobStoreAddress) -> Store:
+    """Return the store at an address; a token or credentials for it come from this process's environment.
+
+    Raises:
+        UserError: there cannot be one.
+    """
+    return opening.open_store(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
+
+
+def put_bytes(store: Store, data: bytes) -> Blob:
+    """Put bytes into the store as a blob."""
+    digest = hashlib.sha256(data)
+    with tempfile.NamedTemporaryFile(prefix="aptui-") as file:
+        file.write(data)
+        file.flush()
+        store.put_blob(digest.hexdigest(), file.name)
+    return digest.digest(), len(data)
+
+
+def get_bytes(store: Store, blob: Blob) -> bytes:
+    """Return the bytes of a blob.
+
+    Raises:
+        HostError: it is not there, or cannot be had.
+    """
+    digest, size = blob
+    if size > _MOST_BYTES:
+        raise HostError(f"a blob of {size} bytes is longer than any that is expected", where=store.address)
+    with tempfile.TemporaryDirectory(prefix="aptui-") as folder:
+        path = os.path.join(folder, "blob")
+        if not store.get_blob(digest.hex(), path, size):
+            raise HostError(f"blob {digest.hex()} is not in the store", where=store.address)
+        with open(path, "rb") as file:
+            return file.read()
+
+
+def pack_record(record: object, store: Store) -> bytes:
+    """Return a manifest of at most `MANIFEST_BYTES` for a record."""
+    data = encode(record)
+    if len(data) < MANIFEST_BYTES:
+        return _INLINE + data
+    return _BLOB + encode(put_bytes(store, data))
+
+
+def is_whole(manifest: bytes) -> bool:
+    """Whether nothing has to be fetched from the store to read it."""
+    return manifest[:1] == _INLINE
+
+
+def unpack_record(manifest: bytes, form: type[T], store: Store) -> T:
+    """Return the record of a manifest.
+
+    Raises:
+        HostError: it is no manifest, or its blob cannot be had.
+    """
+    kind, data = manifest[:1], manifest[1:]
+    if kind == _BLOB:
+        data = get_bytes(store, decode(data, tuple[bytes, int]))
+    elif kind != _INLINE:
+        raise HostError(
+            "what came over the cluster is no manifest of aptui's",
+            hint="'aptui doctor' says what belongs together; the job runs here instead",
+        )
+    return decode(data, form)

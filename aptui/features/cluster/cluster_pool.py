@@ -1,0 +1,358 @@
+"""The local pool with a cluster beside it: which orders stay, which go, and what becomes of those that went.
+
+Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers
+are busy: it is filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of
+itself (it failed there, it reads what it does not declare) stays from then on: whether it fails is found out here.
+
+A builder that needs what this machine does not have (`needs`) goes in any case, and waits a while for a worker that has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import selectors
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, Platform, Project
+from aptui.core.results.retry import FailureKind
+from aptui.engine.pool.messages import Identity, Order, Result, identity_of, make_ended
+from aptui.engine.pool.pool import Pool
+from aptui.engine.waking import Waker
+from aptui.features.cluster.cluster_messages import BlobStoreAddress
+from aptui.features.cluster.job_inputs import InputsOf, can_travel, inputs_of, is_movable
+from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteTask, RemoteWorker, Scheduler, setup_for
+from aptui.shared.health import WorkerInfo
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.pipeline.pipeline import Pipeline
+
+_LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
+_AHEAD_S = 0.3
+"""Work that waits behind each slot, in seconds, and its bounds in jobs: a round trip takes longer than a short job."""
+_RECENT = 0.1
+"""What the last job counts in the mean of their lengths."""
+_MOST_BACKLOG = 8
+"""Messages that may wait for each local worker; beyond that the cluster gets no more, so that it starves nobody here."""
+_NEED_TIMEOUT_S = 60.0
+_MOST_STAYING = 10_000
+
+
+class ClusterClient(Struct, frozen=True):
+    """What a `ClusterPool` needs besides a pool's settings: `tools` are (builder, program), `folders` the scan folders' paths."""
+
+    place: Place
+    blob_store: BlobStoreAddress
+    folders: tuple[str, ...]
+    tools: tuple[tuple[str, str], ...]
+    inputs_of: InputsOf
+    say: Callable[[str], None]
+
+
+class _WaitingOrder(Struct):
+    task: RemoteTask
+    since_s: float
+
+
+def cluster_pool(config: Config, pipeline: Pipeline, project: Project, say: Callable[[str], None]) -> Callable[..., Pool]:
+    """Return what makes the pool of an engine whose configuration names a cluster; `say` may be called by any thread."""
+    folders = {folder.id: index for index, folder in enumerate(project.scan_folders)}
+    cluster = ClusterClient(
+        config.cluster,
+        BlobStoreAddress(config.cluster.store or config.sharing.store, config.sharing.namespace),
+        tuple(folder.path for folder in project.scan_folders),
+        tuple((tool.builder, tool.name) for tool in config.tools),
+        partial(inputs_of, pipeline, folders),
+        say,
+    )
+    return partial(ClusterPool, cluster=cluster)
+
+
+class ClusterPool(Pool):
+    """A pool that has a cluster beside it; its interface is the pool's."""
+
+    def __init__(
+        self,
+        builders: Sequence[Builder],
+        platforms: Sequence[Platform],
+        size: int,
+        selector: selectors.BaseSelector,
+        on_results: Callable[[list[Result]], None],
+        *,
+        cluster: ClusterClient,
+        **more: Any,
+    ) -> None:
+        super().__init__(builders, platforms, size, selector, on_results, **more)
+        self._cluster = cluster
+        self._needs, self._at_most = dict(cluster.place.needs), dict(cluster.place.at_most)
+        self._has = frozenset(cluster.place.tags)
+        self._held: deque[_WaitingOrder] = deque()
+        self._away: dict[int, RemoteTask] = {}
+        self._runs: Counter[str] = Counter()
+        self._mean_s = 0.0
+        self._staying: dict[Identity, None] = {}
+        self._come: deque[tuple[RemoteTask, Result, bool]] = deque()
+        self._waker = Waker(selector, self._take_in)
+        self._scheduler = self._open(builders, platforms)
+
+    def _open(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> Scheduler:
+        tools: dict[str, list[str]] = {}
+        for builder, tool in self._cluster.tools:
+            tools.setdefault(builder, []).append(tool)
+        movable = tuple(each for each in builders if is_movable(each, tools.get(each.name, ())))
+        self._movable = {builder.name: builder for builder in movable}
+        setup = setup_for(movable, platforms, ((name, tool) for name, tool in self._cluster.tools if name in self._movable))
+        return Scheduler(
+            self._cluster.place,
+            self._cluster.blob_store,
+            setup,
+            self._cluster.folders,
+            self._post,
+            self._waker.wake,
+            self._cluster.say,
+        )
+
+    def _post(self, task: RemoteTask, result: Result, stays: bool) -> None:
+        """Called from the scheduler's thread."""
+        self._come.append((task, result, stays))
+        self._waker.wake()
+
+    def _take_in(self) -> None:
+        self._take_home()
+        self._hand_out(self._clock())
+        self._deliver()
+
+    # -------------------------------------------------------------------------------------------------------------- orders
+
+    @property
+    def free(self) -> int:
+        """How many messages may be sent now, here and to the cluster."""
+        return self._with_cluster(super().free)
+
+    @property
+    def free_for_critical(self) -> int:
+        """How many messages may be sent now when their orders are critical."""
+        return self._with_cluster(super().free_for_critical)
+
+    def _with_cluster(self, here: int) -> int:
+        if len(self._waiting) - self._waiting.held_count > _MOST_BACKLOG * self._size:
+            return here
+        return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
+
+    def _capacity(self) -> int:
+        """Return how many jobs the cluster holds at once.
+
+        More than it has slots, so that the next one is there when a slot is free.
+        """
+        slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
+        if self._cluster.place.share:
+            return min(slots, self._cluster.place.share)
+        ahead = min(_AHEAD_S / self._mean_s, _MOST_AHEAD) if self._mean_s else 0.0
+        return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
+
+    def jobs_at_work(self) -> dict[int, int]:
+        """Return the run keys of the jobs that workers are at, here or away, each with the ms since it began or was sent."""
+        now_s = self._clock()
+        return super().jobs_at_work() | {key: int(1000 * (now_s - task.sent_s)) for key, task in self._away.items()}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every order has been answered."""
+        return super().is_idle and not (self._away or self._held or self._come)
+
+    def send(self, orders: Sequence[Order]) -> None:
+        """Give orders of one kind to the pool or the workers that can take them."""
+        here: list[Order] = []
+        is_full = self._is_full(orders)
+        for order in orders:
+            task = self._task(order) if is_full or self._lacks(order) else None
+            if task is None:
+                here.append(order)
+            else:
+                self._held.append(_WaitingOrder(task, self._clock()))
+        if here:
+            super().send(here)
+        self._hand_out(self._clock())
+
+    def _is_full(self, orders: Sequence[Order]) -> bool:
+        is_critical = bool(orders) and isinstance(orders[0], ProcessOrder) and orders[0].is_critical
+        return (super().free_for_critical if is_critical else super().free) <= 0
+
+    def _lacks(self, order: Order) -> bool:
+        """Whether this machine does not have what a job needs."""
+        return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
+
+    def _task(self, order: Order) -> RemoteTask | None:
+        """Return the order with all that it takes along; None when it has to stay."""
+        builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
+        if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
+            return None
+        identity = identity_of(order)
+        needs = self._needs.get(order.builder, ())
+        if (
+            identity in self._staying
+            or identity in self._failures.lonely
+            or not (self._lacks(order) or self._is_done_by(order, needs))
+        ):
+            return None
+        inputs = self._cluster.inputs_of(order)
+        if inputs is None:
+            return None
+        memory_bytes = self._memory.estimate_bytes(order.builder, order.memory_limit_bytes)
+        return RemoteTask(order, builder, inputs, needs, memory_bytes, _name(order))
+
+    def _is_done_by(self, order: ProcessOrder, needs: Iterable[str]) -> bool:
+        return any(worker.can(order.builder, needs) for worker in self._scheduler.workers.values())
+
+    def _hand_out(self, now_s: float) -> None:
+        """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
+        if self._scheduler.is_over:
+            self._answers.results += [
+                make_ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
+            ]
+            self._away.clear()
+        remaining: deque[_WaitingOrder] = deque()
+        counts = Counter(task.order.builder for task in self._away.values())
+        capacity = self._capacity()
+        while self._held:
+            waiting = self._held.popleft()
+            order = waiting.task.order
+            limit = self._at_most.get(order.builder, 0)
+            if not self._is_done_by(order, waiting.task.needs):
+                if not self._give_back(waiting, now_s):
+                    remaining.append(waiting)
+            elif len(self._away) >= capacity or (limit and counts[order.builder] >= limit):
+                remaining.append(waiting)
+            else:
+                counts[order.builder] += 1
+                self._away[order.run_key] = task = replace(waiting.task, sent_s=now_s)
+                self._scheduler.send(task)
+        self._held = remaining
+
+    def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
+        """Answer an order that no worker of the cluster can do now; return whether that was so."""
+        order = waiting.task.order
+        if not self._lacks(order):
+            self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is not there any more"))
+        elif now_s - waiting.since_s >= _NEED_TIMEOUT_S:
+            tags = ", ".join(f"'{tag}'" for tag in waiting.task.needs)
+            error = f"builder '{order.builder}' needs {tags}, and no worker that has it is there"
+            self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
+        else:
+            return False
+        return True
+
+    def kill(self, run_keys: Iterable[int]) -> None:
+        """Stop runs, wherever they are."""
+        wanted = set(run_keys)
+        unwanted = [waiting.task for waiting in self._held if waiting.task.order.run_key in wanted]
+        self._held = deque(waiting for waiting in self._held if waiting.task not in unwanted)
+        gone = [self._away.pop(key) for key in wanted & self._away.keys()]
+        self._scheduler.cancel(task.order.run_key for task in gone)
+        self._answers.results += [make_ended(task.order, Outcome.CANCELLED, "cancelled") for task in (*unwanted, *gone)]
+        super().kill(wanted)
+
+    def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
+        """Take over a new configuration; what was on its way is RETURNED."""
+        self._scheduler.close()
+        left = [*self._away.values(), *(waiting.task for waiting in self._held)]
+        self._answers.results += [make_ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
+        self._away.clear()
+        self._held.clear()
+        self._scheduler = self._open(builders, platforms)
+        super().reconfigure(builders, platforms)
+
+    # ------------------------------------------------------------------------------------------------------------- results
+
+    def _take_home(self) -> None:
+        while self._come:
+            task, result, stays = self._come.popleft()
+            if self._away.get(task.order.run_key) is not task:
+                continue  # nobody waits for it any more
+            del self._away[task.order.run_key]
+            if isinstance(result, RunResult):
+                self._note(task, result, stays=stays)
+                self._answers.results.append(result)
+
+    def _note(self, task: RemoteTask, result: RunResult, *, stays: bool) -> None:
+        if result.outcome == Outcome.SUCCEEDED:
+            self._runs[task.order.builder] += 1
+            length_s = max(result.duration_ms, 1) / 1000
+            self._mean_s = self._mean_s + _RECENT * (length_s - self._mean_s) if self._mean_s else length_s
+            self._memory.learn(task.order.builder, result.peak_rss_bytes)
+        identity = identity_of(task.order)
+        if stays and identity is not None:
+            if len(self._staying) >= _MOST_STAYING:
+                del self._staying[next(iter(self._staying))]
+            self._staying[identity] = None
+
+    # --------------------------------------------------------------------------------------------------------------- clock
+
+    def next_deadline(self) -> float | None:
+        """Return when `poll` has something to do."""
+        times = [due_s] if (due_s := super().next_deadline()) is not None else []
+        times += [waiting.since_s + _NEED_TIMEOUT_S for waiting in self._held if self._lacks(waiting.task.order)]
+        return min(times, default=None)
+
+    def poll(self, now_s: float) -> None:
+        """Enforce limits and hand over what is due."""
+        self._take_home()
+        self._hand_out(now_s)
+        super().poll(now_s)
+
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """Return what people want to know of each worker; after our own the scheduler and the workers of the cluster."""
+        workers = sorted(self._scheduler.workers.values(), key=lambda worker: worker.number)
+        theirs = (_info(worker, self._scheduler.runs[worker.address]) for worker in workers)
+        return (*super().workers(), self._scheduler_info(len(workers)), *theirs)
+
+    def _scheduler_info(self, count: int) -> WorkerInfo:
+        scheduler, job_count = self._scheduler, len(self._away)
+        state = "lost" if not scheduler.is_connected else "working" if job_count else "idle" if count else "starting"
+        text = f"cluster of {count}" if scheduler.is_connected else "cluster not used" if scheduler.is_over else "cluster not there"
+        jobs = f", {job_count} {'job' if job_count == 1 else 'jobs'}" if job_count else ""
+        return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
+
+    def restart_worker(self, number: int) -> bool:
+        """End a worker in good order, or have the cluster start one of its own again: Dask gives what it was at to others."""
+        worker = next((worker for worker in self._scheduler.workers.values() if worker.number == number), None)
+        if worker is None:
+            return super().restart_worker(number)
+        self._scheduler.restart(worker.address)
+        return True
+
+    def close(self, grace_s: float = 1.0) -> None:
+        """End all workers of this machine, let go of the cluster."""
+        self._scheduler.close()
+        self._waker.close()
+        super().close(grace_s)
+
+
+def _name(order: ProcessOrder) -> str:
+    """Return what a run is called on the cluster: its job and its run key."""
+    job = f"{order.builder}\0{order.root}\0{order.rel}\0{order.platform}\0{order.job_key}"
+    return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
+
+
+def _info(worker: RemoteWorker, runs: int) -> WorkerInfo:
+    state = "starting" if worker.builders is None else "working" if worker.jobs else "idle"
+    if worker.builders is not None and not worker.builders:
+        state = "unfit"
+    busy = min(len(worker.jobs), worker.slots)
+    slots = "slot" if worker.slots == 1 else "slots"
+    text = f"{busy}/{worker.slots} {slots} on {worker.host}" if busy else f"{worker.slots} {slots} on {worker.host}"
+    return WorkerInfo(worker.number, worker.pid, state, text, _age_ms(worker.since_s), 0, runs)
+
+
+def _age_ms(since_s: float) -> int:
+    return int((time.monotonic() - since_s) * 1000)

@@ -1,0 +1,153 @@
+"""The toolchain digest of a builder on this machine: its code, the library versions that its imports name, its tools.
+
+The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder
+runs here: a process looks at its classes (`worker.describe`), imports are read from the source text.
+
+Tests: `tests/features/cluster/test_cluster_pool.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import aptui
+from aptui.config import tools as config_tools
+from aptui.config.merge import digests_of
+from aptui.core.project import Builder, BuilderKind
+from aptui.engine.registry import ask_child
+from aptui.shared.errors import UserError
+from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest
+
+Toolchain = tuple[tuple[str, str], ...]
+"""((thing, version or digest), …), sorted."""
+_DECISIVE = (
+    "worker/**/*.py",
+    "features/cluster/task.py",
+    "features/cluster/cluster_messages.py",
+    "features/cluster/task.py",
+    "core/notices.py",
+    "core/orders.py",
+    "core/model.py",
+    "core/links.py",
+    "core/paths.py",
+    "core/results/run_report.py",
+    "core/settings.py",
+    "sdk.py",
+)
+
+
+def python_version() -> str:
+    """Return the part of Python's version that products may depend on."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def decisive_files(package: Path) -> list[Path]:
+    """Return the files of aptui's code that have a part in every job."""
+    return sorted(path for pattern in _DECISIVE for path in package.glob(pattern))
+
+
+@cache
+def program_version() -> str:
+    """Return aptui's version and a digest of its code that has a part in every job: checkouts of one version may differ."""
+    digest = hashlib.sha256()
+    for path in decisive_files(Path(aptui.__file__).parent):
+        digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return f"{aptui.__version__} ({digest.hexdigest()[:12]})"
+
+
+def toolchains_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) -> dict[str, Toolchain]:
+    """Return what each builder is made of here.
+
+    Args:
+        builders: those with an adapter have no toolchain digest.
+        tools: (builder, name of a program that its command runs).
+    """
+    wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
+    answers = _answers([_question(builder) for builder in wanted])
+    toolchains = {builder.name: _python_toolchain(answer) for builder, answer in zip(wanted, answers, strict=True)}
+    named = list(tools)
+    for builder in builders:
+        if builder.kind is BuilderKind.COMMAND:
+            toolchains[builder.name] = tuple(
+                sorted((f"tool {tool}", _tool_digest(tool)) for name, tool in named if name == builder.name)
+            )
+        if builder.name in toolchains:
+            toolchains[builder.name] += tuple((f"variable {name}", digest) for name, digest in _variables(builder))
+    return toolchains
+
+
+def _variables(builder: Builder) -> Toolchain:
+    """Return the environment variables that a builder names and that are set here, with the digests of their values."""
+    return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
+
+
+def difference(ours: Toolchain, theirs: Toolchain) -> str:
+    """Say how a toolchain over there differs from ours, "" when it does not."""
+    mine, other = dict(ours), dict(theirs)
+    for thing in sorted(mine.keys() | other.keys()):
+        here, there = mine.get(thing, "absent"), other.get(thing, "absent")
+        if here != there:
+            return f"{thing} is {there[:12]} there and {here[:12]} here"
+    return ""
+
+
+def _question(builder: Builder) -> ClassQuestion:
+    kind, _, rest = builder.origin.partition(":")
+    return ClassQuestion(entry=rest.partition(":")[0]) if kind == "entry" else ClassQuestion(path=rest.rpartition(":")[0])
+
+
+def _answers(questions: list[ClassQuestion]) -> list[ClassAnswer]:
+    if not questions:
+        return []
+    try:
+        return ask_child(questions)
+    except UserError as error:
+        return [ClassAnswer(error=str(error)) for _ in questions]
+
+
+def _python_toolchain(answer: ClassAnswer) -> Toolchain:
+    if answer.error:
+        return (("code", answer.error),)
+    versions = _libraries(path for path, *_ in answer.files)
+    return tuple(sorted({"code": code_digest(answer.files).hex(), **versions}.items()))
+
+
+def _libraries(paths: Iterable[str]) -> dict[str, str]:
+    """Return {"library Pillow": its version} of the distributions that modules in these files come from."""
+    names = {name for path in paths for name in _imports_of(path)} - sys.stdlib_module_names - {"aptui"}
+    found = {}
+    for name in sorted(names):
+        for distribution in _distributions().get(name, ()):
+            found[f"library {distribution}"] = metadata.version(distribution)
+    return found
+
+
+def _imports_of(path: str) -> set[str]:
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return {name: sorted(set(found)) for name, found in metadata.packages_distributions().items()}
+
+
+def _tool_digest(name: str) -> str:
+    found = config_tools.identify("", name, "", Path(os.sep))
+    return found.digest if found is not None else "absent"

@@ -1,0 +1,237 @@
+"""Inputs and products of a job on a cluster: its files into the store, its products out of it, and whether its answer counts.
+
+A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and
+did not find is compared with what is here: if a file of that name is here, the job did not have all that it reads, and it
+is done again on this machine.
+
+Tests: `tests/features/cluster/test_cluster_pool.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from aptui.core.fingerprint import MISSING, file_digest
+from aptui.core.model import FileFact, PathKey
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.paths import from_text, to_text
+from aptui.core.pipeline.pipeline import Pipeline
+from aptui.core.project import Builder, BuilderKind, UndeclaredReads
+from aptui.features.cluster.cluster_messages import (
+    Blob,
+    BlobStoreAddress,
+    ClusterSetup,
+    CodeFile,
+    TaskInput,
+    encode,
+    open_store,
+    put_bytes,
+)
+from aptui.features.sharing.store import Mismatch, Store
+from aptui.features.sharing.stores import placing
+from aptui.shared.errors import HostError
+from aptui.worker import files
+from aptui.worker.files import os_path
+
+_FILES = frozenset({"dependency", "companion", "discovered"})
+_OTHER_JOBS = frozenset({"job", "products", "ring"})
+_KNOWN_BLOBS = 100_000
+_TIME_LIMIT = "time limit of "
+"""How the error begins of a run that would overrun its limit here as well."""
+
+
+class InputElsewhere(Exception):
+    """An answer that does not count: the job is to be done on this machine, for the reason given."""
+
+
+class InputOutdated(Exception):
+    """A file is not any more what it was when it was read: the job is looked at again."""
+
+
+def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[TaskInput, ...] | None:
+    """Return the files that a running job may read, its source first; None when they cannot all be named, so that it has to stay.
+
+    Args:
+        folders: {id of a scan folder: its index among those that a task names}.
+    """
+    job = pipeline.running.get(order.run_key)
+    if job is None or job.source.fact is None or not job.source.fact.digest:
+        return None
+    if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
+        return None  # it may read products of other jobs, which are in this machine's cache alone
+    found = {job.source.key: job.source.fact}
+    for kind, name, digest in job.planned_inputs:
+        if kind not in _FILES or digest == MISSING or name in found:
+            continue
+        fact = _fact(pipeline, name, digest)
+        if fact is None:
+            return None
+        found[PathKey(name)] = fact
+    return tuple(_input(fact, folders) for fact in found.values())
+
+
+def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
+    if name.startswith("/"):
+        return None
+    fact = pipeline.memory.file(PathKey(name))
+    return fact if isinstance(fact, FileFact) and file_digest(fact.digest) == digest else None
+
+
+def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
+    return TaskInput(folders[fact.scan_folder], fact.rel, fact.digest, fact.size, fact.mtime_ns)
+
+
+def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
+    """Whether the request of a job names no folder of this machine."""
+    given_values = (order.params, order.settings)
+    return (
+        not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in given_values)
+    )
+
+
+def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
+    """Whether a builder can work on another machine: its code can be sent or be found there, and so can its tools."""
+    if builder.adapter or builder.kind is BuilderKind.COPY:
+        return False
+    return not any("/" in tool for tool in tools)
+
+
+# ----------------------------------------------------------------------------------------------------------------- setup
+
+
+def setup_of(setup: ClusterSetup, blob_store: Store) -> tuple[ClusterSetup, Blob]:
+    """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
+    listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
+    code = tuple(
+        _send_code(path, blob_store) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder)
+    )
+    whole = replace(setup, code=code)
+    return whole, put_bytes(blob_store, encode(whole))
+
+
+def _own_code(builder: Builder) -> str:
+    return builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
+
+
+def _code(folder: str) -> list[tuple[str, str]]:
+    """Return (path, path below `folder`) of the Python files in a `builders/` folder."""
+    return [(str(path), str(path.relative_to(folder))) for path in sorted(Path(folder).rglob("*.py"))]
+
+
+def _send_code(file: tuple[str, str], blob_store: Store) -> CodeFile:
+    path, rel = file
+    with open(path, "rb") as opened:
+        return CodeFile(to_text(os.fsencode(rel)), put_bytes(blob_store, opened.read()))
+
+
+# -------------------------------------------------------------------------------------------------------------- carriage
+
+
+class InputTransfer:
+    """Carries files to and from the store; its methods are called by several threads.
+
+    Args:
+        blob_store: where the store is.
+        folders: the scan folders, absolute, in the order that tasks name them by.
+    """
+
+    def __init__(self, blob_store: BlobStoreAddress, folders: Sequence[str]) -> None:
+        self._folders = folders
+        self.store = open_store(blob_store)
+        self._lock = threading.Lock()
+        self._known: dict[bytes, None] = {}
+
+    def put(self, inputs: Sequence[TaskInput]) -> int:
+        """See to it that files are in the store; return how many bytes that took.
+
+        Raises:
+            Outdated: one is not any more what it was when it was read.
+            HostError: the store does not take it.
+        """
+        with self._lock:
+            unknown = {item.digest: item for item in inputs if item.digest not in self._known}
+        present = self.store.has_blobs(item.digest.hex() for item in unknown.values()) if unknown else set()
+        sent_bytes = 0
+        for digest, item in unknown.items():
+            if digest.hex() not in present:
+                self._put_one(item)
+                sent_bytes += item.size
+            with self._lock:
+                if len(self._known) >= _KNOWN_BLOBS:
+                    del self._known[next(iter(self._known))]
+                self._known[digest] = None
+        return sent_bytes
+
+    def _put_one(self, item: TaskInput) -> None:
+        path = os.fsdecode(from_text(f"{self._folders[item.folder]}/{item.rel}"))
+        try:
+            self.store.put_blob(item.digest.hex(), path)
+        except (Mismatch, FileNotFoundError, IsADirectoryError) as error:
+            raise InputOutdated(str(error)) from error
+
+    def forget(self, inputs: Sequence[TaskInput]) -> None:
+        """Check again whether these are in the store, which may have been cleared."""
+        with self._lock:
+            for item in inputs:
+                self._known.pop(item.digest, None)
+
+    def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
+        """Bring the products of a run home into its staging folder, durable; return the result as a worker of ours would give it.
+
+        Raises:
+            Elsewhere: the answer does not count.
+            HostError: products cannot be had.
+        """
+        if result.outcome == Outcome.CANCELLED or (result.outcome == Outcome.FAILED and result.error.startswith(_TIME_LIMIT)):
+            return replace(result, reads=())
+        if result.outcome != Outcome.SUCCEEDED:
+            raise InputElsewhere(result.error or "it failed there")
+        missing = (
+            *(read.path for read in result.reads if not read.digest),
+            *(path for path, digest in result.probed if not digest),
+        )
+        absent = next((path for path in missing if os.path.lexists(os_path(path))), "")
+        if absent:
+            raise InputElsewhere(f"it reads '{absent}' without declaring it")
+        if files.stat_key(os.stat(os_path(f"{order.root}/{order.rel}"))) != tuple(order.expected):
+            return RunResult(order.run_key, Outcome.STALE, "the source changed while the job ran")
+        staged = tuple(self._fetch(order, product, index) for index, product in enumerate(result.products))
+        if len(staged) >= files.SYNC_EACH_BELOW:
+            files.sync_file_system(os_path(order.staging))
+        else:
+            for product in staged:
+                files.sync_file(os_path(product.staged))
+        return replace(_as_here(result, builder), run_key=order.run_key, products=staged)
+
+    def _fetch(self, order: ProcessOrder, product: StagedProduct, index: int) -> StagedProduct:
+        folder = f"{os_path(order.staging)}/products"
+        os.makedirs(folder, exist_ok=True)
+        path = f"{folder}/{index}"
+        if not self.store.get_blob(product.digest.hex(), path, product.size):
+            raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
+        if product.is_executable:
+            placing.make_executable(path)
+        return replace(product, staged=to_text(os.fsencode(path)))
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.store.close()
+
+
+def _as_here(result: RunResult, builder: Builder) -> RunResult:
+    """Return what a local worker would have reported as read: over there, everything is noted."""
+    match builder.undeclared_reads:
+        case UndeclaredReads.ADD:
+            return result
+        case _:
+            reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)
+            return replace(result, reads=tuple(reads))
+
+
+InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]
+"""Returns the files that the job of an order may read (`inputs_of`)."""

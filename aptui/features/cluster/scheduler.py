@@ -1,0 +1,640 @@
+"""The scheduler of a cluster as the engine sees it: the only module that speaks to Dask, in a thread of its own.
+
+Dask is a way of transport, never the record (it runs finished jobs again when a worker dies, forgets all when its
+scheduler dies, and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as
+soon as it has answered; the answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by
+whoever has room. A result that comes too late names a run that is over, and has no effect.
+
+A worker is asked what it is before it gets its first job (`Report`): another aptui, another Python, other code, libraries
+or tools of a builder keep the jobs of that builder away from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import logging
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.core.orders import Outcome, ProcessOrder
+from aptui.core.project import Builder
+from aptui.engine.pool.messages import Identity, Result, identity_of, make_ended
+from aptui.features.cluster import cluster_messages
+from aptui.features.cluster.environment import Toolchain, difference, program_version, python_version, toolchains_of
+from aptui.features.cluster.job_inputs import InputElsewhere, InputOutdated, InputTransfer, setup_of
+from aptui.shared.errors import KnownError, UserError, install_advice
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+# The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here.
+
+
+def security_of(place: Place) -> Any:
+    """Return Dask's record of certificates; None for a scheduler on the loopback."""
+    if not place.scheduler.startswith("tls://"):
+        return None
+    from distributed.security import Security
+
+    ours = {f"tls_{role}_cert": place.tls_cert for role in ("client", "worker")}
+    ours |= {f"tls_{role}_key": place.tls_key for role in ("client", "worker")}
+    return Security(require_encryption=True, tls_ca_file=place.tls_ca, **ours)  # type: ignore[no-untyped-call]  # Dask has few annotations
+
+
+async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
+    """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
+    ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
+    either: set[asyncio.Future[Any]] = {ended, answer}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        ended.result()
+        manifest: bytes = await future
+        return manifest
+    finally:
+        ended.cancel()
+        ended.add_done_callback(drop_exception)
+
+
+async def _wait_for_end(client: Any, future: Any) -> None:
+    """Wait until Dask knows what became of a task."""
+    from distributed import wait
+
+    with contextlib.suppress(CancelledError), client.as_current():  # whoever asks the future is told that it was cancelled
+        await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
+
+
+async def within(awaited: Awaitable[Any], limit_s: float) -> Any:
+    """Return what comes within a limit, in seconds.
+
+    `asyncio.wait_for` also waits until what came too late has ended, and Dask's client may go on for ever.
+
+    Raises:
+        TimeoutError: nothing came.
+    """
+    task = asyncio.get_running_loop().create_task(_result_of(awaited))
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+        if task.done():
+            return task.result()
+    finally:
+        task.cancel()
+        task.add_done_callback(drop_exception)
+    raise TimeoutError(f"nothing came within {limit_s:g} s")
+
+
+async def _result_of(awaited: Awaitable[Any]) -> Any:
+    return await awaited
+
+
+def drop_exception(task: asyncio.Future[Any]) -> None:
+    """Read the exception of a task whose result is not wanted, so that Dask does not log it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def brief(error: BaseException) -> str:
+    """Return what an error says, in one line."""
+    text = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__}: {text[:200]}"
+        if text and not isinstance(error, KnownError)
+        else text[:300] or type(error).__name__
+    )
+
+
+# Remote workers as the engine knows them: which may do which job, what they are sent, and what they ask for.
+
+FIRST_NUMBER = 1000
+"""The scheduler's number among workers; those of the cluster have the next ones, each its own as long as the engine lives."""
+MEMORY = "memory"
+"""The resource of workers that say how many bytes their jobs may take together."""
+_MOST_NAMED = 5
+
+
+class RemoteWorker(Struct, frozen=True):
+    """A worker of the cluster, by the `number` that people call it.
+
+    `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at. It is there since
+    `since_s` (monotonic).
+    """
+
+    address: str
+    slots: int
+    resources: Mapping[str, float]
+    memory_bytes: int = 0
+    host: str = ""
+    pid: int = 0
+    builders: frozenset[str] | None = None
+    jobs: tuple[str, ...] = ()
+    number: int = 0
+    since_s: float = 0.0
+
+    def can(self, builder: str, needs: Iterable[str]) -> bool:
+        """Whether it may get jobs of a builder that needs these tags."""
+        return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
+
+
+class RemoteTask(Struct, frozen=True):
+    """One run on its way: an order and what it takes along; `sent_s`: when it left."""
+
+    order: ProcessOrder
+    builder: Builder
+    inputs: tuple[cluster_messages.TaskInput, ...]
+    needs: tuple[str, ...]
+    memory_bytes: int
+    name: str
+    sent_s: float = 0.0
+
+
+def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
+    """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
+    asked = dict.fromkeys(task.needs, 1.0)
+    sizes = [worker.memory_bytes for worker in fit]
+    if all(sizes):
+        asked[MEMORY] = float(min(task.memory_bytes, max(sizes)))
+    return asked
+
+
+def departure(gone: Sequence[RemoteWorker], left: int) -> str:
+    """Say that workers have gone."""
+    names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
+    more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
+    rest = f"{left} are left" if left > 1 else "1 is left" if left else "none is left"
+    return f"workers have left the cluster: {names}{more}; {rest}"
+
+
+RECONNECT_TIMEOUT_S = 15.0
+"""A scheduler that says nothing for so long is lost: its jobs come back. A shorter silence costs time only."""
+_PULSE_S = 1.0
+_PULSE_LIMIT_S = 3.0
+_CONNECT_LIMIT_S = 5.0
+_AGAIN_S = 2.0
+_MOST_AGAIN_S = 30.0
+_CHECK_TIMEOUT_S = 180.0
+_CLOSE_S = 3.0
+_STOP_S = 1.0
+_RESTART_S = 30.0
+_MOST_ORPHANS = 10_000
+_TRANSFER_THREADS = 8
+"""Threads that bring files to the store and products home."""
+
+
+class _Submitted(Struct):
+    """A task under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
+
+    `is_orphan`: all of them are gone; Dask would wait for them for ever.
+    """
+
+    task: RemoteTask
+    key: str
+    workers: frozenset[str] = frozenset()
+    is_orphan: bool = False
+    runner: asyncio.Task[None] | None = None
+
+    def cancel(self, why: str) -> None:
+        if self.runner is not None:
+            self.runner.cancel(why)
+
+
+class _SchedulerSession(Struct):
+    """What one thread keeps: all of it is the event loop's."""
+
+    client: Client | None = None
+    doing: dict[int, _Submitted] = field(default_factory=dict)
+    orphans: dict[Identity | None, None] = field(default_factory=dict)
+    """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
+    greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
+    """Answers that are waited for, by the keys of their tasks."""
+    reported: set[str] = field(default_factory=set)
+    is_loss_reported: bool = False
+
+
+class Scheduler:
+    """The connection to a cluster's scheduler.
+
+    Args:
+        place: where it is.
+        blob_store: through which store files travel.
+        setup: builders and platforms; the builders are those that may travel.
+        folders: the scan folders, absolute, in the order that tasks name them by.
+        post: takes the result of a task; called in the thread, as are `changed` (remote workers came or went) and `say`.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        blob_store: cluster_messages.BlobStoreAddress,
+        setup: cluster_messages.ClusterSetup,
+        folders: tuple[str, ...],
+        post: Callable[[RemoteTask, Result, bool], None],
+        changed: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._place, self._blob_store, self._setup, self._folders = place, blob_store, setup, folders
+        self._post, self._changed, self._say = post, changed, say
+        self.workers: Mapping[str, RemoteWorker] = {}
+        """By address; replaced whole, so that any thread may look."""
+        self.runs: Counter[str] = Counter()
+        """How many jobs each remote worker has done, by its address."""
+        self.is_connected = False
+        self.since_s = time.monotonic()
+        """Since when it is connected, or is not."""
+        self.is_over = False
+        """Nobody answers any more: what was sent and not answered has to be given up."""
+        self._numbers = itertools.count(FIRST_NUMBER + 1)
+        self._prefix = f"aptui-{os.urandom(6).hex()}-"
+        self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
+        """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
+        self._talk = _SchedulerSession()
+        self._setup_blob: cluster_messages.Blob = (b"", 0)
+        self._toolchains: dict[str, Toolchain] = {}
+        self._transfer: InputTransfer | None = None
+        self._is_closing = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="aptui-cluster", daemon=True)
+        self._thread.start()
+
+    # ----------------------------------------------------------------------------------------------- for the engine's loop
+
+    def send(self, task: RemoteTask) -> None:
+        """Have a job done; `post` gets its result, whatever happens."""
+        self._call(self._begin, task)
+
+    def cancel(self, run_keys: Iterable[int]) -> None:
+        """Stop runs whose results are not wanted any more."""
+        self._call(self._cancel, tuple(run_keys))
+
+    def restart(self, address: str) -> None:
+        """Have a worker's nanny end it, and start it again."""
+        self._call(lambda: self._loop.create_task(self._restart(address)).add_done_callback(drop_exception))
+
+    def close(self) -> None:
+        """Let go of the scheduler; nothing is posted any more."""
+        self._is_closing = True
+        self._call(self._stop)
+        self._thread.join(2 * _CLOSE_S)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # ---------------------------------------------------------------------------------------------------------- the thread
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        executor = ThreadPoolExecutor(_TRANSFER_THREADS, thread_name_prefix="aptui-transfer")
+        self._loop.set_default_executor(executor)
+        try:
+            self._main = self._loop.create_task(self._connect_for_ever())
+            with contextlib.suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._main)
+        finally:
+            self._drop_all("the engine ends")
+            self._loop.run_until_complete(asyncio.sleep(0))
+            executor.shutdown(wait=False, cancel_futures=True)
+            self.workers, self.is_over = {}, True
+            self._changed()
+            if self._transfer is not None:
+                self._transfer.close()
+            self._loop.close()
+
+    def _stop(self) -> None:
+        self._main.cancel()
+
+    async def _connect_for_ever(self) -> None:
+        pause_s = _AGAIN_S
+        while not self._is_closing:
+            try:
+                await self._prepare()
+                await self._speak()
+                pause_s = _AGAIN_S
+            except UserError as error:  # it will not get better by trying again
+                self._report(f"the cluster is not used: {error}")
+                return
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises what it likes; jobs can always run here
+                if self._is_closing:
+                    return
+                self._report(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
+            finally:
+                self._lose()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _MOST_AGAIN_S)
+
+    async def _prepare(self) -> None:
+        """Find out once what builders are made of here, and put that into the store."""
+        if self._transfer is not None:
+            return
+        transfer = await asyncio.to_thread(InputTransfer, self._blob_store, self._folders)
+        try:
+            self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, transfer.store)
+            self._toolchains = await asyncio.to_thread(toolchains_of, self._setup.builders, self._setup.tools)
+        except BaseException:
+            transfer.close()
+            raise
+        self._transfer = transfer
+
+    async def _speak(self) -> None:
+        """Connect, and stay so until the scheduler is lost."""
+        try:
+            from distributed import Client
+        except ImportError:
+            raise UserError("'pool: dask' needs the package 'distributed'", hint=install_advice("dask")) from None
+        for name in ("distributed", "distributed.client", "distributed.utils"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # what people need to know is told by us
+        client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations
+            self._place.scheduler,
+            asynchronous=True,
+            timeout=_CONNECT_LIMIT_S,
+            set_as_default=False,
+            security=security_of(self._place),
+            name="aptui",
+        )
+        try:
+            await within(client, 2 * _CONNECT_LIMIT_S)
+            client.subscribe_topic(self._topic, self._take_news)
+            self._talk.client = client
+            self._note_connected(is_connected=True)
+            self._talk.is_loss_reported = False
+            await self._watch(client)
+            self._lose()
+        finally:
+            await self._hang_up(client)
+
+    async def _hang_up(self, client: Any) -> None:
+        """Let go of a connection; what still runs over there is stopped, as far as it can be reached."""
+        names = [doing.key for doing in self._talk.doing.values()]
+        with contextlib.suppress(Exception):
+            if names and self._is_closing:
+                await within(self._stop_remote(names), _STOP_S)
+        self._talk.client = None
+        with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
+            await within(client.close(_CLOSE_S), _CLOSE_S)
+
+    def _report_loss(self) -> None:
+        """Report each loss once; its hour tells it from others, since no sentence is reported twice."""
+        if not self._talk.is_loss_reported:
+            self._talk.is_loss_reported = True
+            silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
+            self._report(f"{silent}; its jobs come back and run here")
+
+    async def _watch(self, client: Any) -> None:
+        last_answer_s = time.monotonic()
+        while (
+            time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
+        ):  # a client that connects again has forgotten all
+            with contextlib.suppress(OSError, TimeoutError):
+                known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
+                busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
+                last_answer_s = time.monotonic()
+                self._meet(known["workers"], busy)
+            await asyncio.sleep(_PULSE_S)
+        self._report_loss()
+
+    def _note_connected(self, *, is_connected: bool) -> None:
+        if self.is_connected != is_connected:
+            self.is_connected, self.since_s = is_connected, time.monotonic()
+
+    def _lose(self) -> None:
+        self._note_connected(is_connected=False)
+        self.workers = {}
+        self._drop_all("the scheduler was lost")
+        self._changed()
+
+    def _drop_all(self, why: str) -> None:
+        for doing in list(self._talk.doing.values()):
+            doing.cancel(why)
+        for task in self._talk.greeting.values():
+            task.cancel(why)
+        self._talk.greeting.clear()
+
+    # ------------------------------------------------------------------------------------------------------------ workers
+
+    def _meet(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
+        """Take note of who is there; ask those that are new what they are."""
+        before, now = self.workers, {}
+        for address, facts in known.items():
+            worker = before.get(address)
+            if worker is None:
+                resources = {str(name): float(count) for name, count in (facts.get("resources") or {}).items()}
+                memory_bytes = int(resources.pop(MEMORY, 0))
+                host, number = str(facts.get("host", "")), next(self._numbers)
+                worker = RemoteWorker(
+                    address, int(facts["nthreads"]), resources, memory_bytes, host, number=number, since_s=time.monotonic()
+                )
+                self._talk.greeting[address] = self._loop.create_task(self._greet(address))
+            jobs = tuple(str(key) for key in busy.get(address, ()) if str(key).startswith(self._prefix))
+            now[address] = replace(worker, jobs=jobs)
+        gone = [before[address] for address in before.keys() - now.keys()]
+        for worker in gone:
+            task = self._talk.greeting.pop(worker.address, None)
+            if task is not None:
+                task.cancel()
+        if gone:
+            self._report(departure(gone, len(now)))
+        for doing in list(self._talk.doing.values()):
+            if doing.workers and doing.workers.isdisjoint(now):
+                doing.is_orphan = True
+                doing.cancel("all workers that it was given to are gone")
+        self.workers = now
+        if before != now:
+            self._changed()
+
+    async def _greet(self, address: str) -> None:
+        from aptui.features.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        data = cluster_messages.encode(cluster_messages.Greeting(self._setup_blob, self._blob_store))
+        future = client.submit(
+            cluster_task.check,
+            data,
+            key=f"aptui-look-{os.urandom(8).hex()}",
+            workers=[address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+            priority=1000,
+        )
+        try:
+            report = cluster_messages.decode(await within(future, _CHECK_TIMEOUT_S), cluster_messages.WorkerReport)
+        except (KnownError, OSError, TimeoutError, CancelledError) as error:
+            self._report(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
+            return
+        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there, an aptui that cannot be imported first
+            self._report(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
+            return
+        finally:
+            future.release()
+        worker = self.workers.get(address)
+        if worker is not None:
+            host = report.host or worker.host
+            known = replace(worker, host=host, pid=report.pid, builders=frozenset(self._fit(report)))
+            self.workers = {**self.workers, address: known}
+            self._changed()
+
+    def _fit(self, report: cluster_messages.WorkerReport) -> Iterable[str]:
+        """Yield the builders whose jobs a worker may get; say of the others why not."""
+        problem = report.trouble
+        if not problem and report.version != self._setup.version:
+            problem = f"it has aptui {report.version}, this is {self._setup.version}"
+        if not problem and report.python != self._setup.python:
+            problem = f"it has Python {report.python}, this is {self._setup.python}"
+        if problem:
+            self._report(f"worker on '{report.host}' gets no jobs: {problem}")
+            return
+        theirs = dict(report.toolchains)
+        for name, ours in self._toolchains.items():
+            problem = difference(ours, theirs.get(name, ()))
+            if problem:
+                self._report(f"worker on '{report.host}' gets no jobs of builder '{name}': {problem}")
+            else:
+                yield name
+
+    def _report(self, sentence: str) -> None:
+        if sentence not in self._talk.reported and not self._is_closing:
+            self._talk.reported.add(sentence)
+            self._say(sentence)
+
+    # ------------------------------------------------------------------------------------------------------------- tasks
+
+    def _begin(self, task: RemoteTask) -> None:
+        doing = self._talk.doing[task.order.run_key] = _Submitted(task, self._prefix + task.name)
+        doing.runner = self._loop.create_task(self._do(doing))
+        doing.runner.add_done_callback(lambda _task: self._talk.doing.pop(task.order.run_key, None))
+
+    async def _do(self, doing: _Submitted) -> None:
+        """Carry a task through; whatever happens, one result is posted."""
+        task, order, stays = doing.task, doing.task.order, False
+        result: Result
+        try:
+            transfer = self._transfer
+            if transfer is None:
+                raise InputElsewhere("the cluster is not there")
+            await asyncio.to_thread(transfer.put, task.inputs)
+            answer = await self._remote(doing, transfer)
+            if answer.result is None:
+                transfer.forget(task.inputs)
+                self._report(f"a job of '{order.builder}' came back from the cluster: {answer.refusal}")
+                raise InputElsewhere(answer.refusal)
+            self.runs[answer.address] += 1
+            result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
+        except InputOutdated as error:
+            result = make_ended(order, Outcome.STALE, str(error))
+        except InputElsewhere as error:
+            result, stays = make_ended(order, Outcome.RETURNED, str(error)), True
+        except asyncio.CancelledError as error:
+            stays = doing.is_orphan and self._is_orphan_again(order)
+            result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
+        except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
+            result = make_ended(order, Outcome.RETURNED, brief(error))
+            self._report_loss()
+        except (KnownError, OSError, TimeoutError) as error:
+            result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
+            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
+            is_killed = type(error).__name__ == "KilledWorker"
+            result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
+            self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
+        if not self._is_closing:
+            self._post(task, result, stays)
+
+    def _is_orphan_again(self, order: ProcessOrder) -> bool:
+        """Whether all workers of a job were lost before: such a job is done here, for Dask counts each submission anew."""
+        identity = identity_of(order)
+        is_again = identity in self._talk.orphans
+        while len(self._talk.orphans) >= _MOST_ORPHANS:
+            del self._talk.orphans[next(iter(self._talk.orphans))]
+        self._talk.orphans[identity] = None
+        return is_again
+
+    async def _remote(self, doing: _Submitted, transfer: InputTransfer) -> cluster_messages.TaskAnswer:
+        from aptui.features.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        task, key = doing.task, doing.key
+        fit = [worker for worker in self.workers.values() if worker.can(task.order.builder, task.needs)]
+        if client is None or not fit:
+            raise asyncio.CancelledError("no worker that may do it is there any more")
+        doing.workers = frozenset(worker.address for worker in fit)
+        message = cluster_messages.Task(
+            task.order, self._setup_blob, self._blob_store, self._folders, task.inputs, key, self._topic
+        )
+        answer_future = self._talk.answer_futures[key] = self._loop.create_future()
+        future = client.submit(
+            cluster_task.run,
+            cluster_messages.encode(message),
+            key=key,
+            workers=sorted(doing.workers),
+            allow_other_workers=False,
+            resources=resources_of(task, fit),
+            priority=task.order.priority + (1000 if task.order.is_critical else 0),
+            pure=False,
+            retries=0,
+        )
+        try:
+            manifest = await answer_of(client, future, answer_future)
+        finally:
+            future.release()
+            del self._talk.answer_futures[key]
+        if cluster_messages.is_whole(manifest):  # a thread costs more than reading it
+            return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
+        return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
+
+    def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
+        """Take an answer that a worker has announced (`cluster.task`)."""
+        key, manifest = event[1]
+        answer_future = self._talk.answer_futures.get(key)
+        if answer_future is not None and not answer_future.done():
+            answer_future.set_result(manifest)
+
+    def _cancel(self, run_keys: tuple[int, ...]) -> None:
+        wanted = [found for key in run_keys if (found := self._talk.doing.get(key)) is not None]
+        for doing in wanted:
+            doing.cancel("cancelled")
+        if wanted:
+            stopping = self._loop.create_task(self._stop_remote([doing.key for doing in wanted]))
+            stopping.add_done_callback(drop_exception)
+
+    async def _restart(self, address: str) -> None:
+        client: Any = self._talk.client
+        if client is None:
+            return
+        try:
+            await client.restart_workers([address], timeout=_RESTART_S)
+        except Exception as error:  # noqa: BLE001  # Dask raises what it likes, for one that has no nanny among others
+            self._say(f"the worker at '{address}' was not restarted: {brief(error)}")
+            self._changed()
+
+    async def _stop_remote(self, names: Sequence[str]) -> None:
+        """Ask all cluster workers to end a task.
+
+        Dask cannot stop what runs, our supervisor over there can; nobody here knows for sure where the task is.
+        """
+        from aptui.features.cluster import task as cluster_task
+
+        client: Any = self._talk.client
+        addresses = [worker.address for worker in self.workers.values() if worker.builders]
+        if client is not None and addresses:
+            await client.run(cluster_task.cancel, names, workers=addresses, on_error="ignore")
+
+
+def setup_for(
+    builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]
+) -> cluster_messages.ClusterSetup:
+    """Return what workers learn of a project, before its code is in the store."""
+    return cluster_messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

@@ -1,0 +1,420 @@
+"""Tasks on a cluster's workers: fetch a job's files by digest, have our own workers do it, put its products into the store.
+
+Dask brings `run` a task and takes its answer back; it is not asked for anything else. Loaded by `aptui worker`, or into
+Dask's own workers by `--preload aptui.features.cluster.task`. Nothing here decides what counts: an answer is of the run that
+its order names, and the engine takes it or leaves it.
+
+The scan folders of the engine do not exist here. A job finds those files that it is made of in folders laid out for it;
+every path in what it answers is translated back. What it looked for and did not find is told, for on the engine's machine
+it may be there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.notices import LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.paths import to_text
+from aptui.core.project import Builder, UndeclaredReads
+from aptui.core.results.run_report import Used
+from aptui.engine.pool.messages import Result
+from aptui.engine.pool.pool import Pool
+from aptui.engine.pool.processes import PoolSettings
+from aptui.engine.waking import Waker
+from aptui.features.cluster import cluster_messages
+from aptui.features.cluster.cluster_messages import ClusterSetup
+from aptui.features.cluster.environment import Toolchain, program_version, python_version, toolchains_of
+from aptui.features.sharing.store import Store
+from aptui.shared.errors import HostError, KnownError
+from aptui.worker.files import os_path, stat_key
+
+if TYPE_CHECKING:
+    from distributed import Worker
+
+    from aptui.features.sharing.store import Store
+
+
+STORE_VARIABLE = "APTUI_WORKER_STORE"
+"""Where this machine reaches the store, if that is not where the engine does."""
+_MOST_BENCHES = 2
+_MOST_UNWANTED = 1000
+
+
+class _WorkerState:
+    """This process as a place where jobs are done."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self.worker: Worker | None = None
+        self.slots = os.cpu_count() or 1
+        self._lock = threading.Lock()
+        self._benches: dict[cluster_messages.Blob, Bench] = {}
+        self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
+        self.jobs: dict[str, _Job] = {}
+        self.unwanted: dict[str, None] = {}
+        """Names of tasks that were cancelled before they began here, if they were to begin here at all."""
+
+    @property
+    def address(self) -> str:
+        """The address that Dask has for this process, "" outside of Dask."""
+        return str(self.worker.address) if self.worker is not None else ""
+
+    def store(self, blob_store: cluster_messages.BlobStoreAddress) -> Store:
+        with self._lock:
+            if blob_store not in self._stores:
+                place = os.environ.get(STORE_VARIABLE, "")
+                self._stores[blob_store] = cluster_messages.open_store(replace(blob_store, address=place) if place else blob_store)
+            return self._stores[blob_store]
+
+    def bench(self, setup: cluster_messages.Blob, store: Store) -> Bench:
+        """Return the workers that know this configuration; those of older ones are ended when they are too many."""
+        with self._lock:
+            if setup not in self._benches:
+                setup_message = cluster_messages.decode(cluster_messages.get_bytes(store, setup), cluster_messages.ClusterSetup)
+                self.folder = self.folder or tempfile.mkdtemp(prefix="aptui-cluster-")
+                folder = tempfile.mkdtemp(prefix="bench-", dir=self.folder)
+                self._benches[setup] = Bench(setup_message, folder, self.slots, store)
+            found = self._benches[setup] = self._benches.pop(setup)
+            outdated = [self._benches.pop(key) for key in list(self._benches)[:-_MOST_BENCHES]]
+        for bench in outdated:
+            bench.close()
+        return found
+
+    def close(self) -> None:
+        with self._lock:
+            benches, stores = list(self._benches.values()), list(self._stores.values())
+            self._benches.clear()
+            self._stores.clear()
+        for bench in benches:
+            bench.close()
+        for store in stores:
+            store.close()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = ""
+
+
+_state = _WorkerState()
+
+
+# ------------------------------------------------------------------------------------------------------ what Dask calls
+
+
+def dask_setup(worker: Worker) -> None:
+    """Take note of the worker that this process is (Dask's preload)."""
+    _state.worker, _state.slots = worker, worker.state.nthreads
+    _state.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
+
+
+def dask_teardown(_worker: Worker) -> None:
+    """End our workers with it (Dask's preload)."""
+    _state.close()
+
+
+def check(data: bytes) -> bytes:
+    """Answer a `Greeting` with a `Report`."""
+    greeting = cluster_messages.decode(data, cluster_messages.Greeting)
+    toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    trouble = ""
+    try:
+        bench = _state.bench(greeting.setup, _state.store(greeting.blob_store))
+        toolchains = tuple(sorted(bench.toolchains().items()))
+    except (KnownError, OSError) as error:
+        trouble = str(error)
+    return cluster_messages.encode(
+        cluster_messages.WorkerReport(program_version(), python_version(), socket.gethostname(), os.getpid(), toolchains, trouble)
+    )
+
+
+def run(data: bytes) -> bytes:
+    """Do a `Task`; return the manifest of an `Answer`.
+
+    It was announced as well, which Dask delivers sooner than return values.
+    """
+    task = cluster_messages.decode(data, cluster_messages.Task)
+    manifest = _manifest(task)
+    if _state.worker is not None:
+        _state.worker.log_event(task.topic, [task.name, manifest])
+    return manifest
+
+
+def _manifest(task: cluster_messages.Task) -> bytes:
+    try:
+        store = _state.store(task.blob_store)
+        bench = _state.bench(task.setup, store)
+        with _Job(task, bench, store) as job:
+            return cluster_messages.pack_record(cluster_messages.TaskAnswer(job.do(), address=_state.address), store)
+    except (KnownError, OSError) as error:
+        return b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(refusal=f"{socket.gethostname()}: {error}"))
+
+
+def cancel(names: Sequence[str]) -> None:
+    """Stop the tasks of these names: those that run here, and those that may yet come."""
+    for name in names:
+        job = _state.jobs.get(name)
+        if job is not None:
+            job.cancel()
+            continue
+        while len(_state.unwanted) >= _MOST_UNWANTED:
+            _state.unwanted.pop(next(iter(_state.unwanted)), None)
+        _state.unwanted[name] = None
+
+
+# ---------------------------------------------------------------------------------------------------------------- a job
+
+
+class _Translator(Struct):
+    """Paths of here into paths of the engine's machine."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def text(self, text: str) -> str:
+        for here, there in self.pairs:
+            if here in text:
+                text = text.replace(here, there)
+        return text
+
+    def path(self, path: str) -> str:
+        for here, there in self.pairs:
+            if path == here or path.startswith(here + "/"):
+                return there + path[len(here) :]
+        return path
+
+    def record(self, record: LogRecord) -> LogRecord:
+        context = tuple((key, self.text(value)) for key, value in record.context)
+        return replace(record, text=self.text(record.text), context=context)
+
+
+class _Job:
+    """A task in a folder of its own."""
+
+    def __init__(self, task: cluster_messages.Task, bench: Bench, store: Store) -> None:
+        self._task, self._bench, self._store = task, bench, store
+        self._folder = ""
+        self._key = 0
+        self._is_cancelled = False
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.mkdtemp(prefix="job-", dir=self._bench.jobs)
+        _state.jobs[self._task.name] = self
+        if self._task.name in _state.unwanted:
+            self._is_cancelled = True
+        return self
+
+    def __exit__(self, *_ending: object) -> None:
+        _state.jobs.pop(self._task.name, None)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def do(self) -> RunResult:
+        """Fetch, run, give away what was made; return the result in the engine's terms."""
+        for item in self._task.inputs:
+            if not self._is_cancelled:
+                self._fetch(item)
+        if self._is_cancelled:
+            return RunResult(self._task.order.run_key, Outcome.CANCELLED, "cancelled")
+        result = self._bench.run(self._order(), self._note_key)
+        if result.outcome == Outcome.SUCCEEDED:
+            for product in result.products:
+                self._store.put_blob(product.digest.hex(), os_path(product.staged))
+        return self._translate(result)
+
+    def cancel(self) -> None:
+        """Stop it, whatever it is at; called by another thread."""
+        self._is_cancelled = True
+        if self._key:
+            self._bench.cancel(self._key)
+
+    def _note_key(self, key: int) -> None:
+        self._key = key
+        if self._is_cancelled:  # whoever asked for it may not have seen the key
+            self._bench.cancel(key)
+
+    def _fetch(self, item: cluster_messages.TaskInput) -> None:
+        path = self._path(item)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if not self._store.get_blob(item.digest.hex(), path, item.size):
+            raise FileNotFoundError(2, f"the bytes of '{item.rel}' are not in the store")
+        os.utime(path, ns=(item.mtime_ns, item.mtime_ns))
+
+    def _root(self, index: int) -> str:
+        return f"{self._folder}/in/{index:05}"
+
+    def _path(self, item: cluster_messages.TaskInput) -> str:
+        root = self._root(item.folder)
+        path = os.path.normpath(f"{root}/{os_path(item.rel)}")
+        if not path.startswith(root + "/"):
+            raise FileNotFoundError(2, f"'{item.rel}' is outside its scan folder")
+        return path
+
+    def _order(self) -> ProcessOrder:
+        source = self._task.inputs[0]
+        return replace(
+            self._task.order,
+            root=to_text(os.fsencode(self._root(source.folder))),
+            expected=stat_key(os.stat(self._path(source))),
+            staging=to_text(os.fsencode(f"{self._folder}/out")),
+        )
+
+    def _translate(self, result: RunResult) -> RunResult:
+        order = self._task.order
+        here = [to_text(os.fsencode(self._root(index))) for index in range(len(self._task.folders))]
+        pairs = [*zip(here, self._task.folders, strict=True), (to_text(os.fsencode(f"{self._folder}/out")), order.staging)]
+        into = _Translator(tuple(pairs))
+        lower = _Translator(tuple((one.lower(), other.lower()) for one, other in pairs))
+        return replace(
+            result,
+            error=into.text(result.error),
+            products=tuple(_as_sent(product, into, lower) for product in result.products),
+            discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
+            used=Used(result.used.code),  # files came here by their digests
+            log=tuple(into.record(record) for record in result.log),
+            command_line=into.text(result.command_line),
+            reprocess=tuple(into.path(path) for path in result.reprocess),
+            reads=tuple(replace(read, path=into.path(read.path)) for read in result.reads),
+            probed=tuple((into.path(path), digest) for path, digest in result.probed),
+        )
+
+
+def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> StagedProduct:
+    links = tuple(replace(link, path=lower.path(into.path(link.path))) for link in product.links)
+    return replace(product, staged="", links=links)
+
+
+# The worker processes of a cluster worker: the engine's pool with its limits, for calls from many threads.
+#
+# A bench belongs to one configuration of one project. One thread drives its pool; whoever asks for a run waits for its result.
+
+_GRACE_S = 1.0
+_CLOSE_S = 10.0
+_NICE = 5
+
+
+class Bench:
+    """Workers of one configuration on this machine.
+
+    Args:
+        setup: builders and platforms.
+        folder: of its own; code and jobs lie below it.
+        slots: how many jobs run at once.
+        store: where the project's builder code is.
+
+    Raises:
+        HostError: the code cannot be had.
+    """
+
+    def __init__(self, setup: ClusterSetup, folder: str, slots: int, store: Store) -> None:
+        self._folder, self._slots = folder, slots
+        self.jobs = os.path.join(folder, "jobs")
+        os.makedirs(self.jobs)
+        self._builders = tuple(self._adapt_builder(builder) for builder in setup.builders)
+        self._setup = setup
+        _lay_out_code(setup, os.path.join(folder, "code"), store)
+        self._selector = selectors.DefaultSelector()
+        self._waker = Waker(self._selector)
+        self._asked: deque[Callable[[Pool], None]] = deque()
+        self._answers: dict[int, Future[RunResult]] = {}
+        self._keys = itertools.count(1)
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._serve, name="aptui-bench", daemon=True)
+        self._thread.start()
+
+    def _adapt_builder(self, builder: Builder) -> Builder:
+        """Return a builder as it runs here: its code lies here, and everything that it reads is reported."""
+        origin, path = builder.origin, ""
+        if origin.startswith("file:"):
+            path, _, name = origin.removeprefix("file:").rpartition(":")
+            origin = f"file:{self._folder}/code/{os.path.basename(path)}:{name}"
+        code_files = _move_files(builder, os.path.dirname(path), f"{self._folder}/code") if path else ()
+        return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
+
+    def toolchains(self) -> dict[str, Toolchain]:
+        """Return what its builders are made of here."""
+        return toolchains_of(self._builders, self._setup.tools)
+
+    def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
+        """Do a job and wait until it ends; `note_key` is told the number by which `cancel` knows it."""
+        key = next(self._keys)
+        answer: Future[RunResult] = Future()
+        self._answers[key] = answer
+        self._ask(lambda pool: pool.send([replace(order, run_key=key)]))
+        note_key(key)
+        return replace(answer.result(), run_key=order.run_key)
+
+    def cancel(self, key: int) -> None:
+        """Stop a run."""
+        self._ask(lambda pool: pool.kill([key]))
+
+    def close(self) -> None:
+        """End all workers; callers that wait for a run learn that it was broken off."""
+        self._is_closing = True
+        self._waker.wake()
+        self._thread.join(_CLOSE_S)
+
+    def _ask(self, request: Callable[[Pool], None]) -> None:
+        self._asked.append(request)
+        self._waker.wake()
+
+    def _serve(self) -> None:
+        settings = PoolSettings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
+        pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
+        try:
+            while not self._is_closing:
+                self._turn(pool)
+        finally:
+            pool.close(_GRACE_S)
+            self._waker.close()
+            self._selector.close()
+            for answer in list(self._answers.values()):
+                if not answer.done():
+                    answer.set_exception(
+                        HostError("the worker ends", hint="'aptui doctor' says what belongs together; the job runs here instead")
+                    )
+
+    def _turn(self, pool: Pool) -> None:
+        due_s = pool.next_deadline()
+        for key, mask in self._selector.select(None if due_s is None else max(0.0, due_s - time.monotonic())):
+            key.data(mask)
+        pool.poll(time.monotonic())
+        while self._asked:
+            self._asked.popleft()(pool)
+
+    def _take(self, results: list[Result]) -> None:
+        for result in results:
+            if isinstance(result, RunResult):  # nothing else is asked for
+                self._answers.pop(result.run_key).set_result(result)
+
+
+def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
+    """Return the files of a project's own builder where they lie here; what is installed is compared by its toolchain digest."""
+    return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
+
+
+def _lay_out_code(setup: ClusterSetup, folder: str, store: Store) -> None:
+    os.makedirs(folder)
+    for file in setup.code:
+        path = Path(os.path.normpath(os.path.join(folder, os_path(file.rel))))
+        if not path.is_relative_to(folder):
+            raise HostError(
+                f"a file of builder code is called '{file.rel}'",
+                hint="'aptui doctor' says what belongs together; the job runs here instead",
+            )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        digest, size = file.blob
+        if not store.get_blob(digest.hex(), str(path), size):
+            raise HostError(f"the builder code '{file.rel}' is not in the store", where=store.address)

@@ -1,0 +1,196 @@
+"""`aptui worker`: this machine as a worker of a Dask cluster, with a nanny that starts it again when it dies.
+
+Dask's own command does as well: `dask worker ADDRESS --preload aptui.features.cluster.task` (`CLUSTER.md`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import tempfile
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+from aptui.config import dirs
+from aptui.config.sections import cluster
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError, install_advice
+
+_PRELOAD = "aptui.features.cluster.task"
+_STORE_VARIABLE = "APTUI_WORKER_STORE"
+_FOLDER_PREFIX = "aptui-worker-"
+_NEW_S = 10.0
+"""Age (seconds) below which a folder without a lock may belong to a worker that is starting."""
+_START_S = 60.0
+_AGAIN_S = 2.0
+_MOST_AGAIN_S = 30.0
+_MEMORY_SHARE = 0.8
+"""What jobs may take together of the machine's memory."""
+
+
+def worker_arguments(parser: ArgumentParser) -> None:
+    """Add what the verb takes."""
+    parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// on the loopback alone")
+    parser.add_argument(
+        "--insecure", action="store_true", help="speak tcp://, by which every user of this machine can run programs as you"
+    )
+    parser.add_argument("--tls-ca", default="", metavar="FILE", help="certificate of the cluster's authority (PEM)")
+    parser.add_argument("--tls-cert", default="", metavar="FILE", help="certificate of this machine (PEM)")
+    parser.add_argument("--tls-key", default="", metavar="FILE", help="its key (PEM)")
+    parser.add_argument("--slots", type=_slots, default=0, metavar="N", help="jobs at once; one per core by default")
+    parser.add_argument(
+        "--tags", type=_tags, default={}, metavar="A,B=N", help="what this machine has; =N: for so many jobs at once (a licence)"
+    )
+    parser.add_argument("--store", default="", metavar="PLACE", help="where this machine reaches the store, if that differs")
+    parser.add_argument("--memory", type=_gib, default=0, metavar="GIB", help="what jobs may take together; 80 %% of the machine")
+    parser.add_argument("--name", default=None, metavar="NAME", help="what the cluster calls it")
+    parser.add_argument("--host", default=None, metavar="ADDRESS", help="where it listens; the loopback for tcp://")
+
+
+def worker(arguments: Namespace) -> int:
+    """Work until told to stop."""
+    has_certificates = bool(arguments.tls_ca and arguments.tls_cert and arguments.tls_key)
+    cluster.check_address(arguments.scheduler, has_certificates=has_certificates, is_insecure=arguments.insecure)
+    try:
+        import distributed  # noqa: F401  # only to say in time that it is missing
+    except ImportError:
+        raise UserError("a worker needs the package 'distributed'", hint=install_advice("dask")) from None
+    if arguments.store:
+        place = arguments.store
+        os.environ[_STORE_VARIABLE] = place if "://" in place else os.path.abspath(os.path.expanduser(place))
+    logging.getLogger("distributed").setLevel(logging.WARNING)
+    return asyncio.run(_work(arguments))
+
+
+def remove_abandoned(folder: str) -> None:
+    """Remove the folders of killed workers beside the new `folder`: a worker that runs holds a lock on its own."""
+    begun = os.stat(folder).st_mtime
+    for path in Path(folder).parent.glob(f"{_FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            seen = path.lstat()
+            if seen.st_uid == os.geteuid() and begun - seen.st_mtime > _NEW_S:
+                with _claim(str(path)):
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _claim(folder: str) -> Iterator[None]:
+    """Hold a lock on a folder.
+
+    Raises:
+        OSError: another process holds it, or the folder is a link.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _work(arguments: Namespace) -> int:
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, ignore_cleanup_errors=True) as folder, _claim(folder):
+        remove_abandoned(folder)
+        await _join(arguments, folder, ended)
+        pause_s = _AGAIN_S
+        while not ended.is_set():
+            printing.complain(f"the cluster at {arguments.scheduler} is gone; looking for it again")
+            await _either(ended.wait(), asyncio.sleep(pause_s))
+            pause_s = min(2 * pause_s, _MOST_AGAIN_S)
+            with contextlib.suppress(HostError):
+                await _join(arguments, folder, ended)
+                pause_s = _AGAIN_S
+    return 0
+
+
+async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None:
+    """Work until told to stop, or until the scheduler is gone.
+
+    Dask's own workers end with it, or leave it when they hear nothing more.
+    """
+    if ended.is_set():
+        return
+    nanny = _nanny(arguments, folder)
+    try:
+        await asyncio.wait_for(nanny, _START_S)
+    except (OSError, TimeoutError, RuntimeError) as error:  # Dask says "failed to start" as a RuntimeError
+        await nanny.close()
+        raise HostError(
+            f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
+        ) from None
+    slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
+    printing.say(f"works for {arguments.scheduler} as {nanny.worker_address}: {slots} slots, tags: {tags}")
+    await _either(nanny.finished(), ended.wait())
+    await nanny.close()
+
+
+async def _either(*waits: Coroutine[Any, Any, object]) -> None:
+    """Wait until one of these is over."""
+    tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+def _nanny(arguments: Namespace, folder: str) -> Any:
+    from distributed import Nanny
+
+    from aptui.features.cluster.scheduler import MEMORY, security_of
+
+    slots = arguments.slots or dirs.core_count()
+    resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
+    resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
+    ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))
+    place = cluster.ClusterSettings("dask", arguments.scheduler, ca, cert, key)
+    is_plain = arguments.scheduler.startswith("tcp://")
+    return Nanny(
+        arguments.scheduler,
+        nthreads=slots,
+        name=arguments.name,
+        host=arguments.host or ("127.0.0.1" if is_plain else None),
+        security=security_of(place),
+        resources=resources,
+        memory_limit=0,  # jobs run in processes of our own, which our own limits hold for
+        local_directory=folder,
+        preload=[_PRELOAD],
+        preload_argv=[],
+        config={"distributed.worker.profile.enabled": False},  # it would look into each thread a hundred times a second
+        silence_logs=logging.WARNING,
+    )
+
+
+def _all_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _slots(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise ArgumentTypeError(f"'{text}' is no number of slots")
+    return int(text)
+
+
+def _gib(text: str) -> int:
+    try:
+        return int(float(text) * (1 << 30))
+    except ValueError:
+        raise ArgumentTypeError(f"'{text}' is no number of GiB") from None
+
+
+def _tags(text: str) -> dict[str, int]:
+    found = {}
+    for word in filter(None, text.split(",")):
+        tag, equals, count = word.partition("=")
+        if not tag or (equals and not count.isdigit()):
+            raise ArgumentTypeError(f"'{word}' is neither a tag nor TAG=NUMBER")
+        found[tag.strip().lower()] = int(count) if equals else 0
+    return found

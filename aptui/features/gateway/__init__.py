@@ -1,0 +1,18 @@
+"""The gateway: editors, running games and devices connect over HTTP and WebSocket."""
+
+from aptui.feature import Feature
+
+FEATURE = Feature(
+    name="gateway",
+    summary="the gateway: editors, running games and devices connect over HTTP and WebSocket",
+    verbs={
+        "changes": (
+            "aptui.features.gateway.changes_verb",
+            "what changed since a number, in order, for asset browsers and search indexes",
+        ),
+        "gateway": ("aptui.features.gateway.verbs", "listen for editors, running games and devices"),
+        "token": ("aptui.features.gateway.verbs", "who may use the gateway: add, list, revoke"),
+        "client": ("aptui.features.gateway.verbs", "ask a gateway, watch what happens, get products"),
+        "web": ("aptui.features.gateway.web_verb", "show the screen in a browser, on this machine, behind a token"),
+    },
+)

@@ -1,0 +1,363 @@
+"""The gateway as a process: its application, its socket, its life; it starts with an engine or waits for one.
+
+Tests: `tests/features/gateway/access/test_guard.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from aptui.config import dirs
+from aptui.features.gateway import http_document, tasks
+from aptui.features.gateway.access import guard, tokens
+from aptui.features.gateway.access.admission import is_loopback
+from aptui.features.gateway.access.guard import GUARD, Audit, Guard
+from aptui.features.gateway.access.limits import UNIDENTIFIED_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
+from aptui.features.gateway.context import CONTEXT, GatewayContext
+from aptui.features.gateway.database import Database
+from aptui.features.gateway.engine import EngineLink
+from aptui.features.gateway.http import dav, demo_page, feed, files, metrics
+from aptui.features.gateway.peers import peers, proxy
+from aptui.features.gateway.protocol import codec
+from aptui.features.gateway.ws.news import NewsPublisher
+from aptui.features.gateway.ws.sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
+from aptui.features.sharing.cache_server.accepting import Acceptor
+from aptui.features.sharing.cache_server.sockets import ErrorReports
+from aptui.link import places
+from aptui.shared.errors import BusyError, UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aptui.config.model import Config
+    from aptui.config.sections.serve import GatewaySettings
+
+_BODY_LIMIT_BYTES = 1 << 20
+_KEEPALIVE_S = 30.0
+_REVOKED_CHECK_S = 1.0
+_COLLECTED = (700, 5, 5)
+"""Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent
+last."""
+_NICE = 10
+"""Above the engine's workers (`engine.pool.processes.PoolSettings`): what has to be made comes before what is told of it."""
+
+
+class ListenAddress(Struct, frozen=True):
+    """Where a gateway came to listen."""
+
+    url: str
+    address: str
+    port: int
+    token: str
+
+
+class GatewayRunner(web.AppRunner):
+    """aiohttp's runner, with our connection limits."""
+
+    __slots__ = ("_limits",)
+
+    def __init__(self, app: web.Application, limits: ConnectionLimits, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._limits = limits
+
+    async def _make_server(self) -> LimitedServer:
+        made = await super()._make_server()
+        return LimitedServer(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+
+
+@dataclass(slots=True, kw_only=True)
+class GatewayParts(GatewayContext):
+    """What the gateway itself starts and ends, beside what its parts share.
+
+    Args:
+        sessions: the WebSockets that are open.
+        publisher: turns the engine's notices into notifications for clients.
+    """
+
+    sessions: WireSessions
+    publisher: NewsPublisher
+
+
+def build_parts(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayParts:
+    """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
+    owners = tokens.Tokens(token_file or tokens.path(), local_token)
+    sessions = WireSessions(config.serve.clients_limit, _answer)
+    database = Database(config.cache_dir / dirs.DATABASE)
+    publisher = NewsPublisher(config, database, sessions)
+    engine = EngineLink(config.cache_dir, publisher.take_news, publisher.engine_came)
+    publisher.engine = engine
+    guard = Guard(config.serve, owners, Audit(config.log_dir / "gateway-audit.log"))
+    return GatewayParts(config, database, engine, guard, publisher.pulse, sessions=sessions, publisher=publisher)
+
+
+async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
+    from aptui.features.gateway.ws.routing import answer  # nobody pays for it before anybody asks
+
+    return await answer(session, name, request)
+
+
+def build_app(parts: GatewayParts) -> web.Application:
+    """Return the application: the WebSocket, and the routes of every other part there is."""
+    app = web.Application(middlewares=[guard.middleware, http_document.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
+    app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
+    app.on_response_prepare.append(guard.mark_response)
+    app.router.add_get(codec.PATH, parts.sessions.connect)
+    for module in (files, dav, feed, metrics, peers, proxy, demo_page, http_document):
+        module.add_routes(app)
+    return app
+
+
+class Gateway:
+    """One gateway: `open`, then `close`.
+
+    Args:
+        config: of the project.
+        token_file: instead of the user's.
+        reread: returns the configuration as it is now.
+    """
+
+    def __init__(self, config: Config, token_file: Path | None = None, reread: Callable[[], Config] | None = None) -> None:
+        self.config, self._reread = config, reread
+        self._token = tokens.fresh()
+        self._token_file = token_file or tokens.path()
+        self._runner: GatewayRunner | None = None
+        self._connections: ConnectionLimits | None = None
+        self._acceptor: Acceptor | None = None
+        self._revoking: asyncio.Task[None] | None = None
+        self.parts: GatewayParts | None = None
+
+    async def open(self) -> ListenAddress:
+        """Listen, and begin to look for the engine.
+
+        Raises:
+            UserError: the configuration asks for what is not safe, or cannot be. BusyError: the port is taken.
+        """
+        serve = self.config.serve
+        refuse_unsafe(serve, self._token_file)
+        context = tls_context(serve)
+        listening = listen(serve)
+        try:
+            parts = self.parts = build_parts(self.config, local_token=self._token, token_file=self._token_file)
+            parts.reread = self._reread
+            parts.port = listening.getsockname()[1]
+            self._connections = parts.connections = ConnectionLimits(2 * serve.clients_limit + UNIDENTIFIED_LIMIT)
+            self._connections.refuses = parts.guard.refusal
+            self._runner = GatewayRunner(
+                build_app(parts),
+                self._connections,
+                access_log=None,
+                auto_decompress=False,  # what is forwarded stays as it came, and nobody has us unpack a bomb
+                keepalive_timeout=_KEEPALIVE_S,
+                handler_cancellation=True,
+                shutdown_timeout=2.0,
+            )
+            await self._runner.setup()
+            assert self._runner.server is not None
+            connections = self._connections
+            self._acceptor = Acceptor(
+                listening, self._runner.server, context=context, end_connection=connections.end_oldest, refuses=parts.guard.refusal
+            )
+            self._acceptor.start()
+            self._revoking = tasks.begin(_keep_watch(parts, connections), "the watch over tokens")
+            parts.engine.start()
+            parts.publisher.start()
+        except BaseException:
+            listening.close()
+            await self.close()
+            raise
+        host = f"[{serve.address}]" if ":" in serve.address else serve.address
+        scheme = "https" if context is not None else "http"
+        return ListenAddress(f"{scheme}://{host}:{parts.port}", serve.address, parts.port, self._token)
+
+    async def close(self) -> None:
+        """Say good-bye to clients and let go of everything."""
+        parts, self.parts = self.parts, None
+        if parts is None:
+            return
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        if self._revoking is not None:
+            self._revoking.cancel()
+            await asyncio.gather(self._revoking, return_exceptions=True)
+        await parts.publisher.close()
+        await parts.sessions.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._connections is not None:
+            self._connections.close()
+        await asyncio.to_thread(parts.engine.close)
+        await asyncio.to_thread(parts.database.close)
+
+
+async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
+    """Each second, end what tokens have open that is revoked or over: WebSockets are told why, all else is cut off.
+
+    It is noted as well what the audit log held back.
+    """
+    warned: set[ClientConnection] = set()
+    while True:
+        await asyncio.sleep(_REVOKED_CHECK_S)
+        await asyncio.to_thread(parts.guard.audit.report_held_back)
+        unknown = connections.unknown(parts.guard.is_known)
+        for connection in warned.intersection(unknown):
+            connection.drop()
+        warned = set(unknown)
+        revoked = [session for session in parts.sessions if not parts.guard.is_known(session.identity)]
+        await asyncio.gather(
+            *(asyncio.wait_for(session.close(1008, REVOKED), _REVOKED_CHECK_S) for session in revoked), return_exceptions=True
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- what is refused
+
+
+def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
+    """Refuse to be reachable from other machines without TLS and a token.
+
+    Raises:
+        UserError: what is missing.
+    """
+    if bool(serve.tls_cert) != bool(serve.tls_key):
+        lacking = "tls_key" if serve.tls_cert else "tls_cert"
+        raise UserError(f"'serve.{lacking}' is missing", hint="a certificate and its key go together")
+    if is_loopback(serve.address):
+        return
+    if not serve.tls_cert:
+        raise UserError(
+            f"'serve.address' {serve.address} can be reached from other machines, and there is no TLS",
+            hint="set 'serve.tls_cert' and 'serve.tls_key', or listen at 127.0.0.1",
+        )
+    if not tokens.read(token_file):
+        raise UserError(
+            f"'serve.address' {serve.address} can be reached from other machines, and nobody has a token",
+            hint="'aptui token add NAME' makes one",
+        )
+
+
+def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
+    """Return what TLS is done with, None = it is not.
+
+    Raises:
+        UserError: certificate or key cannot be used.
+    """
+    if not serve.tls_cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(serve.tls_cert, serve.tls_key)
+    except ssl.SSLError as error:
+        raise UserError(
+            f"'{serve.tls_cert}' and '{serve.tls_key}' are no certificate and its key: {error.reason or error}",
+            hint="both are PEM files: 'serve.tls_cert' the chain, 'serve.tls_key' its key",
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}",
+            hint="check their permissions, or fix 'serve.tls_cert' and 'serve.tls_key'",
+        ) from None
+    return context
+
+
+def listen(serve: GatewaySettings) -> socket.socket:
+    """Return a socket that is bound.
+
+    Raises:
+        BusyError: somebody else has the port. UserError: that is no address of this machine.
+    """
+    try:
+        family, kind, number, _name, place = socket.getaddrinfo(
+            serve.address, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError):
+        raise UserError(
+            f"'serve.address' {serve.address} is no address",
+            hint="'serve.address' is an address of this machine, such as 127.0.0.1",
+        ) from None
+    bound = socket.socket(family, kind, number)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(place)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise BusyError(
+                f"port {serve.port} of {serve.address} is taken", hint="set another 'serve.port' or '--port', 0 is any"
+            ) from None
+        raise UserError(
+            f"cannot listen at {serve.address} port {serve.port}: {error.strerror}",
+            hint="set another 'serve.port', or end what listens there",
+        ) from None
+    return bound
+
+
+# ------------------------------------------------------------------------------------------------------------- the process
+
+
+def run(
+    config: Config, *, say: Callable[[str], object], reread: Callable[[], Config] | None = None, ends_with_input: bool = False
+) -> None:
+    """Serve until a signal comes or, with `ends_with_input`, until standard input ends because whoever held its other end is gone.
+
+    Args:
+        say: is told where it listens.
+        reread: returns the configuration as it is now.
+
+    Raises:
+        KnownError: it cannot listen.
+    """
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    # What is imported stays: without it among what is looked at, the remains of connections are found while they are few.
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED)
+    asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))
+
+
+async def _run(config: Config, say: Callable[[str], object], reread: Callable[[], Config] | None, *, ends_with_input: bool) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(ErrorReports().handle)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    if ends_with_input:
+        loop.add_reader(sys.stdin.fileno(), over.set)
+    gateway = Gateway(config, reread=reread)
+    place = await gateway.open()
+    try:
+        announce(config, place)
+        say(f"the gateway of '{config.project_dir}' listens at {place.url}")
+        await over.wait()
+    finally:
+        retract(config)
+        await gateway.close()
+
+
+def announce(config: Config, place: ListenAddress) -> None:
+    """Write where the gateway listens, and the token of the user who runs it, where only they can read it."""
+    from aptui.link import gateways
+
+    gateways.announce(
+        config.cache_dir,
+        gateways.GatewayRecord(os.getpid(), places.process_start(os.getpid()), place.url, place.address, place.port, place.token),
+    )
+
+
+def retract(config: Config) -> None:
+    """Take that back."""
+    from aptui.link import gateways
+
+    gateways.retract(config.cache_dir)

@@ -1,0 +1,293 @@
+"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way.
+
+Tests: `tests/features/gateway/http/test_files.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from email.utils import formatdate, parsedate_to_datetime
+from functools import lru_cache
+from itertools import pairwise
+from mimetypes import MimeTypes
+
+from aiohttp import web
+
+# HTTP's ETags, conditional requests and ranges (RFC 9110 §13, §14) as decisions over headers; nothing is sent here.
+
+RANGES_MOST = 16
+"""More ranges in one request are not worth their trouble: the whole file is sent, as §14.2 allows."""
+_ETAGS = re.compile(r'\s*(W/)?"([^"]*)"\s*(?:,|$)')
+_RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
+_DIGITS_MOST = 19
+
+Range = tuple[int, int]
+"""First byte, and the one after the last."""
+
+
+class Unsatisfiable(ValueError):
+    """No range that was asked for lies in the file (416)."""
+
+
+def status_of(headers: Mapping[str, str], etag: str, modified_s: int) -> int:
+    """Return 412, 304 or 200: what the conditions of a GET or HEAD come to (§13.2.2); `etag` is without quotes, "" = none."""
+    if (wanted := headers.get("If-Match")) is not None:
+        if not _matches(wanted, etag, weak=False):
+            return 412
+    elif (moment := _date(headers.get("If-Unmodified-Since"))) is not None and modified_s > moment:
+        return 412
+    if (known := headers.get("If-None-Match")) is not None:
+        return 304 if _matches(known, etag, weak=True) else 200
+    if (moment := _date(headers.get("If-Modified-Since"))) is not None and modified_s <= moment:
+        return 304
+    return 200
+
+
+def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int) -> list[Range] | None:
+    """Return the ranges that a GET wants, None = the whole file. Ranges that overlap or touch become one.
+
+    Raises:
+        Unsatisfiable: none of them lies in the file.
+    """
+    unit, _, text = headers.get("Range", "").partition("=")
+    if unit.strip().lower() != "bytes" or not _still_holds(headers.get("If-Range"), etag, modified_s):
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or len(words) > RANGES_MOST:
+        return None
+    found: list[Range] = []
+    for word in words:
+        match = _RANGE.fullmatch(word)
+        if match is None or max(map(len, match.groups())) > _DIGITS_MOST or match[0] == "-":
+            return None  # it is no range of ours: as if it were not there
+        if match[1] and match[2] and int(match[1]) > int(match[2]):
+            return None
+        wanted = _within(match[1], match[2], size)
+        if wanted[0] < wanted[1]:
+            found.append(wanted)
+    if not found:
+        raise Unsatisfiable
+    return _join_ranges(found)
+
+
+def _within(first: str, last: str, size: int) -> Range:
+    if not first:
+        return max(0, size - int(last)), size
+    return int(first), min(int(last) + 1, size) if last else size
+
+
+def _join_ranges(ranges: list[Range]) -> list[Range]:
+    """Return the ranges in the order in which they were asked for; if any overlap, as few as cover them, by place."""
+    ordered = sorted(ranges)
+    if all(one[1] < other[0] for one, other in pairwise(ordered)):
+        return ranges
+    joined = [ordered[0]]
+    for first, end in ordered[1:]:
+        if first <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((first, end))
+    return joined
+
+
+def _still_holds(if_range: str | None, etag: str, modified_s: int) -> bool:
+    """Whether the client's part is of this very file (§13.1.5): a strong tag, or exactly this date."""
+    if if_range is None:
+        return True
+    text = if_range.strip()
+    if text.startswith(('"', "W/")):
+        return bool(etag) and text == f'"{etag}"'
+    return _date(text) == modified_s
+
+
+def _matches(listed: str, etag: str, *, weak: bool) -> bool:
+    if listed.strip() == "*":
+        return True
+    return bool(etag) and any(tag == etag and (weak or not is_weak) for is_weak, tag in _ETAGS.findall(listed))
+
+
+def _date(text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        return int(parsedate_to_datetime(text).timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+_AT_ONCE_BYTES = 256 * 1024
+"""Up to this much is read and sent with the headers, where the kernel has it in memory; more goes from file to socket by
+`sendfile`."""
+_CHUNK_BYTES = 256 * 1024
+_TYPES = MimeTypes(filenames=())  # not what this machine's lists say: everywhere the same
+for _type, _extension in (
+    ("model/gltf+json", ".gltf"),
+    ("model/gltf-binary", ".glb"),
+    ("image/ktx2", ".ktx2"),
+    ("image/vnd-ms.dds", ".dds"),
+    ("image/webp", ".webp"),
+    ("image/avif", ".avif"),
+    ("audio/ogg", ".ogg"),
+    ("audio/ogg", ".opus"),
+    ("audio/flac", ".flac"),
+    ("font/ttf", ".ttf"),
+    ("font/otf", ".otf"),
+    ("font/woff", ".woff"),
+    ("font/woff2", ".woff2"),
+    ("application/json", ".json"),
+    ("application/yaml", ".yaml"),
+    ("application/toml", ".toml"),
+    ("application/wasm", ".wasm"),
+    ("text/javascript", ".js"),
+    ("text/markdown", ".md"),
+    ("text/plain", ".log"),
+    ("text/plain", ".lua"),
+    ("text/plain", ".ini"),
+):
+    _TYPES.add_type(_type, _extension)
+_FIXED = {
+    "Accept-Ranges": "bytes",
+    "Cache-Control": "private, no-cache",  # keep it, but ask whether it is the same still
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "sandbox",  # a product that is a page shall do nothing here
+}
+
+
+_LAST_S = 253_402_300_799
+"""The end of the year 9999: HTTP has no later dates, but files may."""
+
+
+def as_known_moment(moment_s: float) -> int:
+    """Return the time of a file, or the nearest that HTTP has a date for (RFC 9110 §5.6.7)."""
+    return int(min(max(moment_s, 0), _LAST_S))
+
+
+@lru_cache(maxsize=1_024)
+def http_date(moment_s: int) -> str:
+    """Return a moment as HTTP says it."""
+    return formatdate(as_known_moment(moment_s), usegmt=True)
+
+
+def content_type(name: str) -> str:
+    """Return the media type of a file by its extension."""
+    return _type_of(name[name.rfind(".") :] if "." in name else "")
+
+
+@lru_cache(maxsize=256)
+def _type_of(extension: str) -> str:
+    kind, encoding = _TYPES.guess_type(f"x{extension}")
+    if encoding or not kind:
+        return "application/octet-stream"
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+async def send(
+    request: web.Request, descriptor: int, size: int, *, name: str, etag: str, modified_s: int, location: str = ""
+) -> web.StreamResponse:
+    """Answer with a file that is open; it stays open.
+
+    Args:
+        size: how much of it is meant; what is appended meanwhile is not sent.
+        name: with its extension.
+        etag: a strong one, without quotes; "" = none.
+        location: where else it can be got, percent-encoded.
+    """
+    headers = {**_FIXED, "Last-Modified": http_date(modified_s)}
+    if etag:
+        headers["ETag"] = f'"{etag}"'
+    if location:
+        headers["Content-Location"] = location
+    status = status_of(request.headers, etag, modified_s)
+    if status != 200:
+        return web.Response(status=status, headers=headers)
+    headers["Content-Type"] = content_type(name)
+    if request.method == "HEAD":
+        return _head(headers, size)
+    try:
+        ranges = ranges_of(request.headers, size, etag, modified_s)
+    except Unsatisfiable:
+        return web.Response(status=416, headers={**_FIXED, "Content-Range": f"bytes */{size}"})
+    if ranges is None:
+        return await _send_part(request, descriptor, (0, size), 200, headers)
+    if len(ranges) == 1:
+        headers["Content-Range"] = _content_range(ranges[0], size)
+        return await _send_part(request, descriptor, ranges[0], 206, headers)
+    return await _send_parts(request, descriptor, ranges, size, headers)
+
+
+def _head(headers: dict[str, str], size: int) -> web.StreamResponse:
+    response = web.StreamResponse(headers=headers)
+    response.content_length = size
+    return response
+
+
+def _content_range(part: Range, size: int) -> str:
+    return f"bytes {part[0]}-{part[1] - 1}/{size}"
+
+
+async def _send_part(
+    request: web.Request, descriptor: int, part: Range, status: int, headers: dict[str, str]
+) -> web.StreamResponse:
+    length = part[1] - part[0]
+    if length <= _AT_ONCE_BYTES:
+        data = await _read(descriptor, part[0], length)
+        if len(data) == length:
+            return web.Response(body=data, status=status, headers=headers)
+    response = web.StreamResponse(status=status, headers=headers)
+    response.content_length = length
+    await response.prepare(request)
+    await _send_file(request, descriptor, part)
+    await response.write_eof()
+    return response
+
+
+async def _send_file(request: web.Request, descriptor: int, part: Range) -> None:
+    """Send a part of the file to the socket; what was cut off meanwhile ends the connection, so that nobody takes it for whole."""
+    transport = request.transport
+    if transport is None:
+        raise ConnectionResetError("the client is gone")
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        sent = await asyncio.get_running_loop().sendfile(transport, file, part[0], part[1] - part[0])
+    if sent != part[1] - part[0]:
+        transport.abort()
+
+
+async def _read(descriptor: int, start: int, length: int) -> bytes:
+    """Return a part of the file, what the kernel has in memory at once, else by a thread that waits for the disk."""
+    try:
+        buffer = bytearray(length)
+        if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
+            return bytes(buffer)
+    except OSError:
+        pass  # not in memory, or a file system that cannot say
+    return await asyncio.to_thread(os.pread, descriptor, length, start)
+
+
+async def _send_parts(
+    request: web.Request, descriptor: int, ranges: list[Range], size: int, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Send several ranges as multipart/byteranges (RFC 9110 §14.6)."""
+    boundary = secrets.token_hex(12)
+    heads = [
+        f"\r\n--{boundary}\r\nContent-Type: {headers['Content-Type']}\r\nContent-Range: {_content_range(part, size)}\r\n\r\n"
+        f"".encode()
+        for part in ranges
+    ]
+    end = f"\r\n--{boundary}--\r\n".encode()
+    response = web.StreamResponse(status=206, headers={**headers, "Content-Type": f"multipart/byteranges; boundary={boundary}"})
+    response.content_length = sum(map(len, heads)) + len(end) + sum(last - first for first, last in ranges)
+    await response.prepare(request)
+    for head, (first, last) in zip(heads, ranges, strict=True):
+        await response.write(head)
+        for start in range(first, last, _CHUNK_BYTES):
+            length = min(_CHUNK_BYTES, last - start)
+            data = await _read(descriptor, start, length)
+            if len(data) != length:
+                raise ConnectionResetError("the file was cut off")
+            await response.write(data)
+    await response.write_eof(end)
+    return response

@@ -1,0 +1,347 @@
+"""Services that connected devices reach through the gateway by HTTP; raw bytes to `tcp://host:port` are `relay`'s.
+
+`/v1/proxy/{name}/{rest}` is open to who has a WebSocket with the same token from the same address just now. The service hears
+neither our token nor our cookies, cannot set any, and cannot send the gateway elsewhere. What it answers has no rights in a
+browser: it shares our origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+from aiohttp import WSMsgType, hdrs, web
+from msgspec import Struct
+from multidict import CIMultiDict
+from yarl import URL
+
+from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.context import CONTEXT
+from aptui.features.gateway.protocol.codec import FRAME_LIMIT_BYTES, Scope
+from aptui.features.gateway.tasks import Wires
+from aptui.features.gateway.ws.sessions import SESSIONS
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aptui.features.gateway.access.guard import ClientIdentity
+
+
+# Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction (for remote shader compilers).
+
+_PIECE_BYTES = 1 << 16
+_HEARTBEAT_S = 30.0
+_GONE = 1011
+"""RFC 6455 §7.4.1: the server cannot go on."""
+
+
+async def relay(request: web.Request, host: str, port: int, *, connect_s: float, quiet_s: float) -> web.StreamResponse:
+    """Connect a WebSocket with `host` and `port`, until either side ends.
+
+    Args:
+        connect_s: until the service takes the connection; `quiet_s` for which either side may leave what it is sent untaken.
+
+    Raises:
+        web.HTTPException: it is no WebSocket, or the service does not answer.
+    """
+    socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=FRAME_LIMIT_BYTES, compress=False)
+    if not socket.can_prepare(request).ok:
+        raise web.HTTPUpgradeRequired(text="this service takes raw bytes, over a WebSocket\n")
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port, limit=_PIECE_BYTES), connect_s)
+    except (OSError, TimeoutError):
+        raise web.HTTPBadGateway(text="the service cannot be reached\n") from None
+    try:
+        await socket.prepare(request)
+        back = asyncio.get_running_loop().create_task(_back(reader, socket, quiet_s))
+        try:
+            await _forth(socket, writer, quiet_s)
+        finally:
+            back.cancel()
+            await asyncio.gather(back, return_exceptions=True)
+    finally:
+        writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return socket
+
+
+async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, quiet_s: float) -> None:
+    """Carry what the client sends."""
+    async for message in socket:
+        if message.type is not WSMsgType.BINARY:
+            await socket.close(code=1003, message=b"bytes are expected")
+            return
+        try:
+            writer.write(message.data)
+            await asyncio.wait_for(writer.drain(), quiet_s)
+        except (OSError, TimeoutError):
+            await socket.close(code=_GONE, message=b"the service takes no more")
+            return
+
+
+async def _back(reader: asyncio.StreamReader, socket: web.WebSocketResponse, quiet_s: float) -> None:
+    """Carry what the service sends; when it ends, so does the WebSocket."""
+    try:
+        while piece := await reader.read(_PIECE_BYTES):
+            await asyncio.wait_for(socket.send_bytes(piece), quiet_s)
+        await socket.close(code=1000, message=b"the service has ended")
+    except (OSError, TimeoutError):
+        await socket.close(code=_GONE, message=b"the service is gone")
+
+
+PREFIX = "/v1/proxy/"
+_HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding",
+    "upgrade",
+})  # fmt: skip
+"""Headers that are between two machines only (RFC 9110 §7.6.1)."""
+_OURS = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
+"""What clients say to us alone, or what we say ourselves."""
+_NOT_THEIRS = frozenset(
+    {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
+)
+"""What a service cannot decide for our origin; `location` is looked at."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class ProxyLimits(Struct, frozen=True):
+    """What requests may cost.
+
+    Args:
+        connect_s: until the service takes the connection; `quiet_s` between two pieces of what either side sends.
+        request_bytes, response_bytes: longest bodies.
+        at_once: requests and relays of one client; `in_all` of all.
+    """
+
+    connect_s: float = 5.0
+    quiet_s: float = 120.0
+    request_bytes: int = 64 << 20
+    response_bytes: int = 256 << 20
+    at_once: int = 16
+    in_all: int = 64
+
+
+class ProxyTarget(Struct, frozen=True):
+    """A service: `base` is its URL without a slash at its end, "" = raw TCP to `host` and `port`."""
+
+    base: str
+    host: str
+    port: int
+
+
+class Proxy:
+    """All configured services, and how busy they are."""
+
+    def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
+        self.known, self.limits = dict(known), limits or ProxyLimits()
+        self.http: aiohttp.ClientSession | None = None
+        self._wires = Wires()
+        self._busy: Counter[str] = Counter()
+
+    async def open(self) -> None:
+        """Make what asks."""
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s, sock_read=self.limits.quiet_s)
+        self.http = aiohttp.ClientSession(
+            auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=limit, trust_env=False,
+            connector=aiohttp.TCPConnector(limit=self.limits.in_all, socket_factory=self._wires.make),
+            skip_auto_headers=(hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self.http is not None:
+            await self.http.close()
+            await self._wires.end()
+
+    @contextlib.contextmanager
+    def place(self, identity: ClientIdentity) -> Iterator[None]:
+        """Take one of the places.
+
+        Raises:
+            web.HTTPException: there is none left.
+        """
+        if self._busy[identity.name] >= self.limits.at_once or self._busy.total() >= self.limits.in_all:
+            raise web.HTTPServiceUnavailable(text="too much is being forwarded already\n", headers={hdrs.RETRY_AFTER: "1"})
+        self._busy[identity.name] += 1
+        try:
+            yield
+        finally:
+            self._busy[identity.name] -= 1
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Forward a request to a service of `serve.proxies`, while a WebSocket of the same token is open."""
+        identity = require(request, Scope.READ)
+        if not any(_is_same(session.identity, identity) for session in request.config_dict[SESSIONS]):
+            raise web.HTTPForbidden(text="connect first: this is for devices that have a WebSocket open\n")
+        target = self.known.get(request.match_info["name"])
+        if target is None:
+            raise web.HTTPNotFound(text="there is no service of that name: 'serve.proxies' lists them\n")
+        with self.place(identity):
+            if not target.base:
+                return await relay(request, target.host, target.port, connect_s=self.limits.connect_s, quiet_s=self.limits.quiet_s)
+            return await self._forward(request, target)
+
+    # ---------------------------------------------------------------------------------------------------------- one request
+
+    async def _forward(self, request: web.Request, target: ProxyTarget) -> web.StreamResponse:
+        assert self.http is not None
+        url, body = make_forwarded_url(request, target), _Body(request, self.limits)
+        if (request.content_length or 0) > self.limits.request_bytes:
+            raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, request.content_length or 0)
+        headers = _pass_headers(request.headers, _OURS)
+        headers["X-Forwarded-For"] = request.remote or ""
+        try:
+            data = body.pieces() if request.body_exists else None
+            async with self.http.request(request.method, url, headers=headers, data=data, allow_redirects=False) as answer:
+                return await self._answer(request, target, answer)
+        except TimeoutError:
+            raise web.HTTPGatewayTimeout(text="the service did not answer in time\n") from None
+        except (aiohttp.ClientError, OSError) as error:
+            if body.is_too_long:
+                raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, self.limits.request_bytes + 1) from None
+            raise web.HTTPBadGateway(text=f"the service cannot be reached, or makes no sense: {type(error).__name__}\n") from None
+
+    async def _answer(self, request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        if (answer.content_length or 0) > self.limits.response_bytes:
+            raise web.HTTPBadGateway(text="the service answers more than may be forwarded\n")
+        response = web.StreamResponse(
+            status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_THEIRS)
+        )
+        response.headers["Content-Security-Policy"] = "sandbox"
+        if answer.status in _REDIRECTS:
+            response.headers[hdrs.LOCATION] = _own_place(request, target, answer)
+        await response.prepare(request)
+        try:
+            await self._pour(answer, response)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            # Half an answer must not look like a whole one.
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    async def _pour(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+        sent = 0
+        async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+            sent += len(piece)
+            if sent > self.limits.response_bytes:
+                raise aiohttp.ClientPayloadError("longer than may be forwarded")
+            await asyncio.wait_for(response.write(piece), self.limits.quiet_s)
+        await response.write_eof()
+
+
+class _Body:
+    """What a client sends, piece by piece."""
+
+    def __init__(self, request: web.Request, limits: ProxyLimits) -> None:
+        self._request, self._limits = request, limits
+        self.is_too_long = False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield it.
+
+        Raises:
+            ValueError: it is too long. TimeoutError: the client stopped sending.
+        """
+        taken = 0
+        while piece := await asyncio.wait_for(self._request.content.readany(), self._limits.quiet_s):
+            taken += len(piece)
+            if taken > self._limits.request_bytes:
+                self.is_too_long = True
+                raise ValueError("too long")
+            yield piece
+
+
+def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
+    return (known.name, known.address) == (asks.name, asks.address)
+
+
+def _pass_headers(headers: Mapping[str, str], withheld: frozenset[str]) -> CIMultiDict[str]:
+    """Return the headers that go through; those that `Connection` names are between two machines too."""
+    named = {word.strip().lower() for word in headers.get(hdrs.CONNECTION, "").split(",")}
+    barred = _HOP_BY_HOP | withheld | named
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
+
+
+def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
+    """Return what is asked of the service: below its base, as the client wrote it.
+
+    Raises:
+        web.HTTPException: the path would lead out of it.
+    """
+    _, _, rest = request.rel_url.raw_path.removeprefix(PREFIX).partition("/")
+    if _leads_out(rest):
+        raise web.HTTPBadRequest(text="that path leads elsewhere\n")
+    query = request.rel_url.raw_query_string
+    return URL(f"{target.base}/{rest}{'?' if query else ''}{query}", encoded=True)
+
+
+def _leads_out(path: str) -> bool:
+    """Whether anybody may understand a path as one above it, however often its percent signs are decoded."""
+    for word in path.split("/"):
+        plain = unquote(unquote(word))
+        if plain in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
+            return True
+    return False
+
+
+def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> str:
+    """Return the place that a service sends to, as clients reach it.
+
+    Raises:
+        web.HTTPException: it is not below the service's base.
+    """
+    try:
+        place = str(answer.url.join(URL(answer.headers.get(hdrs.LOCATION, ""), encoded=True)))
+    except ValueError:
+        place = ""
+    if not place.startswith(f"{target.base}/") or _leads_out(place.removeprefix(target.base).partition("?")[0].partition("#")[0]):
+        raise web.HTTPBadGateway(text="the service redirects elsewhere, and redirects are not followed\n")
+    return f"{PREFIX}{request.match_info['name']}{place.removeprefix(target.base)}"
+
+
+def targets(proxies: Iterable[tuple[str, str]]) -> dict[str, ProxyTarget]:
+    """Return {name: service}.
+
+    Raises:
+        UserError: a URL is none of `http://…`, `https://…` and `tcp://host:port`.
+    """
+    return {name: _target(name, url) for name, url in proxies}
+
+
+def _target(name: str, url: str) -> ProxyTarget:
+    hint = "as 'http://127.0.0.1:8080/path' or 'tcp://127.0.0.1:61453'"
+    try:
+        found = urlsplit(url)
+        host, port = found.hostname or "", found.port
+    except ValueError:
+        raise UserError(f"'serve.proxies': '{name}': '{url}' is no URL", hint=hint) from None
+    if found.scheme in ("http", "https") and host and not found.query and not found.fragment and found.username is None:
+        return ProxyTarget(url.rstrip("/"), host, port or 0)
+    if found.scheme == "tcp" and host and port and not found.path.strip("/"):
+        return ProxyTarget("", host, port)
+    raise UserError(f"'serve.proxies': '{name}': '{url}' cannot be forwarded to", hint=hint)
+
+
+PROXY = web.AppKey("proxy", Proxy)
+
+
+def add_routes(app: web.Application) -> None:
+    """Forward to the configured services, if there are any."""
+    proxy = app[PROXY] = Proxy(targets(app[CONTEXT].config.serve.proxies))
+
+    async def living(_app: web.Application) -> AsyncIterator[None]:
+        await proxy.open()
+        yield
+        await proxy.close()
+
+    app.cleanup_ctx.append(living)
+    app.router.add_route("*", f"{PREFIX}{{name}}", proxy.handle)
+    app.router.add_route("*", f"{PREFIX}{{name}}/{{rest:.*}}", proxy.handle)

@@ -1,0 +1,62 @@
+"""Rows of the database as records of the protocol, and asset ids as text; no question is asked here.
+
+Tests: `tests/features/gateway/ws/test_frames.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aptui.core.notices import JobChanged
+from aptui.features.gateway.protocol.codec import RequestMistake
+from aptui.features.gateway.protocol.model import Asset, JobInfo
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import JobRow
+from aptui.store.queries.serving import Served
+
+_ASSET_ID = re.compile(
+    r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::([0-9a-fA-F]{1,8}))?"
+)
+
+
+def asset_id(uuid: bytes, sub_id: int) -> str:
+    """Return an asset id as it stands on the wire: `{UUID}:<sub id in hexadecimal>`."""
+    return f"{uuid_text(uuid)}:{sub_id & 0xFFFFFFFF:x}"
+
+
+def parse_asset_id(text: str) -> tuple[bytes, int | None]:
+    """Return (UUID, sub id or None) of an asset id, or of a UUID alone; braces and hyphens may be missing.
+
+    Raises:
+        Mistake: it is none.
+    """
+    found = _ASSET_ID.fullmatch(text.strip())
+    if found is None:
+        raise RequestMistake(f"'{text[:60]}' is no asset id", "'{UUID}:<sub id in hexadecimal>'")
+    return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 16) if found[6] else None
+
+
+def asset_of(row: Served) -> Asset:
+    """Return a product as clients know it."""
+    platform, _, path = row.name.partition("/")
+    needs = tuple((asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
+    former = tuple(asset_id(row.uuid, sub_id) for sub_id in row.legacy)
+    return Asset(
+        asset_id(row.uuid, row.sub_id), platform, path, uuid_text(row.asset_type), row.size, row.digest.hex(), needs, former
+    )
+
+
+def job_of(row: JobRow, builder: str) -> JobInfo:
+    """Return a job as clients know it."""
+    return JobInfo(
+        row.job_id, row.run_key, row.source, row.platform, row.job_key, builder, row.status, row.error, row.warnings, row.errors,
+        round(1000 * row.duration_s), row.completed_ms, row.is_draft,
+    )  # fmt: skip
+
+
+def job_of_news(notice: JobChanged) -> JobInfo:
+    """Return a job that news were about."""
+    return JobInfo(
+        notice.job_id, notice.run_key, notice.source, notice.platform, notice.job_key, notice.builder, notice.status, notice.error,
+        notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms, notice.is_draft,
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""Requests of the gateway (`port.Barrier`, `Readiness`, `WriteCatalog`, `ShowSource`), answered now or when it has come true.
+
+Tests: `tests/features/gateway/ws/test_routing.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.core.model import RelPath
+from aptui.core.notices import ShowRequested
+from aptui.link import port
+from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.engine.loop.engine import Engine
+    from aptui.link.port import Request
+
+_RECOUNT_S = 0.01
+_BARRIER_LIMIT_S = 60.0
+_BARRIER_URGENCY = 200
+"""The escalation of jobs that a client waits for, as of O3DE's synchronous asset requests."""
+_COUNT_S = 0.5
+_COUNT_SHARE = 50
+"""Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""
+_COUNT_MOST_S = 5.0
+"""… but no answer is older than this."""
+
+
+class _BarrierRequest(Struct):
+    """Somebody waits until what changed before is known; `ticket` -1 = not all of it is looked at yet."""
+
+    request: Request
+    deadline: float
+    is_synced: bool = False
+    is_whole: bool = True
+    has_hurried: bool = False
+    has_saved: bool = False
+    ticket: int = -1
+    epoch: int = 0
+
+
+class _PendingRequest(Struct):
+    """What is pending, as it was counted at `at`; `cost_s` is processor time of this thread."""
+
+    at: float = 0.0
+    cost_s: float = 0.0
+    epoch: int = -1
+    pending: Mapping[str, int] | None = None
+    critical: Mapping[str, int] | None = None
+    analyses: int = 0
+
+
+class GatewayRequests:
+    """Answers the gateway.
+
+    Args:
+        live: the engine that stays up.
+        state: what the engine does, in one word.
+    """
+
+    def __init__(self, live: EngineSupervisor, state: Callable[[], str]) -> None:
+        self._live, self._state = live, state
+        self._barriers: list[_BarrierRequest] = []
+        self._saving: list[Request] = []
+        self._is_saved = False
+        self._pending = _PendingRequest()
+        self._ready_epoch = -1
+        live.parts.append(self)
+
+    def take(self, request: Request, verb: port.Barrier | port.Readiness | port.WriteCatalog | port.ShowSource) -> None:
+        """Take a verb; answer it now or later.
+
+        Raises:
+            KnownError: there is no engine just now.
+        """
+        match verb:
+            case port.Barrier():
+                self._take_barrier(request, verb)
+            case port.Readiness():
+                self._report_readiness(request)
+            case port.WriteCatalog():
+                self._engine()
+                self._saving.append(request)
+            case port.ShowSource():
+                live, engine = self._live, self._engine()
+                if not verb.source:
+                    raise UserError("the source to be shown is missing", hint="name a source")
+                engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product))
+                live.wake()
+                request.answer()
+
+    def forget_client(self, client: int) -> None:
+        """A client is gone, and what it waited for."""
+        self._barriers = [item for item in self._barriers if item.request.client != client]
+        self._saving = [request for request in self._saving if request.client != client]
+
+    def _engine(self) -> Engine:
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
+        return engine
+
+    # --------------------------------------------------------------------------------------------------------------- barrier
+
+    def _take_barrier(self, request: Request, verb: port.Barrier) -> None:
+        engine = self._engine()
+        barrier = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _BARRIER_LIMIT_S)), epoch=engine.epoch)
+        self._barriers.append(barrier)
+
+        def note_synced(is_whole: bool) -> None:
+            barrier.is_synced = True
+            barrier.is_whole = is_whole and self._live.roots.are_all_native
+
+        self._live.watching.when_synced(note_synced)
+
+    def _pass_barriers(self, now: float) -> None:
+        engine = self._live.engine
+        for barrier in list(self._barriers):
+            is_over = now >= barrier.deadline or engine is None or engine.epoch != barrier.epoch
+            if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
+                if not engine.pipeline.has_unsaved_jobs:
+                    barrier.ticket = engine.ordered_ticket
+                elif not barrier.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
+                    engine.ask("save")
+                    barrier.has_saved = True
+            elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
+                barrier.has_hurried = self._hurry(engine)
+            is_passed = engine is not None and 0 <= barrier.ticket <= engine.saved_ticket
+            if is_over or is_passed:
+                self._barriers.remove(barrier)
+                epoch, seq = (engine.epoch, engine.inbox.seq) if engine is not None else (0, 0)
+                barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
+
+    def _hurry(self, engine: Engine) -> bool:
+        """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
+        if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
+            return False
+        engine.ask("analyse", value=_BARRIER_URGENCY)
+        return True
+
+    def _is_looking(self, engine: Engine) -> bool:
+        """Whether anything that was reported is still to be looked at or read."""
+        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
+
+    def _is_all_known(self, engine: Engine) -> bool:
+        """Whether nothing that was reported is still to be looked at, read or analysed."""
+        return not (engine.pipeline.status().is_analysing or self._is_looking(engine))
+
+    # ----------------------------------------------------------------------------------------------------------- readiness
+
+    def _report_readiness(self, request: Request) -> None:
+        live, engine = self._live, self._live.engine
+        if engine is None:
+            request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
+            return
+        pending = self._count_pending(engine)
+        is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
+        if is_scanned and not pending.analyses:
+            self._ready_epoch = engine.epoch
+        progress = live.latest_progress
+        request.answer(
+            state=self._state(),
+            is_scanning=engine.is_scanning,
+            is_ready=self._ready_epoch == engine.epoch,
+            pending=dict(pending.pending or {}),
+            critical=dict(pending.critical or {}),
+            analyses=pending.analyses,
+            failed=max(0, progress.failing_count) if progress is not None else 0,
+        )
+
+    def _count_pending(self, engine: Engine) -> _PendingRequest:
+        if engine.is_idle:
+            self._pending = _PendingRequest()
+            return self._pending
+        pending, now, busy_s = self._pending, time.monotonic(), time.thread_time()
+        if pending.epoch == engine.epoch and now < pending.at + min(_COUNT_MOST_S, max(_COUNT_S, _COUNT_SHARE * pending.cost_s)):
+            return pending
+        found = engine.pipeline.count_pending()
+        self._pending = _PendingRequest(
+            now, time.thread_time() - busy_s, engine.epoch, found.pending, found.critical, found.analyses
+        )
+        return self._pending
+
+    # ---------------------------------------------------------------------------------------------------------------- time
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when something that is waited for may have come true."""
+        return now + _RECOUNT_S if self._barriers or self._saving else None
+
+    def poll(self, now: float) -> None:
+        """Answer what has come true."""
+        if self._barriers:
+            self._pass_barriers(now)
+        if self._saving:
+            self._save()
+
+    def _save(self) -> None:
+        engine = self._live.engine
+        if engine is None or self._is_saved:
+            saving, self._saving, self._is_saved = self._saving, [], False
+            for request in saving:
+                request.answer()
+        else:
+            # One that writes already goes round once more, and does not tell us: asked again, the next one finds nothing to do.
+            engine.catalogs.begin(self._note_saved)
+
+    def _note_saved(self) -> None:
+        """Called in the thread of the catalogs."""
+        self._is_saved = bool(self._saving)
+        self._live.wake()

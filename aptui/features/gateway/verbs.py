@@ -1,0 +1,405 @@
+"""The verbs of the outer wire: run a gateway, make and revoke tokens, and be a client from the command line.
+
+Tests: `tests/features/gateway/test_client_verbs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from aptui.batch.options import load_config
+from aptui.link.client import EngineClient, NoEngine
+from aptui.shared import printing
+from aptui.shared.errors import HostError, KnownError, UserError, install_advice
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aptui.config.model import Config
+    from aptui.features.gateway.client import Client, ClientNotice
+
+_TOKEN_VARIABLE = "APTUI_TOKEN"
+_TOKEN_LIMIT = 4_096
+_TOKEN_HELP = (
+    f"a token itself is seen by everybody in the list of processes: set ${_TOKEN_VARIABLE}; none is needed for your own gateway"
+)
+_SCOPES = "read,escalate"
+_DAY_MS = 86_400_000
+_MOST_DAYS = 36_500
+_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_WATCH_S = 3_600.0
+"""So long `watch` waits for a gateway that went."""
+
+
+def _need_aiohttp() -> None:
+    if find_spec("aiohttp") is None:
+        raise UserError("the gateway and its clients need aiohttp, which is not installed", hint=install_advice("serve"))
+
+
+# ---------------------------------------------------------------------------------------------------------------- gateway
+
+
+def gateway_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `gateway`."""
+    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
+    parser.add_argument("--supervised", action="store_true", help=SUPPRESS)
+
+
+def gateway(arguments: Namespace) -> int:
+    """Listen for editors, games and devices until a signal comes."""
+    _need_aiohttp()
+    from aptui.features.gateway import gateway as serving
+
+    config = load_config(arguments)
+    has_started = False
+    if not arguments.supervised:
+        _refuse_second(config)
+        has_started = _start_engine(config, arguments)
+    try:
+        serving.run(
+            config,
+            say=lambda text: printing.say(printing.line(text)),
+            reread=lambda: load_config(arguments),
+            ends_with_input=arguments.supervised,
+        )
+    except KnownError:
+        if has_started:
+            _stop_engine(config)
+        raise
+    return 0
+
+
+def _refuse_second(config: Config) -> None:
+    from aptui.link import gateways
+
+    found = gateways.find_gateway(config.cache_dir)
+    if found is not None and found.is_alive:
+        raise UserError(
+            f"a gateway of this project listens at {found.url} already (process {found.pid})", hint="use that one, or stop it first"
+        )
+
+
+def _start_engine(config: Config, arguments: Namespace) -> bool:
+    """Start the engine if none runs, one that does not run a gateway itself; return whether it was started."""
+    from aptui.daemon import engine
+
+    try:
+        EngineClient.of(config.cache_dir).close()
+    except NoEngine:
+        options = [f"--set={text}" for text in (*arguments.set, "serve.enabled=false")]
+        options += [f"--platforms={arguments.platforms}"] if arguments.platforms else []
+        pid = engine.start(config.project_dir, config.cache_dir, options)
+        printing.say(f"the engine runs as process {pid}")
+        return True
+    return False
+
+
+def _stop_engine(config: Config) -> None:
+    from aptui.cli.engine_verbs import stop_engines
+
+    printing.say(f"the engine is stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
+
+
+# ------------------------------------------------------------------------------------------------------------------ tokens
+
+
+def token_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `token`."""
+    parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
+    parser.add_argument("name", nargs="?", default="", help="of the client whose token it is")
+    parser.add_argument("--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
+    parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="it expires after so many days; never unless given")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days <= _MOST_DAYS:
+        raise ArgumentTypeError(f"'{printing.line(text)}' is no number of days above 0 and up to {_MOST_DAYS:,}")
+    return days
+
+
+def token(arguments: Namespace) -> int:
+    """Make, list or revoke tokens of this user's gateways."""
+    from aptui.features.gateway.access import tokens
+    from aptui.features.gateway.protocol.codec import Scope
+
+    file = tokens.path()
+    if arguments.action == "list":
+        return _list_tokens(tokens.read(file), is_json=arguments.json)
+    if not arguments.name:
+        raise UserError("the name of the token is missing", hint=f"'aptui token {arguments.action} NAME'")
+    if arguments.action == "revoke":
+        tokens.revoke(file, arguments.name)
+        _say(arguments, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
+        return 0
+    words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
+    unknown = [word for word in words if word not in {scope.value for scope in Scope}]
+    if unknown or not words:
+        raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"there are {', '.join(Scope)}")
+    lasts_ms = int(arguments.days * _DAY_MS)
+    made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
+    _say(arguments, {"name": arguments.name, "token": made, "scopes": words}, made)
+    printing.complain("save it now: it is not shown again")
+    return 0
+
+
+def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
+    for each in tokens:
+        if is_json:
+            printing.say_json({
+                "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
+            })  # fmt: skip
+            continue
+        until = "" if not each.expires_ms else f"  {'over since' if each.is_over else 'until'} {_minute_of(each.expires_ms)}"
+        scopes = ",".join(sorted(each.scopes))
+        printing.say(f"{printing.line(each.name):<24} {scopes:<32} {_minute_of(each.created_ms)}{until}")
+    return 0
+
+
+def _minute_of(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
+
+
+def _say(arguments: Namespace, answer: dict[str, Any], text: str) -> None:
+    if arguments.json:
+        printing.say_json(answer)
+    else:
+        printing.say(text)
+
+
+# ------------------------------------------------------------------------------------------------------------------ client
+
+_NEED_TERM = ("status", "wait")
+_ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any request with field=value …"
+
+
+def client_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `client`."""
+    parser.add_argument("action", metavar="WHAT", help=_ACTIONS)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
+    parser.add_argument("--url", default="", help="of a gateway; this project's own by default")
+    parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="that holds the token, for its owner alone")
+    parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) that the gateway's must come from")
+    parser.add_argument("--platform", default="", help="this platform alone")
+    parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications alone")
+    parser.add_argument("--output", default="", metavar="FILE", help="get: where to, instead of standard output")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def client(arguments: Namespace) -> int:
+    """Be a client of a gateway."""
+    _need_aiohttp()
+    actions: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
+    action = actions.get(arguments.action, _ask)
+    wants_catalog = action is _catalog
+    with _connect(arguments, wants_catalog=wants_catalog) as connected:
+        return action(connected, arguments)
+
+
+def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
+    from aptui.features.gateway.client import Client, local
+
+    url, own, tls = arguments.url, _token(arguments), _trusting(arguments.ca) if arguments.ca else None
+    place = None
+    if not url:
+        config = load_config(arguments)
+        cache, tls = config.cache_dir, tls or _trusting_own(config.serve.tls_cert)
+        place = (lambda: (local(cache)[0], own)) if own else (lambda: local(cache))
+        url, own = place()
+    if not own:
+        raise UserError("a token is missing", hint=f"'--token-file', or ${_TOKEN_VARIABLE}")
+    names = tuple(filter(None, arguments.notices.split(","))) if arguments.action == "watch" else ()
+    return Client.connect(
+        url,
+        token=own,
+        tls=tls,
+        place=place,
+        reconnect_s=_WATCH_S if arguments.action == "watch" else 0.0,
+        client="aptui client",
+        platforms=(arguments.platform,) if arguments.platform else (),
+        wants_catalog=wants_catalog,
+        notices=names,
+    )
+
+
+def _token(arguments: Namespace) -> str:
+    """Return the token that is given, "" = none.
+
+    Raises:
+        UserError: the file cannot be read, or others can.
+    """
+    if arguments.token == "-":
+        return sys.stdin.readline(_TOKEN_LIMIT).strip()
+    if arguments.token:
+        printing.complain(f"'--token' shows the token to other users of this machine; '--token-file' and ${_TOKEN_VARIABLE} do not")
+        return str(arguments.token)
+    file = arguments.token_file
+    if not file:
+        return os.environ.get(_TOKEN_VARIABLE, "")
+    try:
+        with open(file, encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_mode & 0o077:
+                raise UserError("other users can read this token", where=file, hint=f"chmod 600 '{file}'")
+            return stream.read(_TOKEN_LIMIT).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
+        ) from None
+
+
+def _trusting(file: str) -> SSLContext:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise UserError(f"'{file}' is no certificate: {error.strerror or error}", hint="name a PEM file") from None
+
+
+def _trusting_own(certificate: str) -> SSLContext | None:
+    """Trust the certificate of one's own gateway and no other, whatever name it bears; None = there is none to read."""
+    import ssl
+
+    if not certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        text = Path(certificate).read_text(encoding="ascii", errors="replace")
+        leaf, found, _chain = text[text.index(_BEGIN) :].partition(_END)
+        context.load_verify_locations(cadata=leaf + found)
+    except (OSError, ValueError):
+        return None
+    return context
+
+
+def _watch(connected: Client, arguments: Namespace) -> int:
+    """Print what happens until somebody ends it."""
+    for received in connected.notices():
+        if arguments.json:
+            printing.say_json({"epoch": received.epoch, "seq": received.seq, **_plain(received.notice)})
+        else:
+            now = time.time()
+            clock = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03}"
+            printing.say(f"{clock} {printing.line(_words(received))}")
+        sys.stdout.flush()
+    return 0
+
+
+def _words(received: ClientNotice) -> str:
+    plain = _plain(received.notice)
+    name, about = plain.pop("notice"), plain
+    about = about.get("asset") or about.get("job") or about
+    shown = [
+        f"{key}={value}" for key, value in about.items() if value not in ("", (), [], None) and not isinstance(value, (list, tuple))
+    ]
+    return f"{name:<16} {' '.join(shown)}"
+
+
+def _plain(notice: object) -> dict[str, Any]:
+    from aptui.features.gateway.protocol.codec import name_of
+
+    return {"notice": name_of(notice), **to_builtins(notice)}
+
+
+def _catalog(connected: Client, arguments: Namespace) -> int:
+    """Print every asset."""
+    from aptui.features.gateway.protocol.notices import Catalog
+
+    for received in connected.notices():
+        if not isinstance(received.notice, Catalog):
+            continue
+        for asset in received.notice.assets:
+            if arguments.json:
+                printing.say_json(to_builtins(asset))
+            else:
+                printing.say(f"{asset.id}  {asset.size:>10}  {asset.platform}/{printing.line(asset.path)}")
+        if received.notice.is_last:
+            return 0
+    return 0
+
+
+def _get(connected: Client, arguments: Namespace) -> int:
+    """Write the bytes of a product."""
+    if len(arguments.words) != 1:
+        raise UserError("get one product: its path, or its asset id", hint="for example 'aptui client get textures/hero.webp'")
+    word = arguments.words[0]
+    data = connected.read_product(platform=arguments.platform, **{"asset" if word.startswith("{") else "path": word})
+    if arguments.output:
+        try:
+            Path(arguments.output).write_bytes(data)
+        except OSError as error:
+            raise HostError(
+                f"'{arguments.output}' cannot be written: {error.strerror}",
+                hint="check its permissions and the free space on its disk",
+            ) from None
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
+
+
+def _ask(connected: Client, arguments: Namespace) -> int:
+    """Ask one request and print the answer."""
+    from aptui.features.gateway.protocol.codec import REQUESTS, as_record
+
+    name, words = arguments.action, list(arguments.words)
+    short = {"status": "asset_status", "wait": "wait_ready", "jobs": "jobs_info", "processor": "processor_status"}
+    if name in short:
+        name = short[name]
+        words = [word if "=" in word else f"term={word}" for word in words]
+    if name not in REQUESTS:
+        raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
+    record = REQUESTS[name].request
+    if arguments.action in _NEED_TERM and not words:
+        raise UserError(
+            f"'{arguments.action}' is about an asset, and none is named",
+            hint=f"for example 'aptui client {arguments.action} textures/hero.png'",
+        )
+    given = dict(_pairs(words))
+    if arguments.platform and "platform" in record.__struct_fields__:
+        given.setdefault("platform", arguments.platform)
+    known = set(record.__struct_fields__)
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise UserError(f"'{name}' has no field '{unknown[0]}'", hint=f"there are {', '.join(sorted(known)) or 'none'}")
+    answer = connected.ask(_convert(given, record, as_record))
+    printing.say_json(to_builtins(answer))
+    return 0
+
+
+def _convert(given: dict[str, Any], record: type[Any], converted: Callable[[object, type[Any]], Any]) -> Any:
+    from aptui.features.gateway.protocol.codec import RequestMistake
+
+    try:
+        return converted(given, record)
+    except RequestMistake as mistake:
+        raise UserError(f"that is no request: {mistake.what}", hint="'aptui client --help' shows the form") from None
+
+
+def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
+    for word in words:
+        key, found, text = word.partition("=")
+        if not found:
+            raise UserError(f"'{printing.line(word)}' is no field=value", hint="for example term=hero.png")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        yield key, value if isinstance(value, (bool, int, float, list)) else text

@@ -1,0 +1,341 @@
+"""The engine's events as notifications of the protocol: completed from the database, batched, sent to all sessions.
+
+Tests: `tests/features/gateway/ws/test_frames.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
+from aptui.core.paths import from_text
+from aptui.features.gateway import tasks
+from aptui.features.gateway.news_pulse import NewsPulse
+from aptui.features.gateway.protocol import codec, model, notices
+from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of_news
+from aptui.features.gateway.ws.sessions import frame_of, is_wanted, wait_until_taken
+from aptui.link import port
+from aptui.link.codec import NoticeLine
+from aptui.shared.errors import KnownError
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import Reader, SourceRow
+from aptui.store.queries.serving import Served, asset_ids, products_named
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.features.gateway.database import Database
+    from aptui.features.gateway.engine import EngineLink
+    from aptui.features.gateway.ws.sessions import WireSession, WireSessions
+
+_MOST = 20_000
+"""News that may wait to be told; more, and everybody begins again."""
+_ROWS_TRIES, _ROWS_PAUSE_S = 50, 0.01
+"""How long rows are waited for that news have run ahead of."""
+_READINESS_S = 0.25
+_REMEMBERED = 10_000
+_REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
+"""After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to
+few at once."""
+_SLICE = codec.QUEUE_LIMIT // 2
+"""Notifications of one frame at most: one that waits for a client must not make it fall behind."""
+_TAKING_S = 0.05
+"""How long those who had taken all before may take for the next."""
+
+
+class NewsPublisher:
+    """Makes notifications of news.
+
+    Args:
+        config: of the project.
+        database: where what news leave out is found.
+        sessions: whom they are told.
+    """
+
+    engine: EngineLink
+
+    def __init__(self, config: Config, database: Database, sessions: WireSessions) -> None:
+        self._config, self._database, self._sessions = config, database, sessions
+        self.pulse = NewsPulse()
+        self._platforms = tuple(platform.id for platform in config.project.platforms)
+        self._pending: list[NoticeLine] = []
+        self._wake = asyncio.Event()
+        self._ids: dict[str, tuple[bytes, int]] | None = None
+        self._started: set[int] = set()
+        self._changed: dict[str, str] = {}
+        """{source: why its jobs ran, as it was told last}: several jobs of one source are one change."""
+        self._ready: dict[str, bool] = {}
+        self._is_unsure = True
+        """Whether what is critical may have changed since it was asked for."""
+        self._sending_s = 0.0
+        self._gaps = 0
+        """How often everybody had to begin again: what was to be told before is void."""
+        self._tasks: list[asyncio.Task[None]] = []
+        sessions.greets.append(self._greet)
+        sessions.leaves.append(self._on_leave)
+
+    def start(self) -> None:
+        """Begin to tell; called in the event loop."""
+        self._tasks = [
+            tasks.begin(self._publish_all(), "telling news"),
+            tasks.begin(self._watch_readiness(), "the watch over what is critical"),
+        ]
+
+    async def close(self) -> None:
+        """Tell no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------------------------------------------------- hearing
+
+    def take_news(self, batch: Sequence[NoticeLine]) -> None:
+        """Take news of the engine."""
+        self._is_unsure = True
+        if self._sessions.is_anybody_here:
+            self._pending.extend(batch)
+            if len(self._pending) > _MOST:
+                self._pending.clear()
+                self._ids = None
+                self._sessions.lose("too much happened at once")
+        self._wake.set()
+
+    def engine_came(self, is_here: bool) -> None:
+        """Take note that an engine is there, or gone: what was heard before may have a gap."""
+        self._gaps += 1
+        self._pending.clear()
+        self._started.clear()
+        self._ids, self._is_unsure = None, True
+        self._ready.clear()
+        if is_here:
+            self._sessions.lose("another engine is there")
+        self._sessions.publish(self.engine.epoch, self.engine.seq, [notices.EngineChanged(is_here)])
+        self._wake.set()
+        self.pulse.beat()
+
+    def _greet(self, session: WireSession) -> None:
+        ready = [notices.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]
+        wanted = [each for each in ready if is_wanted(each, *session.wanted)]
+        if wanted:
+            session.queue(frame_of(self.engine.epoch, self.engine.seq, wanted))
+        self._wake.set()
+
+    def _on_leave(self, _session: WireSession) -> None:
+        if not self._sessions.is_anybody_here:
+            self._ids = None
+
+    # ------------------------------------------------------------------------------------------------------------- telling
+
+    async def _publish_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._ids is None and self._sessions.is_anybody_here:
+                await self._read_ids()
+            pending, self._pending = self._pending, []
+            began, self._sending_s = loop.time(), 0.0
+            if pending:
+                try:
+                    await self._publish(pending)
+                except KnownError as error:
+                    self._sessions.lose(f"the asset database cannot be read: {error}")
+            self.pulse.beat()
+            if pending:
+                rest_s = _REST_SHARE * (loop.time() - began) + _SENDING_SHARE * self._sending_s
+                await asyncio.sleep(min(rest_s, _REST_MOST_S))
+
+    async def _read_ids(self) -> None:
+        try:
+            rows = await self._database.ask(asset_ids)
+        except KnownError:
+            return
+        self._ids = {name: (uuid, sub_id) for name, uuid, sub_id in rows}
+
+    async def _publish(self, pending: Sequence[NoticeLine]) -> None:
+        """Tell in their order; of a product that changed several times only the last."""
+        epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
+        digests, paths = _read_from_database(pending)
+        wanted = {name: digest for name, digest in digests.items() if digest}
+        rows = await self._rows(wanted, (epoch, seq)) if wanted else {}
+        known = await self._database.ask(partial(_sources, paths=paths)) if paths else {}
+        notices = [each for news in pending for each in self._make_notices(news.notice, digests, rows, known)]
+        latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
+        if latest is not None:
+            self.engine.progress = latest
+            notices.append(_counts(latest))
+        for first in range(0, len(notices), _SLICE):
+            if gaps != self._gaps:
+                return
+            began_s = monotonic()
+            late = self._sessions.publish(epoch, seq, notices[first : first + _SLICE])
+            self._sending_s += monotonic() - began_s
+            await wait_until_taken(late, _TAKING_S)
+
+    def _make_notices(
+        self, notice: object, digests: dict[str, str], rows: dict[str, Served], known: dict[str, SourceRow]
+    ) -> Iterable[object]:
+        match notice:
+            case ProductsChanged():
+                return filter(None, [self._product(name, digests, rows) for name, _digest in notice.products])
+            case SourcesChanged():
+                return [_source(path, is_there, known) for path, is_there in notice.sources]
+            case JobChanged():
+                return self._job(notice, known)
+            case ShowRequested():
+                return [_show(notice, known)]
+        return ()
+
+    async def _rows(self, digests: dict[str, str], moment: tuple[int, int]) -> dict[str, Served]:
+        """Return the rows of these products as they are after `moment`."""
+        for _try in range(_ROWS_TRIES):
+            now, rows = await self._database.ask(partial(_products, names=tuple(digests)))
+            found = {row.name: row for row in rows}
+            if now >= moment or all(name in found and found[name].digest.hex() == digest for name, digest in digests.items()):
+                break
+            await asyncio.sleep(_ROWS_PAUSE_S)
+        return found
+
+    def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
+        digest = digests.pop(name, None)  # once
+        platform, _, path = name.partition("/")
+        if digest is None or platform not in self._platforms:
+            return None
+        row = rows.get(name)
+        if row is not None:
+            if self._ids is not None:
+                self._ids[name] = (row.uuid, row.sub_id)
+            return notices.AssetChanged(asset_of(row))
+        known = self._ids.pop(name, None) if self._ids is not None else None
+        if digest or (self._ids is not None and known is None):
+            return None  # gone again, which is told when its turn comes; or nothing that a runtime knew
+        return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
+
+    def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
+        made: list[object] = []
+        job = job_of_news(notice)
+        if _is_of_its_source(notice) and self._changed.get(notice.source) != notice.reason:
+            if len(self._changed) >= _REMEMBERED:
+                self._changed.clear()
+            self._changed[notice.source] = notice.reason
+            made.append(_source(notice.source, True, known))
+        match notice.status:
+            case "processing" if notice.job_id:
+                made += self._make_started(notice, job)
+            case "completed" if notice.job_id and notice.run_key:
+                made += [*self._make_started(notice, job), notices.JobCompleted(job)]
+                self._started.discard(notice.job_id)
+            case "failed":
+                if notice.job_id:
+                    made += [*self._make_started(notice, job), notices.JobFailed(job)]
+                    self._started.discard(notice.job_id)
+                made.append(notices.SourceFailed(notice.source, notice.platform, notice.error))
+            case _:
+                self._started.discard(notice.job_id)
+        return made
+
+    def _make_started(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
+        if notice.job_id in self._started:
+            return []
+        self._started.add(notice.job_id)
+        return [notices.JobStarted(replace(job, status="processing"))]
+
+    # ----------------------------------------------------------------------------------------------------------- readiness
+
+    async def readiness(self) -> dict[str, Any]:
+        """Return what the engine says is owed.
+
+        Raises:
+            KnownError: there is no engine, or it does not answer.
+        """
+        return await self.engine.ask(port.Readiness())
+
+    async def _watch_readiness(self) -> None:
+        """Tell when nothing critical is owed any more; asked only while something happens and somebody listens."""
+        while True:
+            await self.pulse.wait(3600.0)
+            while self._is_unsure and self._sessions.is_anybody_here and self.engine.is_here:
+                self._is_unsure = False
+                try:
+                    readiness = await self.readiness()
+                except KnownError:
+                    self._is_unsure = True  # asked again at the next beat
+                    break
+                self._publish_readiness(readiness)
+                if readiness["state"] != "idle":
+                    self._is_unsure = True
+                    await asyncio.sleep(_READINESS_S)
+
+    def _publish_readiness(self, readiness: dict[str, Any]) -> None:
+        now = {platform: is_critical_done(readiness, platform) for platform in self._platforms}
+        fresh = [
+            notices.CriticalReady(platform) for platform, is_ready in now.items() if is_ready and not self._ready.get(platform)
+        ]
+        self._ready = now
+        if fresh:
+            self._sessions.publish(self.engine.epoch, self.engine.seq, fresh)
+
+
+def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
+    """Whether the answer to `port.Readiness` says that nothing critical is owed for a platform ("" = any)."""
+    pending_counts: dict[str, int] = readiness["critical"]
+    return bool(readiness["is_ready"]) and not sum(
+        count for name, count in pending_counts.items() if platform in ("", name) or name == "common"
+    )
+
+
+def _is_of_its_source(notice: JobChanged) -> bool:
+    """Whether a job is owed because the bytes of its own source are others (`core.fingerprint.explain`)."""
+    is_unfinished = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
+    return bool(is_unfinished) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
+
+
+def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
+    """Return what news leave out: ({product: its last digest, "" = gone}, sources)."""
+    digests: dict[str, str] = {}
+    paths: set[str] = set()
+    for _epoch, _seq, notice in pending:
+        match notice:
+            case ProductsChanged():
+                digests.update(notice.products)
+            case SourcesChanged():
+                paths.update(path for path, is_there in notice.sources if is_there)
+            case ShowRequested():
+                paths.add(notice.source)
+            case JobChanged() if _is_of_its_source(notice):
+                paths.add(notice.source)
+    return digests, paths
+
+
+def _source(path: str, is_there: bool, known: dict[str, SourceRow]) -> object:
+    if not is_there:
+        return notices.SourceRemoved(path)
+    row = known.get(path)
+    return notices.SourceChanged(path, uuid_text(row.uuid) if row is not None else "")
+
+
+def _counts(progress: Progress) -> notices.Counts:
+    return notices.Counts(
+        progress.analyses_waiting + progress.jobs_waiting, progress.analyses_running + progress.jobs_running, progress.jobs_done,
+        progress.jobs_failed, progress.is_scanning, progress.eta_ms,
+    )  # fmt: skip
+
+
+def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> notices.Show:
+    row = known.get(notice.source)
+    platform, _, path = notice.product.partition("/")
+    place = "" if row is None else from_text(f"{row.root}/{row.source}").decode("utf-8", "replace")
+    return notices.Show(notice.source, place, uuid_text(row.uuid) if row is not None else "", path, platform)
+
+
+def _sources(reader: Reader, paths: set[str]) -> dict[str, SourceRow]:
+    return {path: row for path in paths if (row := reader.source(path)) is not None}
+
+
+def _products(reader: Reader, names: Sequence[str]) -> tuple[tuple[int, int], list[Served]]:
+    return reader.moment(), products_named(reader, names)

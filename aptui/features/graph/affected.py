@@ -1,0 +1,579 @@
+"""`affected`: what the changes since a commit would make run again, by git's list of files and the database.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+
+from aptui.batch.options import load_config
+from aptui.cli.opening import OpenedProject, all_builders, open_for_reading
+from aptui.config.dirs import builders_record
+from aptui.config.model import Config
+from aptui.core.identity import owner_of
+from aptui.core.model import DependencyKind, EdgeKind, JobPlan, RelPath
+from aptui.core.paths import from_text, parent, to_text
+from aptui.core.patterns import PatternSet, ignore_matcher, wildcard
+from aptui.core.project import COMMON_PLATFORM, Builder, ScanFolder
+from aptui.core.records.rows import unpack_analysis
+from aptui.core.settings import is_settings
+from aptui.core.state.companions import companion_key
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.store.graph.source_edges import DeclaredEdge, SourceEdges
+from aptui.store.queries.assets import INTERMEDIATE_FLAG
+from aptui.store.queries.reader import Reader
+
+# What changed files make run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
+#
+# It only reads.
+#
+# A source that changed needs all its jobs run. Who declared it needs the jobs of the builder that did so, and so does who
+# declared that one in turn: a manifest holds the whole closure, whoever declared its parts. What was found while processing is
+# the run's own and leads no further. A job that runs again concerns the jobs that depend on it by fingerprint or by its
+# products; order alone concerns nobody.
+#
+# Nobody knows beforehand whether products come out equal, and what depends on products alone stays settled then: without
+# `through_products` such steps are not taken, and what is found runs for certain.
+
+_JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
+CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
+    ORDER BY s.SourceName, j.Platform, j.JobKey"""
+_PRODUCTS_SQL = """SELECT p.ProductName FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value ORDER BY 1"""
+_KEYS_SQL = "SELECT BuilderGuid, Platform, JobKey FROM Jobs WHERE SourcePK = ?"
+_PLANS_SQL = """SELECT a.source_id, a.builder, a.plans FROM json_each(?) k CROSS JOIN aptui_analyses a ON a.source_id = k.value"""
+_INTERMEDIATES_SQL = f"""SELECT p.ProductName FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
+CROSS JOIN Products p ON p.JobPK = j.JobID WHERE p.Flags & {INTERMEDIATE_FLAG} ORDER BY 1"""
+
+
+class AffectedJob(Struct, frozen=True):
+    """A job that would run again."""
+
+    job_id: int
+    source_id: int
+    source: str
+    platform: str
+    job_key: str
+    builder: bytes
+
+
+JobName = tuple[bytes, str, str]
+"""Builder, platform and job key."""
+Which = bytes | JobName
+"""All jobs of a builder on a source, or one of them."""
+
+
+class Affected(Struct):
+    """What would be touched: `sources` {source id: why}, and of each of them which jobs would run, None = all."""
+
+    sources: dict[int, str] = field(default_factory=dict)
+    which: dict[int, set[Which] | None] = field(default_factory=dict)
+
+    def touch(self, source: int, which: Which | None, why: str) -> None:
+        """Note that some jobs (None = all) on a source would run."""
+        known = self.which.get(source, set())
+        if known is not None and (which is None or which not in known):
+            self.which[source] = None if which is None else known | {which}
+            self.sources.setdefault(source, why)
+
+    def covers(self, source: int, builder: bytes, platform: str, job_key: str) -> bool:
+        """Whether a job is among those that would run."""
+        known = self.which.get(source, set())
+        return known is None or builder in known or (builder, platform, job_key) in known
+
+
+class Spreading:
+    """Follows changes through one database.
+
+    Args:
+        through_products: also to what stays settled where the products that it depends on come out equal.
+    """
+
+    def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
+        self._ask = reader.ask
+        self._kinds = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)[: 1 + through_products]
+        self._through_products = through_products
+        self.edges = SourceEdges(reader)
+        self.found = Affected()
+        self._followed: dict[int, set[Which] | None] = {}
+        self._seen: set[str] = set()
+
+    def spread(self, changed: Mapping[str, str]) -> Affected:
+        """Return what changes of these files lead to.
+
+        Args:
+            changed: {path in lower case: why it counts as changed}; sources or not, there or gone.
+        """
+        todo = dict(changed)
+        for path, ids in self.edges.by_path(todo).items():
+            for number in ids:
+                self.found.touch(number, None, todo[path])
+        while todo:
+            self._touch_declared(todo)
+            self._jobs()
+            todo = self._intermediates()
+        return self.found
+
+    def touch_builders(self, builders: Iterable[bytes], why: str) -> None:
+        """Note that all jobs of some builders would run, and go on from there."""
+        marks = list(builders)
+        sql = f"SELECT DISTINCT SourcePK, BuilderGuid FROM Jobs WHERE BuilderGuid IN ({', '.join('?' * len(marks))})"
+        for number, builder in self._ask(sql, marks).fetchall():
+            self.found.touch(number, builder, why)
+        self._jobs()
+        self.spread(self._intermediates())
+
+    def touch_sources(self, sources: Mapping[str, str]) -> None:
+        """Note that jobs of some sources (in lower case, with why) would run although their bytes are the same, and follow them."""
+        for path, ids in self.edges.by_path(sources).items():
+            for number in ids:
+                self.found.touch(number, None, sources[path])
+        self._jobs()
+        self.spread(self._intermediates())
+
+    # ---------------------------------------------------------------------------------------------------------------- steps
+
+    def _touch_declared(self, changed: Mapping[str, str]) -> None:
+        """Touch who depends on changed files, and on those who do."""
+        frontier = self._with_uuids(changed)
+        while frontier:
+            self._seen.update(frontier)
+            ahead: dict[int, str] = {}
+            for edge, path in self._onto(frontier):
+                if edge.kind is EdgeKind.JOB:
+                    continue
+                self.found.touch(edge.source_id, edge.builder, _why(edge, path))
+                if edge.kind is not EdgeKind.DISCOVERED:
+                    ahead.setdefault(edge.source_id, "")
+            frontier = {name: names[0] for names in self.edges.names_of(ahead).values() for name in names if name not in self._seen}
+
+    def _with_uuids(self, changed: Mapping[str, str]) -> dict[str, str]:
+        """Return {name under which others depend on it: path} of changed files."""
+        ids = [number for found in self.edges.by_path(changed).values() for number in found]
+        names = {name: names[0] for names in self.edges.names_of(ids).values() for name in names}
+        names.update((path, path) for path in changed)
+        return {name: path for name, path in names.items() if name not in self._seen}
+
+    def _onto(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
+        """Return the dependencies on these names, each with the path that is meant."""
+        found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
+        paths = dict.fromkeys(frontier.values())
+        matching: dict[str, str | None] = {}
+        for edge in self.edges.patterns():
+            if edge.target not in matching:
+                match = wildcard(edge.target).fullmatch
+                matching[edge.target] = next((path for path in paths if match(path)), None)
+            path = matching[edge.target]
+            if path is not None:
+                found.append((edge, path))
+        return found
+
+    def _jobs(self) -> None:
+        """Touch the jobs that depend on jobs touched since the last time."""
+        while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
+            self._followed = dict(self.found.which)
+            ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
+            waiting = [edge for edge in self.edges.read_declared_on(ids) if edge.kind is EdgeKind.JOB]
+            plans = self._plans({edge.source_id for edge in waiting})
+            for edge in waiting:
+                for which in self._find_concerned(edge, ids[edge.target], plans.get((edge.source_id, edge.builder), ())):
+                    self.found.touch(edge.source_id, which, f"a job of '{edge.target}' would run")
+
+    def _plans(self, ids: Iterable[int]) -> dict[tuple[int, bytes], tuple[JobPlan, ...]]:
+        """Return what the analyses of sources said; nothing where O3DE wrote the database."""
+        if not self.edges.is_ours:
+            return {}
+        rows = self._ask(_PLANS_SQL, (json.dumps(list(ids)),))
+        return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
+
+    def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
+        """Yield which jobs a dependency on jobs of the source `other` makes run; all of its builder where the plans do not say."""
+        is_known = False
+        for plan in plans:
+            for dependency in plan.job_dependencies:
+                if dependency.source == edge.target:
+                    is_known = True
+                    if dependency.kind in self._kinds and self._runs(other, dependency.platform, dependency.key):
+                        yield edge.builder, plan.platform, plan.key
+        if not is_known and self._through_products:
+            yield edge.builder
+
+    def _runs(self, source: int, platform: str, job_key: str) -> bool:
+        if self.found.which.get(source, set()) is None:
+            return True
+        rows = self._ask(_KEYS_SQL, (source,)).fetchall()
+        return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
+
+    def _intermediates(self) -> dict[str, str]:
+        """Touch the sources that products of touched jobs are, and return those not followed yet."""
+        if not self._through_products:
+            return {}
+        names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
+        paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
+        fresh = {}
+        for path, ids in self.edges.by_path(paths).items():
+            why = f"intermediate '{path}' would be made again"
+            for number in ids:
+                self.found.touch(number, None, why)
+            if path not in self._seen:
+                fresh[path] = why
+        return fresh
+
+    # -------------------------------------------------------------------------------------------------------------- answers
+
+    def jobs(self) -> list[AffectedJob]:
+        """Return the jobs that would run, by source."""
+        rows = (AffectedJob(*row) for row in self._ask(_JOBS_SQL, (json.dumps(list(self.found.sources)),)))
+        return [job for job in rows if self.found.covers(job.source_id, job.builder, job.platform, job.job_key)]
+
+    def products(self, jobs: Iterable[AffectedJob]) -> list[str]:
+        """Return the products that these jobs made last time."""
+        return [name for (name,) in self._ask(_PRODUCTS_SQL, (json.dumps([job.job_id for job in jobs]),))]
+
+
+def _why(edge: DeclaredEdge, path: str) -> str:
+    words = {EdgeKind.WILDCARD: f"'{edge.target}' matches '{path}'", EdgeKind.DISCOVERED: f"a run of it read '{path}'"}
+    return words.get(edge.kind, f"it depends on '{path}'")
+
+
+_GIT_LIMIT_S = 120
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+"""Git must not write its index meanwhile: an engine takes that for an operation under way."""
+
+
+class _AffectedScan(Struct):
+    """What git said: absolute paths that changed, the repositories it was asked in, the scan folders it knows nothing of."""
+
+    paths: list[str] = field(default_factory=list)
+    repositories: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def affected_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `affected`."""
+    parser.add_argument(
+        "--since", metavar="COMMIT", required=True, help="compare the files as they are now with this commit, such as HEAD~3"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = """\
+new, deleted, renamed and untracked files count where their bytes differ; what git ignores does not, nor does a mode. Nothing is
+analysed, so some of it cannot be known: whether products come out equal, where what depends on them alone rests (those jobs are
+counted, and have `certain: false` in JSON); what new sources and new versions of changed ones depend on, and make; what a changed
+configuration or a new builder does. What the database says was true when it was last processed."""
+
+
+def affected(arguments: Namespace) -> int:
+    """Show what would be touched."""
+    with open_for_reading(arguments, load_config(arguments)) as project:
+        scan = _find_changed_files(arguments.since, project.config)
+        answer = _answer(scan, project)
+    for folder in scan.unknown:
+        printing.complain(
+            f"aptui: '{printing.line(folder)}' lies in no repository that has '{printing.line(arguments.since)}'", "yellow"
+        )
+    if answer["configuration"]:
+        names = ", ".join(printing.line(name) for name in answer["configuration"])
+        printing.complain(f"aptui: the configuration changed as well ({names}); what that makes run is not listed", "yellow")
+    if arguments.json:
+        printing.say_json({"since": arguments.since, "repositories": scan.repositories, "not_covered": scan.unknown, **answer})
+    else:
+        _print(answer)
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------- git
+
+
+def _find_changed_files(since: str, config: Config) -> _AffectedScan:
+    """Ask git in every repository that a scan folder or the project lies in.
+
+    Raises:
+        UserError: there is no git, no repository, or none that knows the commit.
+    """
+    scan = _AffectedScan()
+    places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
+    by_top: dict[str, list[str]] = {}
+    for place in places:
+        top = _git(place, "rev-parse", "--show-toplevel")
+        if top.text is not None:
+            by_top.setdefault(top.text.removesuffix("\n"), []).append(place)
+        elif place != os.fspath(config.project_dir):
+            scan.unknown.append(place)
+    if not by_top:
+        raise UserError(f"'{config.project_dir}' lies in no git repository", hint=f"git says: {printing.line(top.complaint)}")
+    for repository, inside in by_top.items():
+        commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
+        if commit.text is None:
+            scan.unknown += [place for place in inside if place != os.fspath(config.project_dir)]
+            continue
+        scan.repositories.append(repository)
+        paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
+        scan.paths += _differing(repository, commit.text.strip(), paths)
+        scan.paths += _list_untracked(repository, paths)
+    if not scan.repositories:
+        tops = ", ".join(f"'{top}'" for top in by_top)
+        raise UserError(
+            f"there is no commit '{printing.line(since)}' in {tops}", hint="name one as git does, such as HEAD~1, main or a hash"
+        )
+    return scan
+
+
+def _folders(config: Config) -> list[ScanFolder]:
+    cache = os.fspath(config.cache_dir)
+    return [folder for folder in config.project.scan_folders if folder.path != cache and not folder.path.startswith(cache + "/")]
+
+
+def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of files whose bytes differ from those of a commit; a mode alone makes nothing run."""
+    options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
+    output = _ask_git(top, ("diff", *options, commit, "--", *paths))
+    for facts, path in zip(output, output, strict=True):
+        _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # git-diff(1), "Raw output format"
+        if digest != new_digest:
+            yield f"{top}/{path}"
+
+
+def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of files that git neither tracks nor ignores."""
+    output = _ask_git(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
+    return (f"{top}/{name}" for name in output if not name.endswith("/"))
+
+
+def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
+    """Return what git lists."""
+    answer = _git(top, *words)
+    if answer.text is None:
+        raise HostError(
+            f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}",
+            hint="check the commit's name, and 'git status' there",
+        )
+    return (item for item in answer.text.split("\0") if item)
+
+
+class _AffectedAnswer(NamedTuple):
+    """What git printed in text form, None when it said no, and why."""
+
+    text: str | None
+    complaint: str = ""
+
+
+def _git(folder: str, *words: str) -> _AffectedAnswer:
+    """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
+    command = [
+        "git",
+        "--literal-pathspecs",
+        "-c",
+        "core.fileMode=false",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        *words,
+    ]
+    try:
+        answer = subprocess.run(
+            command, cwd=from_text(folder), capture_output=True, check=False, timeout=_GIT_LIMIT_S, env={**os.environ, **_QUIET}
+        )
+    except FileNotFoundError:
+        if not os.path.isdir(from_text(folder)):
+            return _AffectedAnswer(None, f"there is no folder '{folder}'")
+        raise UserError("git is not installed", hint="'affected' asks it which files changed") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(
+            f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'", hint="try it there by hand: 'git status'"
+        ) from None
+    except OSError as error:
+        raise HostError(f"git cannot be run: {error.strerror}", hint="install git") from error
+    output = to_text(answer.stderr).strip().splitlines()
+    return (
+        _AffectedAnswer(to_text(answer.stdout))
+        if answer.returncode == 0
+        else _AffectedAnswer(None, output[0] if output else "nothing")
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------------- files
+
+
+class _Changes(Struct):
+    """The changed files as {path in lower case: why}, new sources with the builders that match them, settings, configuration."""
+
+    keys: dict[str, str] = field(default_factory=dict)
+    new: dict[str, list[str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    settings: list[str] = field(default_factory=list)
+    adjusted: dict[str, str] = field(default_factory=dict)
+    """{path in lower case: why} of sources whose folder settings changed: their bytes did not."""
+    configuration: list[str] = field(default_factory=list)
+    builder_files: list[str] = field(default_factory=list)
+
+
+def _sort_out(paths: Iterable[str], project: OpenedProject) -> _Changes:
+    config, changes = project.config, _Changes()
+    folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
+    real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
+    configuration = {os.path.realpath(os.fsencode(file)) for file, _digest in config.layers}
+    own_builders = os.path.realpath(os.fsencode(config.project_dir / "builders")) + b"/"
+    by_key: dict[str, tuple[str, set[str]]] = {}
+    for path in dict.fromkeys(paths):
+        data = from_text(path)
+        if data in configuration:
+            changes.configuration.append(path)
+        elif data.startswith(own_builders):
+            changes.builder_files.append(path)
+        for root, folder in real:
+            if data.startswith(root + b"/"):
+                rel = to_text(data[len(root) + 1 :])
+                if not _is_left_out(rel, folder, is_ignored):
+                    by_key.setdefault(rel.lower(), (rel, set()))[1].add(folder.path)
+    builders = all_builders(config) if by_key else ()
+    wanting = PatternSet([builder.patterns for builder in builders])
+    for key, (rel, changed_in) in by_key.items():
+        _sort_in(key, rel, changed_in, changes, project, [builders[index].name for index in wanting.builders_for(rel)])
+    return changes
+
+
+def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
+    parts = rel.split("/")
+    return (not folder.recursive and len(parts) > 1) or any(is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
+
+
+def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
+    """Decide what the change of one path means; a file that another one overrides changes nothing."""
+    if is_settings(RelPath(rel)):
+        changes.settings.append(parent(key))
+        return
+    winner = next((folder.path for folder in _folders(project.config) if os.path.lexists(from_text(f"{folder.path}/{rel}"))), "")
+    stored = project.database.source(key)
+    before = stored.root if stored is not None else ""
+    if winner and winner not in changed_in and before in ("", winner):
+        return
+    if stored is None and winner and wanting:
+        changes.new[rel] = wanting
+    elif stored is not None and not winner:
+        changes.gone.add(key)
+    changes.keys[key] = "it is gone" if not winner else "it is new" if stored is None else "it changed"
+    for owner in _owners(rel, project.config):
+        changes.keys.setdefault(owner, f"its companion '{rel}' changed")
+
+
+def _owners(rel: str, config: Config) -> list[str]:
+    """Return the paths that a file may be a companion of, in lower case (`core.graph` decides the other way round)."""
+    key = rel.lower()
+    owner = owner_of(key)  # type: ignore[arg-type]
+    found: list[str] = [owner] if owner else []
+    for companion in config.project.companions:
+        suffix = "." + companion.suffix.lower()
+        if key.endswith(suffix):
+            stem = key[: -len(suffix)]
+            names = [stem, *([f"{stem}.{companion.replaces.lower()}"] if companion.replaces else [])]
+            regex = re.compile(companion.source.regex, re.IGNORECASE)
+            found += [name for name in names if regex.fullmatch(name) and companion_key(companion, RelPath(name)) == key]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------------ answer
+
+
+def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
+    changes = _sort_out(scan.paths, project)
+    for folder in changes.settings:
+        changes.adjusted.update((key, "the settings of its folder changed") for key in _below(folder, project.database))
+    builders = [builder.uuid for builder in _builders_of(changes.builder_files, project)]
+    spreading = _spread_changes(project, changes, builders, through_products=True)
+    certain = {job.job_id for job in _spread_changes(project, changes, builders, through_products=False).jobs()}
+    jobs = spreading.jobs()
+    names = spreading.edges.names_of(spreading.found.sources)
+    rows = project.database.ask(
+        "SELECT SourceID, SourceName FROM Sources WHERE SourceID IN (SELECT value FROM json_each(?))", (_json(names),)
+    )
+    sources = [
+        {
+            "source": name,
+            "status": "deleted" if names[number][0] in changes.gone else "affected",
+            "why": spreading.found.sources[number],
+        }
+        for number, name in rows
+    ]
+    sources += [{"source": rel, "status": "new", "why": "it is new", "builders": wanting} for rel, wanting in changes.new.items()]
+    return {
+        "configuration": changes.configuration,
+        "files": sorted({*changes.keys, *changes.adjusted}),
+        "sources": sorted(sources, key=lambda item: str(item["source"])),
+        "jobs": [{**_job_json(job, project), "certain": job.job_id in certain} for job in jobs],
+        "products": spreading.products(jobs),
+    }
+
+
+def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
+    spreading = Spreading(project.database, through_products=through_products)
+    spreading.spread(changes.keys)
+    if builders:
+        spreading.touch_builders(builders, "its builder changed")
+    if changes.adjusted and through_products:  # whether they adjust anything that a job is made of cannot be known here
+        spreading.touch_sources(changes.adjusted)
+    return spreading
+
+
+def _json(value: Iterable[int]) -> str:
+    return json.dumps(list(value))
+
+
+def _below(folder: str, database: Reader) -> list[str]:
+    sql = "SELECT path_key FROM aptui_sources"
+    if not folder:
+        return [key for (key,) in database.ask(sql)]
+    return [key for (key,) in database.ask(f"{sql} WHERE path_key >= ? AND path_key < ?", (f"{folder}/", f"{folder}0"))]
+
+
+def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
+    """Return the builders of the project whose code these files are, or that of a module which they import from beside them."""
+    if not files:
+        return []
+    from aptui.engine.registry import code_files
+
+    here = f"file:{to_text(os.fsencode(os.path.realpath(project.config.project_dir)))}/builders/"
+    own = [builder for builder in all_builders(project.config) if builder.origin.startswith(here)]
+    changed = {os.path.realpath(from_text(path)) for path in files}
+    code = code_files(builders_record(project.config.cache_dir))
+    found = []
+    for builder in own:
+        module = builder.origin.removeprefix("file:").rpartition(":")[0]
+        paths = code.get(module, [os.fsdecode(path) for path in changed])
+        if any(os.path.realpath(os.fsencode(path)) in changed for path in paths):
+            found.append(builder)
+    return found
+
+
+def _job_json(job: AffectedJob, project: OpenedProject) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id, "source": job.source, "platform": job.platform, "job_key": job.job_key,
+        "builder": project.builder_of(job.builder),
+    }  # fmt: skip
+
+
+def _print(answer: dict[str, Any]) -> None:
+    sources = answer["sources"]
+    if sources:
+        counts: dict[str, int] = {}
+        for job in answer["jobs"]:
+            counts[job["source"]] = counts.get(job["source"], 0) + 1
+        rows = ([item["source"], item["status"], str(counts.get(item["source"], "")), item["why"]] for item in sources)
+        printing.table(("source", "status", "jobs", "why"), rows, right=(2,))
+    for name in answer["products"]:
+        printing.say(f"product  {printing.line(name)}")
+    numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
+    printing.say(f"{numbers} would be touched")
+    if unsure := sum(not job["certain"] for job in answer["jobs"]):
+        printing.say(f"{unsure} of these jobs will not run if the products they depend on come out equal")
+    if any(item["status"] == "new" for item in sources):
+        printing.say("what new sources depend on, and who will depend on them by what they make, is not known yet")

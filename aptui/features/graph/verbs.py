@@ -1,0 +1,330 @@
+"""`deps` and `query`: what an asset needs and what needs it, as lists, trees, JSON and Graphviz's dot; no engine is needed."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from aptui.cli.naming import AskedAssets, AssetNames, as_text, database_argument, open_asked
+from aptui.cli.spelling import find_misspelt
+from aptui.core.model import EdgeKind
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.shared.sanitize import sanitize
+from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
+from aptui.store.queries.asset_facts import AssetFile, Fact, ProductFact
+from aptui.store.queries.named import find_named_sources
+
+_BRIEF = 20
+"""Lines of each direction when nobody said which one."""
+_SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
+_LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
+"""Dependencies that may lead to no node at all; a path is at least a file."""
+
+
+class _Direction(Struct):
+    """What was found one way: edges, and for each node what it declared and nobody is ("loose": (kind, text))."""
+
+    title: str
+    is_out: bool
+    edges: list[Edge] = field(default_factory=list)
+    loose: dict[Node, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def others(self) -> dict[Node, list[Edge]]:
+        """Return {node: its edges, seen from where one comes from}."""
+        found: dict[Node, list[Edge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
+        return found
+
+    def end(self, edge: Edge) -> Node:
+        """Return where an edge leads, seen from there."""
+        return edge.needed if self.is_out else edge.needs
+
+
+# -------------------------------------------------------------------------------------------------------------------- deps
+
+
+def deps_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `deps`."""
+    parser.add_argument("path", metavar="PATH", help="a source, a product, or an asset id")
+    parser.add_argument("--in", dest="is_in", action="store_true", help="who needs it")
+    parser.add_argument("--out", dest="is_out", action="store_true", help="what it needs; both, shortened, when neither is said")
+    parser.add_argument("--product", action="store_true", help="product dependencies, of a product or of all products of a source")
+    parser.add_argument("--tree", action="store_true", help="with what those need in turn")
+    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    _form_arguments(parser)
+
+
+def deps(arguments: Namespace) -> int:
+    """Show what an asset needs, and what needs it."""
+    with open_asked(arguments) as place:
+        graph = place.graph(arguments.platform)
+        nodes = AssetNames(place, graph).nodes(arguments.path)
+        starts = _subjects(nodes, graph, arguments)
+        directions = list(_directions(starts, graph, arguments))
+        facts = graph.facts({*starts, *(node for way in directions for edge in way.edges for node in edge[:2])})
+        notes = {} if arguments.json or arguments.dot else _spelling_notes(place, starts, facts)
+    if arguments.json:
+        printing.say_json(_deps_json(starts, directions, facts))
+    elif arguments.dot:
+        _say_dot([edge for way in directions for edge in way.edges], facts, starts)
+    else:
+        for way in directions:
+            limit = None if arguments.is_in or arguments.is_out or arguments.tree else _BRIEF
+            _print_direction(way, starts, facts, notes, limit=limit)
+    return 0
+
+
+def _subjects(nodes: Sequence[Node], graph: AssetGraph, arguments: Namespace) -> list[Node]:
+    """Return the products when they are asked for or nothing else was named, else the sources."""
+    sources = [node for node in nodes if not is_product(node)]
+    if sources and not arguments.product:
+        return sources
+    products = [node for node in nodes if is_product(node)]
+    if not products:
+        name = next((fact.name for fact in graph.facts(sources).values()), "")
+        raise UserError(f"'{printing.line(name)}' has no products", hint="'aptui why PATH' says why")
+    return products
+
+
+def _directions(starts: list[Node], graph: AssetGraph, arguments: Namespace) -> Iterator[_Direction]:
+    links = (Link.PRODUCT,) if is_product(starts[0]) else _SOURCE_LINKS
+    if arguments.is_out or not arguments.is_in:
+        away = graph.narrow(links if is_product(starts[0]) else (*links, Link.INTERMEDIATE, Link.MADE_OF))
+        edges = _edges(away.list_needed, starts, is_out=True, is_deep=arguments.tree)
+        loose = _loose_ends(away, {*starts, *((edge.needed for edge in edges) if arguments.tree else ())})
+        yield _Direction("needs", True, edges, loose)
+    if arguments.is_in or not arguments.is_out:
+        towards = graph.narrow(links)
+        yield _Direction("needed by", False, _edges(towards.needing, starts, is_out=False, is_deep=arguments.tree))
+
+
+def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool) -> list[Edge]:
+    """Return the edges of one step, or of all steps."""
+    found: dict[Edge, None] = {}
+    seen, frontier = set(starts), sorted(starts)
+    while frontier:
+        edges = step(frontier)
+        found.update(dict.fromkeys(edges))
+        ahead = {edge.needed if is_out else edge.needs for edge in edges} - seen if is_deep else set()
+        seen |= ahead
+        frontier = sorted(ahead)
+    return list(found)
+
+
+def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[tuple[str, str]]]:
+    """Return {node: (kind, text) of what it declared and nobody is}."""
+    found: dict[Node, list[tuple[str, str]]] = {}
+    declared = graph.edges.read_declared_by([-node for node in nodes if is_source(node)])
+    known = graph.edges.sources_of(declared)
+    for edge in declared:
+        if edge.kind in _LOOSE_KINDS and (edge.kind, edge.target) not in known:
+            found.setdefault(Node(-edge.source_id), []).append((_LOOSE_KINDS[edge.kind], edge.target))
+    products = [node for node in nodes if is_product(node)]
+    for item in graph.unmet(products) if products else ():
+        kind = "left out" if item.is_exclusion else "pattern" if item.is_pattern else "unmet"
+        found.setdefault(Node(item.product_id), []).append((kind, item.path.removeprefix(":")))
+    for hanging in graph.dangling(products) if products else ():
+        found.setdefault(Node(hanging.product_id), []).append(("dangling", hanging.asset_id))
+    return {node: list(dict.fromkeys(ends)) for node, ends in found.items()}
+
+
+def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Node, Fact]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"of": [_fact_json(facts[node]) for node in starts if node in facts]}
+    for way in directions:
+        edges = [_edge_json(edge, facts) for edge in way.edges]
+        if not way.is_out:
+            answer["in"] = edges
+            continue
+        loose = [
+            {"from": facts[node].name, "kind": kind, "target": text}
+            for node, ends in way.loose.items()
+            if node in facts
+            for kind, text in ends
+        ]
+        answer["out"], answer["unresolved"] = edges, loose
+    return answer
+
+
+# ------------------------------------------------------------------------------------------------------------ telling deps
+
+
+def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
+    """Return {file: how a start spells it} of files that are spelled otherwise: found here, or on Windows, and not on Linux."""
+    names = [facts[node].name for node in starts if is_source(node) and node in facts]
+    items = (item for name in names for item in find_named_sources(place.database, name))
+    return {each.needed: f"  ({printing.line(f'{each.named_by} {each.what}')})" for item in items for each in find_misspelt(item)}
+
+
+def _print_direction(
+    way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
+) -> None:
+    """Write one direction: under each start what is at the other end, a step further right each, every node opened once."""
+    others, opened = way.others(), set[Node]()
+    for start in starts:
+        printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")
+        lines = _tree_lines(start, way, others, facts, notes if way.is_out else {}, opened)
+        shown = 0
+        for text, colour in lines:
+            if limit is not None and shown == limit:
+                rest = 1 + sum(1 for _line in lines)
+                printing.say(f"  and {rest:,} more; {'--out' if way.is_out else '--in'} lists them all", "dim")
+                break
+            printing.say(text, colour)
+            shown += 1
+        if not shown:
+            printing.say("  nothing" if way.is_out else "  nobody", "dim")
+
+
+def _tree_lines(
+    start: Node,
+    way: _Direction,
+    others: dict[Node, list[Edge]],
+    facts: dict[Node, Fact],
+    notes: dict[str, str],
+    opened: set[Node],
+) -> Iterator[tuple[str, str]]:
+    trail: list[tuple[Node, Iterator[Edge]]] = [(start, iter(_by_name(others.get(start, ()), way, facts)))]
+    opened.add(start)
+    yield from _loose_lines(way.loose.get(start, ()), 1)
+    while trail:
+        edge = next(trail[-1][1], None)
+        if edge is None:
+            trail.pop()
+            continue
+        node, depth = way.end(edge), len(trail)
+        leads_on = node in others or node in way.loose
+        note = "  (see above)" if node in opened and leads_on else "  (no source)" if isinstance(facts[node], AssetFile) else ""
+        note += notes.get(facts[node].name, "")
+        yield f"{'  ' * depth}{edge.link}  {printing.line(facts[node].name)}{note}", ""
+        if leads_on and node not in opened:
+            opened.add(node)
+            yield from _loose_lines(way.loose.get(node, ()), depth + 1)
+            trail.append((node, iter(_by_name(others.get(node, ()), way, facts))))
+
+
+def _by_name(edges: Iterable[Edge], way: _Direction, facts: dict[Node, Fact]) -> list[Edge]:
+    return sorted((edge for edge in edges if way.end(edge) in facts), key=lambda edge: (facts[way.end(edge)].name, edge.link))
+
+
+def _loose_lines(ends: Iterable[tuple[str, str]], depth: int) -> Iterator[tuple[str, str]]:
+    for kind, text in ends:
+        is_trouble = kind in ("unmet", "dangling")
+        note = "  (matches no source)" if kind == "wildcard" else "  (no source)" if kind == "uuid" else ""
+        yield f"{'  ' * depth}{kind}  {printing.line(text)}{note}", "yellow" if is_trouble else "dim"
+
+
+# ------------------------------------------------------------------------------------------------------------------- query
+
+
+def query_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `query`."""
+    parser.add_argument("expression", metavar="EXPR", help="see below")
+    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    _form_arguments(parser)
+    parser.epilog = """\
+EXPR is a name or a function, or several with + (union), - (difference) or ^ (intersection) and blanks between:
+  deps(x), deps(x, DEPTH)    x and all it needs         somepath(a, b)   a shortest way from a to b
+  rdeps(x), rdeps(x, DEPTH)  x and all that need it     allpaths(a, b)   everything on any way from a to b
+  sources(x), products(x)    only the sources or the products in x
+a name is a source with its products, a product, an asset id, or a pattern with * and ?; quote one with blanks or parentheses.
+a product needs the source it is made of and its product dependencies, a source what it declared:
+  aptui query 'somepath(levels/forest.prefab, textures/bark.png)'
+  aptui query 'products(rdeps(shaders/*.hlsl)) - "linux/editor/*"'"""
+
+
+def query(arguments: Namespace) -> int:
+    """Answer a question to the graph."""
+    from aptui.features.graph.graph_query import Name, QueryError, answer, parse
+
+    text = as_text(arguments.expression)
+    try:
+        expression = parse(text)
+    except QueryError as error:
+        raise UserError(printing.line(error.what), where=f"query:{error.column}", hint=printing.line(error.hint)) from None
+    with open_asked(arguments) as place:
+        graph = place.graph(arguments.platform)
+        names = AssetNames(place, graph)
+
+        def lookup(name: Name) -> list[Node]:
+            try:
+                return names.nodes(name.text)
+            except UserError as error:
+                raise UserError(error.what, where=f"query:{name.column}", hint=error.hint) from None
+
+        found = answer(expression, graph, lookup)
+        facts = graph.facts(found.nodes)
+        edges = list(found.way) if found.is_way else graph.between(found.nodes) if arguments.json or arguments.dot else []
+    if arguments.json:
+        shown = [_fact_json(facts[node]) for node in found.nodes if node in facts]
+        printing.say_json({"nodes": shown, "edges": [_edge_json(edge, facts) for edge in edges]})
+    elif arguments.dot:
+        _say_dot(edges, facts, found.nodes)
+    elif found.is_way:
+        _print_path(found.nodes, edges, facts)
+    else:
+        _print_nodes(facts.values())
+    return 0
+
+
+def _print_path(nodes: Sequence[Node], edges: Sequence[Edge], facts: dict[Node, Fact]) -> None:
+    if not nodes:
+        printing.complain("aptui: no path leads from one to the other")
+        return
+    printing.say(printing.line(facts[nodes[0]].name))
+    for edge in edges:
+        printing.say(f"  {edge.link}  {printing.line(facts[edge.needed].name)}")
+
+
+def _print_nodes(facts: Iterable[Fact]) -> None:
+    rows = [(_kind(fact), fact.name, fact.asset_id if isinstance(fact, ProductFact) else "") for fact in facts]
+    order = ("source", "file", "product")
+    printing.table(("kind", "name", "asset id"), sorted(rows, key=lambda row: (order.index(row[0]), row[1])), spare=(2,))
+
+
+# ------------------------------------------------------------------------------------------------------------------- forms
+
+
+def _form_arguments(parser: ArgumentParser) -> None:
+    database_argument(parser)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print one JSON object")
+    forms.add_argument("--dot", action="store_true", help="print a graph for Graphviz")
+
+
+def _kind(fact: Fact) -> str:
+    return "product" if isinstance(fact, ProductFact) else "file" if isinstance(fact, AssetFile) else "source"
+
+
+def _fact_json(fact: Fact) -> dict[str, Any]:
+    if not isinstance(fact, ProductFact):
+        return {"is": _kind(fact), "name": fact.name}
+    return {"is": "product", "name": fact.name, "platform": fact.platform, "asset_id": fact.asset_id, "source": fact.source}
+
+
+def _edge_json(edge: Edge, facts: dict[Node, Fact]) -> dict[str, str]:
+    return {"from": facts[edge.needs].name, "to": facts[edge.needed].name, "kind": edge.link.value}
+
+
+def _say_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
+    """Write a digraph; sources are boxes, products ellipses, other files notes."""
+    printing.say("digraph assets {")
+    printing.say("  rankdir=LR;")
+    members = {*nodes, *(node for edge in edges for node in edge[:2])} & facts.keys()
+    numbers = {
+        node: f"n{at}" for at, node in enumerate(sorted(members, key=lambda node: (_kind(facts[node]), facts[node].name, node)))
+    }
+    for node, number in numbers.items():
+        shape = "box" if is_source(node) else "ellipse" if is_product(node) else "note"
+        printing.say(f"  {number} [label={_dot_text(facts[node].name)}, shape={shape}];")
+    for start, end, link in sorted((numbers[edge.needs], numbers[edge.needed], edge.link) for edge in set(edges)):
+        printing.say(f"  {start} -> {end} [label={_dot_text(link)}];")
+    printing.say("}")
+
+
+def _dot_text(text: str) -> str:
+    return '"' + sanitize(text).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,393 @@
+"""`aptui history`: the sessions that are kept, what ran in one, how the project differs between the ends of two.
+
+`aptui compare` compares asset lists, so what compares sessions is `history` with two of them.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from typing import Any
+
+from msgspec import Struct, field
+
+from aptui.cli.opening import OpenedProject, open_for_reading
+from aptui.core.records.history import SessionEnd
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.history import pace
+from aptui.store.history.pace import JobPace
+from aptui.store.history.sessions import (
+    OUTCOMES,
+    SessionRun,
+    WorkSession,
+    runs_between,
+    runs_of,
+    runs_until,
+    session_named,
+    sessions,
+)
+from aptui.store.queries.reader import Reader
+
+# How the project was at the end of two sessions: what began to fail, was mended, takes longer, grew, came or went.
+
+_LEAST_BYTES = 1024
+_LEAST_SHARE = 0.01
+
+Name = tuple[str, str, str, bytes]
+
+
+class JobComparison(Struct, frozen=True):
+    """One job at both ends; `old` is None when nothing is known of it before."""
+
+    old: SessionRun | None
+    new: SessionRun
+    pace: pace.JobPace | None = None
+
+    @property
+    def growth(self) -> int:
+        """How many bytes its products have more."""
+        return self.new.size - (self.old.size if self.old else 0)
+
+
+class Comparison(Struct):
+    """Jobs that ran in between, by what became of them; the worst first."""
+
+    began_to_fail: list[JobComparison] = field(default_factory=list)
+    mended: list[JobComparison] = field(default_factory=list)
+    still_failing: list[JobComparison] = field(default_factory=list)
+    slower: list[JobComparison] = field(default_factory=list)
+    faster: list[JobComparison] = field(default_factory=list)
+    grew: list[JobComparison] = field(default_factory=list)
+    shrank: list[JobComparison] = field(default_factory=list)
+    new: list[JobComparison] = field(default_factory=list)
+    gone: list[Name] = field(default_factory=list)
+    jobs_run: int = 0
+
+
+def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
+    """Compare the end of one session with that of a later one."""
+    before: dict[Name, SessionRun] = {}
+    for run in runs_until(reader, old.number):
+        if run.name not in before or before[run.name].session <= run.session:
+            before[run.name] = run
+    after = {run.name: run for run in runs_between(reader, old.number, new.number)}
+    durations: dict[Name, list[float]] = defaultdict(list)
+    for run in runs_between(reader, -1, old.number):
+        if run.name in after and not run.is_failed and not run.is_restored:
+            durations[run.name].append(run.duration_ms)
+    gone = _find_gone(reader, old, new, after)
+    found = Comparison(jobs_run=len(after), gone=sorted(gone & before.keys()))
+    for name, run in after.items():
+        if name not in gone:
+            _sort_in(found, before.get(name), run, durations[name][::-1])
+    _rank(found)
+    return found
+
+
+def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
+    """Return the names of jobs that went in between and did not come back."""
+    sql = "SELECT job_id, source, platform, job_key, builder FROM aptui_gone_jobs WHERE gone_ms > ? AND gone_ms <= ?"
+    found = set()
+    for job_id, source, *rest in reader.ask(sql, (old.ended_ms, new.ended_ms)):
+        name = (source.lower(), *rest)
+        if name not in after or after[name].job_id <= job_id:
+            found.add(name)
+    return found
+
+
+def _sort_in(found: Comparison, old: SessionRun | None, new: SessionRun, before_ms: list[float]) -> None:
+    pace_now = pace.pace(new.duration_ms, before_ms)
+    change = JobComparison(old, new, pace_now)
+    if old is None:
+        found.new.append(change)
+    if new.is_failed:
+        (found.still_failing if old is not None and old.is_failed else found.began_to_fail).append(change)
+        return
+    if old is not None and old.is_failed:
+        found.mended.append(change)
+    if not new.is_restored and pace_now.is_slower:
+        found.slower.append(change)
+    elif not new.is_restored and pace_now.is_faster:
+        found.faster.append(change)
+    if old is not None and not old.is_failed and abs(change.growth) > max(_LEAST_BYTES, _LEAST_SHARE * old.size):
+        (found.grew if change.growth > 0 else found.shrank).append(change)
+
+
+def _rank(found: Comparison) -> None:
+    for listed in (found.began_to_fail, found.mended, found.still_failing, found.new):
+        listed.sort(key=lambda change: change.new.name)
+    found.slower.sort(key=lambda change: -(change.pace.factor if change.pace else 0))
+    found.faster.sort(key=lambda change: change.pace.factor if change.pace else 0)
+    found.grew.sort(key=lambda change: -change.growth)
+    found.shrank.sort(key=lambda change: change.growth)
+
+
+_LISTED = 30
+_MOST_ROWS = 20
+"""Of each kind of change; JSON has all."""
+_SLOWEST = 10
+_ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
+
+
+def history_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `history`."""
+    parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.epilog = """\
+  aptui history            the last sessions: why each began, what ran, what failed
+  aptui history last       what ran in it, the slowest first
+  aptui history 12 last    what began to fail, was mended, takes longer, grew, came
+                           or went since session 12 ended"""
+
+
+def history(arguments: Namespace) -> int:
+    """List sessions, show one, or compare two."""
+    words = arguments.sessions
+    if len(words) > 2:
+        raise UserError("there are too many sessions", hint="one is shown, two are compared")
+    if arguments.limit < 0:
+        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
+    with open_for_reading(arguments) as project:
+        chosen = [session_named(project.database, word) for word in words]
+        match chosen:
+            case []:
+                _list(project, arguments)
+            case [one]:
+                _show(one, project, arguments)
+            case _:
+                _compare(sorted(chosen, key=lambda session: session.number), project, arguments)
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------------------------- list
+
+
+def _list(project: OpenedProject, arguments: Namespace) -> None:
+    if arguments.json:
+        printing.say_json_list(session_json(one) for one in sessions(project.database, arguments.limit))
+        return
+    found = sessions(project.database, arguments.limit or _LISTED)
+    if not found:
+        printing.complain("aptui: no session is recorded yet: 'aptui batch' makes the first one")
+        return
+    header = ("", "began", "took", "why", "run", "failed", "restored", "gone", "failing")
+    printing.table(header, (_cells(one) for one in found), right=(0, 2, 4, 5, 6, 7, 8), spare=(7, 6, 2))
+
+
+def _cells(one: WorkSession) -> list[str]:
+    figures = (one.jobs_run, one.jobs_failed, one.restored, one.jobs_gone, one.failing)
+    numbers = [f"{number:,}" if number else "" for number in figures]
+    return [str(one.number), printing.when(one.started_ms), printing.duration(one.seconds), why(one), *numbers]
+
+
+def why(one: WorkSession) -> str:
+    """Return why a session began, and how it ended if not at rest."""
+    text = f"{one.kind}: {one.detail}" if one.detail else one.kind
+    end = _ENDS.get(SessionEnd(one.outcome), "")
+    return f"{text}; {end}" if end else text
+
+
+def session_json(one: WorkSession) -> dict[str, Any]:
+    """Return a session as programs get it."""
+    return {
+        "session": one.number,
+        "began": printing.iso(one.started_ms),
+        "ended": printing.iso(one.ended_ms),
+        "seconds": one.seconds,
+        "kind": one.kind,
+        "detail": one.detail,
+        "commit": one.commit,
+        "outcome": one.outcome or "rested",
+        "jobs_run": one.jobs_run,
+        "jobs_failed": one.jobs_failed,
+        "jobs_gone": one.jobs_gone,
+        "jobs_restored": one.restored,
+        "jobs_failing": one.failing,
+        "work_s": one.work_ms / 1000,
+        "saved_s": one.saved_ms / 1000,
+        "fetched_bytes": one.fetched_bytes,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------- one
+
+
+def _show(one: WorkSession, project: OpenedProject, arguments: Namespace) -> None:
+    runs = runs_of(project.database, one.number)
+    if arguments.json:
+        printing.say_json({**session_json(one), "runs": [_run_json(run, one, project) for run in runs]})
+        return
+    print_session(one)
+    builders: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        count, total_ms = builders.get(project.builder_of(run.builder), (0, 0))
+        builders[project.builder_of(run.builder)] = count + 1, total_ms + run.duration_ms * (not run.is_restored)
+    _print_runs("failed", [run for run in runs if run.is_failed], project, _MOST_ROWS)
+    _print_runs(
+        "slowest", sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms), project, _SLOWEST
+    )
+    if builders:
+        printing.say("builders:", "bold")
+    for name, (count, total_ms) in sorted(builders.items(), key=lambda item: (-item[1][1], item[0])):
+        printing.say(f"  {printing.duration(total_ms / 1000):>10}  {printing.line(name)}, {printing.count(count, 'job')}")
+
+
+def print_session(one: WorkSession) -> None:
+    """Write what a session was."""
+    printing.say(f"session {one.number}: {printing.line(why(one))}", "bold")
+    printing.say(f"began {printing.when(one.started_ms)}, took {printing.duration(one.seconds)}")
+    parts = [f"{printing.count(one.jobs_run, 'job')} run", f"{one.jobs_failed:,} failed"]
+    if one.restored:
+        saved = f", {printing.duration(one.saved_ms / 1000)} saved" if one.saved_ms > 0 else ""
+        fetched = f", {printing.size(one.fetched_bytes)} fetched" if one.fetched_bytes else ""
+        parts.append(f"{one.restored:,} restored{saved}{fetched}")
+    if one.jobs_gone:
+        parts.append(f"{one.jobs_gone:,} gone")
+    at_once = one.work_ms / 1000 / one.seconds if one.seconds else 0.0
+    parts.append(f"{printing.duration(one.work_ms / 1000)} of work, {at_once:.1f} at a time")
+    printing.say(", ".join(parts))
+    printing.say(
+        f"at its end {printing.count(one.failing, 'job')} failed, or its analysis did"
+        if one.failing
+        else "nothing was failed at its end"
+    )
+    if one.commit:
+        printing.say(f"commit {one.commit}")
+
+
+def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most: int) -> None:
+    if not runs:
+        return
+    printing.say(f"{title}:", "bold")
+    for run in runs[:most]:
+        printing.say(
+            f"  {printing.duration(run.duration_ms / 1000):>10}  {_name(run)}  ({printing.line(project.builder_of(run.builder))})"
+        )
+    if len(runs) > most:
+        printing.say(f"  and {len(runs) - most:,} more: --json has all")
+
+
+def _name(run: SessionRun) -> str:
+    return printing.line(f"{run.source}@{run.platform}:{run.job_key}")
+
+
+def _run_json(run: SessionRun, one: WorkSession, project: OpenedProject) -> dict[str, Any]:
+    return {
+        **_names_json(run, project),
+        "outcome": OUTCOMES.get(run.outcome, "lost"),  # type: ignore[call-overload]
+        "restored": run.is_restored,
+        "duration_s": run.duration_ms / 1000,
+        "ended": printing.iso(one.started_ms + run.ended_after_ms),
+        "product_bytes": run.size,
+    }
+
+
+def _names_json(run: SessionRun, project: OpenedProject) -> dict[str, Any]:
+    return {
+        "source": run.source, "platform": run.platform, "job_key": run.job_key, "builder": project.builder_of(run.builder),
+        "job_id": run.job_id,
+    }  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def _compare(chosen: list[WorkSession], project: OpenedProject, arguments: Namespace) -> None:
+    old, new = chosen
+    found = compare(project.database, old, new)
+    if arguments.json:
+        printing.say_json(_comparison_json(old, new, found, project))
+        return
+    for one in chosen:
+        printing.say(f"session {one.number}: {printing.when(one.started_ms)}, {printing.line(why(one))}")
+    printing.say(f"{printing.count(found.jobs_run, 'job')} ran in between; {old.failing:,} failed before, {new.failing:,} after")
+    _print_changes("began to fail", found.began_to_fail, _describe_name, "red")
+    _print_changes("still failing", found.still_failing, _describe_name, "yellow")
+    _print_changes("mended", found.mended, _describe_name, "green")
+    _print_changes("slower", found.slower, _describe_pace, "yellow")
+    _print_changes("faster", found.faster, _describe_pace)
+    _print_changes("grew", found.grew, _describe_growth)
+    _print_changes("shrank", found.shrank, _describe_growth)
+    _print_changes("new", found.new, _describe_name)
+    if found.gone:
+        printing.say(f"gone ({len(found.gone):,}):", "bold")
+        for source, platform, job_key, _builder in found.gone[:_MOST_ROWS]:
+            printing.say(f"  {printing.line(f'{source}@{platform}:{job_key}')}")
+        _print_rest(len(found.gone))
+
+
+def _print_changes(title: str, changes: list[JobComparison], text: Any, colour: str = "") -> None:
+    if not changes:
+        return
+    printing.say(f"{title} ({len(changes):,}):", "bold")
+    for change in changes[:_MOST_ROWS]:
+        printing.say(f"  {text(change)}", colour)
+    _print_rest(len(changes))
+
+
+def _print_rest(count: int) -> None:
+    if count > _MOST_ROWS:
+        printing.say(f"  and {count - _MOST_ROWS:,} more: --json has all")
+
+
+def _describe_name(change: JobComparison) -> str:
+    return _name(change.new)
+
+
+def _describe_pace(change: JobComparison) -> str:
+    pace = change.pace
+    if pace is None:
+        return _name(change.new)
+    usual = f"{printing.duration(pace.median_ms / 1000)} ± {printing.duration(pace.noise_ms / 1000)}"
+    usual += f" in {printing.count(pace.runs, 'run')}"
+    return f"{pace.factor:.1f} times  {_name(change.new)}  {printing.duration(pace.now_ms / 1000)}, before {usual}"
+
+
+def _describe_growth(change: JobComparison) -> str:
+    sign = "+" if change.growth > 0 else "-"
+    return f"{sign}{printing.size(abs(change.growth))}  {_name(change.new)}  now {printing.size(change.new.size)}"
+
+
+def _comparison_json(old: WorkSession, new: WorkSession, found: Comparison, project: OpenedProject) -> dict[str, Any]:
+    def list_changes(changes: list[JobComparison]) -> list[dict[str, Any]]:
+        return [_change_json(change, project) for change in changes]
+
+    return {
+        "old": session_json(old),
+        "new": session_json(new),
+        "jobs_run": found.jobs_run,
+        "began_to_fail": list_changes(found.began_to_fail),
+        "still_failing": list_changes(found.still_failing),
+        "mended": list_changes(found.mended),
+        "slower": list_changes(found.slower),
+        "faster": list_changes(found.faster),
+        "grew": list_changes(found.grew),
+        "shrank": list_changes(found.shrank),
+        "new_jobs": list_changes(found.new),
+        "gone": [
+            {"source": source, "platform": platform, "job_key": key, "builder": project.builder_of(builder)}
+            for source, platform, key, builder in found.gone
+        ],
+    }
+
+
+def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any]:
+    return {
+        **_names_json(change.new, project),
+        "duration_s": change.new.duration_ms / 1000,
+        "product_bytes": change.new.size,
+        "product_bytes_before": change.old.size if change.old else None,
+        **(pace_json(change.pace) if change.pace else {}),
+    }
+
+
+def pace_json(pace: JobPace) -> dict[str, Any]:
+    """Return how long something takes beside how long it usually does."""
+    return {
+        "median_s": round(pace.median_ms / 1000, 6),
+        "noise_s": round(pace.noise_ms / 1000, 6),
+        "earlier_runs": pace.runs,
+        "factor": round(pace.factor, 3),
+    }

@@ -1,0 +1,258 @@
+"""`aptui report`: what is not well, by folder, owner, builder or platform, and which jobs failed there."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from aptui.cli.opening import OpenedProject, open_for_reading
+from aptui.features.insight.size import folder_of
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import JobRow, Reader
+
+if TYPE_CHECKING:
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+
+# What is not well, in groups: failed and waiting jobs, warnings and errors, by folder, owner, builder or platform.
+
+_COMPLETED_SQL = """SELECT s.SourceName, f.DisplayName, j.BuilderGuid, j.Platform, j.WarningCount, j.ErrorCount
+FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE j.Status = 4"""
+_UNSETTLED = ("pending", "processing", "failed", "cancelled")
+
+Group = Callable[[str, str, bytes, str], str]
+"""(source, scan folder, builder, platform) → the name of its group."""
+
+
+class ReportRow(Struct):
+    """One group: its jobs, how they are, and those that failed; failed analyses count as jobs."""
+
+    name: str
+    jobs: int = 0
+    failed: int = 0
+    waiting: int = 0
+    cancelled: int = 0
+    warnings: int = 0
+    errors: int = 0
+    failures: list[JobRow] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is to be told of it."""
+        return not (self.failed or self.waiting or self.cancelled or self.warnings or self.errors)
+
+
+def read_report(reader: Reader, group: Group) -> list[ReportRow]:
+    """Return the groups, the worst first; half a second at 100,000 jobs."""
+    found: dict[str, ReportRow] = {}
+
+    def row_of(source: str, folder: str, builder: bytes, platform: str) -> ReportRow:
+        name = group(source, folder, builder, platform)
+        return found.setdefault(name, ReportRow(name))
+
+    for *names, warnings, errors in reader.ask(_COMPLETED_SQL):
+        row = row_of(*names)
+        row.jobs += 1
+        row.warnings += warnings
+        row.errors += errors
+    for job in reader.jobs(statuses=_UNSETTLED):
+        row = row_of(job.source, job.scan_folder, job.builder, job.platform)
+        row.jobs += 1
+        row.warnings += job.warnings
+        row.errors += job.errors
+        row.waiting += job.status in ("pending", "processing")
+        row.cancelled += job.status == "cancelled"
+        if job.status == "failed":
+            row.failed += 1
+            row.failures.append(job)
+    return rank_rows(found.values())
+
+
+def rank_rows(rows: Iterable[ReportRow]) -> list[ReportRow]:
+    """Return groups, the worst first."""
+    return sorted(rows, key=lambda row: (-row.failed, -row.errors, -row.warnings, -row.waiting, -row.cancelled, row.name))
+
+
+_LISTED = 40
+_FAILURES = 5
+_DEEPEST = 64
+
+
+def report_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `report`."""
+    parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="what stands together")
+    parser.add_argument(
+        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
+    )
+    parser.add_argument("--all", action="store_true", help="also what is well")
+    parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
+    parser.epilog = """\
+  aptui report                       what is not well, by the first folder of a source
+  aptui report --by owner            by whom CODEOWNERS names, with what failed
+  aptui report --by builder --all    all builders, also those that are well"""
+
+
+def report(arguments: Namespace) -> int:
+    """Say what is not well."""
+    if not 1 <= arguments.depth <= _DEEPEST:
+        raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
+    with open_for_reading(arguments) as project:
+        rows = read_report(project.database, _group(project, arguments))
+    shown = rows if arguments.all else [row for row in rows if not row.is_well]
+    if arguments.json:
+        printing.say_json_list(_json(row, project) for row in shown)
+    else:
+        _print(rows, shown, arguments.by)
+    return 0
+
+
+def _group(project: OpenedProject, arguments: Namespace) -> Group:
+    match arguments.by:
+        case "folder":
+            return lambda source, _folder, _builder, _platform: folder_of(source, arguments.depth)
+        case "builder":
+            return lambda _source, _folder, builder, _platform: project.builder_of(builder)
+        case "platform":
+            return lambda _source, _folder, _builder, platform: platform
+
+    owners = owners_of(project.config.project_dir)
+    roots = {folder.name: folder.path for folder in project.config.project.scan_folders if not folder.is_intermediate}
+    return lambda source, folder, _builder, _platform: (
+        owners.of(os.path.join(roots[folder], source)) if folder in roots else NO_OWNER
+    )
+
+
+def _json(row: ReportRow, project: OpenedProject) -> dict[str, Any]:
+    return {
+        "name": row.name, "jobs": row.jobs, "failed": row.failed, "waiting": row.waiting, "cancelled": row.cancelled,
+        "warnings": row.warnings, "errors": row.errors,
+        "failures": [
+            {
+                "source": job.source, "platform": job.platform, "job_key": job.job_key, "builder": project.builder_of(job.builder),
+                "error": job.error, "job_id": job.job_id, "completed": printing.iso(job.completed_ms),
+            }
+            for job in row.failures
+        ],
+    }  # fmt: skip
+
+
+def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
+    well = [row for row in rows if row.is_well]
+    if shown:
+        header = (by, "jobs", "failed", "waiting", "cancelled", "warnings", "errors")
+        printing.table(header, (_cells(row) for row in shown[:_LISTED]), right=(1, 2, 3, 4, 5, 6), spare=(4, 6, 1))
+    if len(shown) > _LISTED:
+        printing.say(f"and {len(shown) - _LISTED:,} more: --json has all")
+    if well and len(shown) < len(rows):
+        printing.say(f"well: {len(well):,} of {len(rows):,}, with {printing.count(sum(row.jobs for row in well), 'job')}", "green")
+    for row in shown[:_LISTED]:
+        if row.failures:
+            printing.say(f"failed, {printing.line(row.name)}:", "bold")
+        for job in row.failures[:_FAILURES]:
+            name = printing.line(f"{job.source}@{job.platform}:{job.job_key}")
+            printing.say(f"  {name}  {printing.line(job.error)}".rstrip())
+        if len(row.failures) > _FAILURES:
+            printing.say(f"  and {len(row.failures) - _FAILURES:,} more: --json has all")
+
+
+def _cells(row: ReportRow) -> list[str]:
+    figures = (row.failed, row.waiting, row.cancelled, row.warnings, row.errors)
+    return [row.name, f"{row.jobs:,}", *(f"{figure:,}" if figure else "" for figure in figures)]
+
+
+# Who owns a file: the last pattern of CODEOWNERS that means it, as GitHub and GitLab read it.
+#
+# Sections of GitLab's are read as if they were one; what a section's heading says of owners is not.
+
+PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+NO_OWNER = "(nobody)"
+_WORD = re.compile(r"(?:\\.|[^\s\\])+")
+_MOST_BYTES = 3 << 20
+"""GitHub reads no larger one."""
+
+
+class Owners:
+    """The owners that one CODEOWNERS names.
+
+    Args:
+        root: the folder that its patterns are relative to.
+        rules: (pattern, owners), in the order of the file.
+    """
+
+    def __init__(self, root: str, rules: list[tuple[str, tuple[str, ...]]]) -> None:
+        self._root = root
+        self._rules = [(_Rule(pattern), owners) for pattern, owners in reversed(rules)]
+        self._known: dict[str, str] = {}
+
+    def of(self, path: str) -> str:
+        """Return the owners of an absolute path, `NO_OWNER` where nobody is named."""
+        found = self._known.get(path)
+        if found is None:
+            rel = os.path.relpath(path, self._root)
+            named = next((owners for rule, owners in self._rules if rule.means(rel)), ()) if not rel.startswith("..") else ()
+            found = self._known[path] = " ".join(named) or NO_OWNER
+        return found
+
+
+class _Rule:
+    """One pattern: as in .gitignore, but `folder/*` means the files right in the folder."""
+
+    def __init__(self, text: str) -> None:
+        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # only whoever asks for owners pays for it
+
+        self._is_flat = text.endswith("/*") and text != "/*"
+        self._pattern: GitIgnoreSpecPattern = GitIgnoreSpecPattern(text.removesuffix("/*") if self._is_flat else text)
+
+    def means(self, rel: str) -> bool:
+        """Whether it is about this file."""
+        if not self._is_flat:
+            return self._is_like(rel)
+        folder = os.path.dirname(rel)
+        return self._is_like(f"{folder}/") and not self._is_like(f"{os.path.dirname(folder)}/")
+
+    def _is_like(self, text: str) -> bool:
+        return self._pattern.match_file(text) is not None
+
+
+def owners_of(project_dir: Path) -> Owners:
+    """Read the CODEOWNERS of the repository that a project is in, or of the project's folder.
+
+    Raises:
+        UserError: there is none, or it cannot be read.
+    """
+    root = next((folder for folder in (project_dir, *project_dir.parents) if (folder / ".git").exists()), project_dir)
+    file = next((root / place for place in PLACES if (root / place).is_file()), None)
+    if file is None:
+        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"it may lie at {', '.join(PLACES)}")
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"'{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
+    if len(text) > _MOST_BYTES:
+        raise UserError(f"'{file}' is larger than 3 MiB", hint="name folders instead of files")
+    return Owners(str(root), _rules(text.decode("utf-8", "replace"), file))
+
+
+def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = _WORD.findall(line.strip())
+        if not words or words[0].startswith(("#", "[", "^[")):
+            continue
+        owners = words[1 : next((at for at, word in enumerate(words) if word.startswith("#")), None)]
+        if words[0].startswith("!"):
+            raise UserError(f"'{words[0]}': exceptions are not known here", where=f"{file}:{number}", hint="a later line decides")
+        try:
+            _Rule(words[0])
+        except ValueError:
+            raise UserError(f"'{words[0]}' is no pattern", where=f"{file}:{number}", hint="write it as in .gitignore") from None
+        found.append((words[0], tuple(owners)))
+    return found

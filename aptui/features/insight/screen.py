@@ -1,0 +1,130 @@
+"""`:history`, `:timeline`, `:size`, `:check`: each reads the database in a thread and shows a sheet; `:restore` asks the engine.
+
+Tests: `tests/features/insight/test_session_lines.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.config.dirs import asset_database
+from aptui.core.results.checks import CheckLevel
+from aptui.shared.errors import KnownError
+from aptui.shared.sanitize import sanitize
+from aptui.store.queries.problems.checks import findings
+from aptui.store.queries.reader import Reader
+from aptui.tui.background import run_in_background
+from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Part, Parts
+from aptui.tui.words import shorten
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.store.queries.reader import JobRow, Reader
+    from aptui.tui.frame.line import Parts
+    from aptui.tui.pane import Shell
+
+
+# The sheet of `:check`: what the checks of the configuration find, by check; commands and lint are the verb's.
+
+_MOST = 100
+
+
+def check_lines(
+    config: Config | None, reader: Reader, words: Sequence[str], _name_of: Callable[[bytes], str], width: int
+) -> list[Parts]:
+    """Return what `:check` shows: all checks, or those that are named."""
+    checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
+    if not checks:
+        return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]
+    found = findings(reader, checks)
+    lines: list[Parts] = [()]
+    for check in checks:
+        here = [finding for finding in found if finding.check == check.name]
+        role = "completed" if not here else "warning" if check.level == CheckLevel.WARN else "failed"
+        count = f"{len(here):,}" if here else "nothing found"
+        lines.append((Part(f" {sanitize(check.name)}", "header"), Part(f"  {check.level}  ", "muted"), Part(count, role)))
+        for finding in here[:_MOST]:
+            about = sanitize(finding.product or finding.source or "all together")
+            what = sanitize(finding.what)
+            free_width = max(10, width - len(what) - 8)
+            lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
+        if len(here) > _MOST:
+            lines.append((Part(f"   and {len(here) - _MOST:,} more: aptui check", "muted"),))
+        if check.command or check.lint:
+            lines.append((Part("   commands and lint: aptui check", "muted"),))
+    return lines
+
+
+_MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
+
+
+def session_commands(app: Shell) -> list[Command]:
+    """Return the commands."""
+    return [
+        Command(
+            "history", "sessions; with one it is shown, with two they are compared", partial(_show, app, "history"),
+            lambda: ("last",),
+        ),
+        Command("timeline", "where the time of a session went", partial(_show, app, "time_line"), lambda: ("last",)),
+        Command("restore", "PATH[@PLATFORM] N: products of an earlier run, 1 is the last", partial(_restore, app), lambda: ()),
+        Command("check", "what the checks of aptui.yaml find", partial(_show, app, "check_lines"), lambda: ()),
+        Command(
+            "size", "what is large; a session after it: what grew", partial(_show, app, "sizes_lines"),
+            lambda: ("folder", "type", "builder", "platform"),
+        ),
+    ]  # fmt: skip
+
+
+def _show(app: Shell, what: str, rest: str) -> None:
+    run_in_background(what, _read, app, what, rest.split(), app.app.size.width)
+
+
+def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
+    from aptui.features.insight import session_lines as lines
+    from aptui.store.db.schema import uuid_text
+    from aptui.store.queries.reader import open_reader
+
+    builders = app.config.project.builders if app.config is not None else ()
+    names = {builder.uuid: builder.name for builder in builders}
+    make_lines: _MakeLines = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
+    try:
+        with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
+            parts = make_lines(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)
+    except KnownError as error:
+        app.in_ui(app.show_toast, str(error), "warning")
+        return
+    app.in_ui(app.sheets.show, parts)
+
+
+def _restore(app: Shell, rest: str) -> None:
+    run_in_background("restore", _find_run, app, rest)
+
+
+def _find_run(app: Shell, rest: str) -> None:
+    """Ask the engine for the run that is meant; what it says against it is shown."""
+    from aptui.link.port import Restore
+    from aptui.store.queries.reader import open_reader
+
+    path, _, number = rest.strip().rpartition(" ")
+    try:
+        with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
+            rows = [row for row in reader.jobs() if row.job_id and path.lower() in _names(row)]
+            runs = reader.runs_of(rows[0].job_id) if len(rows) == 1 else []
+    except KnownError as error:
+        app.in_ui(app.show_toast, str(error), "warning")
+        return
+    if len(rows) != 1:
+        what = f"{len(rows)} jobs are called '{path}': add @PLATFORM" if rows else f"no job is called '{path}': restore PATH N"
+        app.in_ui(app.show_toast, what, "warning")
+    elif not number.isdigit() or not 1 <= int(number) <= len(runs):
+        app.in_ui(app.show_toast, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
+    else:
+        app.in_ui(app.ask, Restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
+
+
+def _names(row: JobRow) -> tuple[str, str]:
+    return row.source.lower(), f"{row.source}@{row.platform}".lower()

@@ -1,0 +1,230 @@
+"""The sheets about sessions, as lines: the list, one of them, two compared, a time line, sizes. Read in a thread.
+
+Tests: `tests/features/insight/test_session_lines.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from aptui.core.records.history import SessionEnd
+from aptui.features.insight.history import Comparison, JobComparison, compare
+from aptui.features.insight.size import SizeBy, add_growth, sizes
+from aptui.features.insight.trace import Timeline, timeline
+from aptui.shared.sanitize import sanitize
+from aptui.store.history.sessions import SessionRun, WorkSession, runs_of, session_named, sessions
+from aptui.store.queries.reader import Reader
+from aptui.tui.frame.line import Part, Parts
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import brief, shorten, size_text
+
+NameOf = Callable[[bytes], str]
+"""A builder's name by its UUID."""
+_LISTED = 500
+_MOST = 200
+_SLOWEST = 30
+_LEAST_BAR = 10
+_LABEL = 9
+_WIDE = 100
+"""Columns from which a date has its year."""
+_ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "; stopped", SessionEnd.KILLED: "; the engine was killed"}
+
+
+def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
+    """Return what `:history` shows: all sessions, one, or two compared.
+
+    Raises:
+        UserError: a word is no session.
+    """
+    chosen = sorted((session_named(reader, word) for word in words[:2]), key=lambda one: one.number)
+    match chosen:
+        case []:
+            return [(), *_list_sessions(sessions(reader, _LISTED), width)]
+        case [one]:
+            return [(), *_title(one), *_list_runs(runs_of(reader, one.number), name_of, width)]
+        case [old, new, *_]:
+            return [(), *_compare(old, new, compare(reader, old, new), width)]
+    raise AssertionError(words)
+
+
+def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
+    if not found:
+        yield (Part(" no session is recorded yet", "muted"),)
+        return
+    form, cells = ("%m-%d %H:%M", 11) if width < _WIDE else ("%Y-%m-%d %H:%M", 16)
+    yield (Part(f" {'':>5}  {'began':<{cells}} {'took':>7} {'run':>8} {'failed':>7} {'failing':>7}  why", "header"),)
+    for one in found:
+        failed = f"{one.jobs_failed:,}" if one.jobs_failed else ""
+        failing = f"{one.failing:,}" if one.failing else ""
+        yield (
+            Part(f" {one.number:>5}  ", "key"),
+            Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>7} {one.jobs_run:>8,} "),
+            Part(f"{failed:>7} {failing:>7}", "failed" if failed or failing else ""),
+            Part(f"  {shorten(sanitize(_why(one)), max(10, width - cells - 43))}"),
+        )
+    yield ()
+    yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)
+
+
+def _title(one: WorkSession) -> Iterator[Parts]:
+    yield (Part(f" Session {one.number}", "title"), Part(f"  {sanitize(_why(one))}"))
+    restored = f", {one.restored:,} restored" if one.restored else ""
+    gone = f", {one.jobs_gone:,} gone" if one.jobs_gone else ""
+    took = f" {_moment(one.started_ms)}, {brief(round(one.seconds * 1000))}: "
+    yield (Part(f"{took}{one.jobs_run:,} run, {one.jobs_failed:,} failed{restored}{gone}"),)
+    if one.commit:
+        yield (Part(f" commit {one.commit[:12]}", "muted"),)
+
+
+def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Iterator[Parts]:
+    failed = [run for run in runs if run.is_failed]
+    slowest = sorted((run for run in runs if not run.is_restored), key=lambda run: -run.duration_ms)[:_SLOWEST]
+    for head, listed in (("Failed", failed), ("Slowest", slowest)):
+        if listed:
+            yield ()
+            yield (Part(f" {head}", "header"),)
+        for run in listed[:_MOST]:
+            status = "failed" if run.is_failed else "completed"
+            name = shorten(sanitize(f"{_name(run)}  {name_of(run.builder)}"), max(10, width - 14))
+            yield (Part(f"   {glyph(status)} ", status), Part(f"{brief(run.duration_ms):>7}  ", "muted"), Part(name))
+        if len(listed) > _MOST:
+            yield (Part(f"   and {len(listed) - _MOST:,} more", "muted"),)
+
+
+def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
+    yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {_jobs(found.jobs_run)} ran"))
+    yield (Part(f" {_moment(old.ended_ms)} to {_moment(new.ended_ms)}; {old.failing:,} failed before, {new.failing:,} after"),)
+    groups: tuple[tuple[str, Sequence[JobComparison], Callable[[JobComparison], str], str], ...] = (
+        ("Began to fail", found.began_to_fail, _nothing, "failed"),
+        ("Still failing", found.still_failing, _nothing, "failed"),
+        ("Mended", found.mended, _nothing, "completed"),
+        ("Slower", found.slower, _pace, "warning"),
+        ("Faster", found.faster, _pace, "completed"),
+        ("Grew", found.grew, _growth, ""),
+        ("Shrank", found.shrank, _growth, ""),
+        ("New", found.new, _nothing, ""),
+    )
+    # All heads first: a list of hundreds that fail must not hide that a job became slow.
+    heads = [f"{len(changes):,} {head.lower()}" for head, changes, _texts, _role in groups if changes]
+    yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
+    for head, changes, texts, role in groups:
+        if changes:
+            yield ()
+            yield (Part(f" {head} ({len(changes):,})", "header"),)
+        for change in changes[:_MOST]:
+            yield (Part(f"   {texts(change)}", role), Part(shorten(sanitize(_name(change.new)), max(10, width - 24))))
+    if found.gone:
+        yield ()
+        yield (Part(f" Gone ({len(found.gone):,})", "header"),)
+    for source, platform, key, _builder in found.gone[:_MOST]:
+        yield (Part(f"   {shorten(sanitize(f'{source}@{platform}:{key}'), max(10, width - 4))}"),)
+
+
+def _nothing(_change: JobComparison) -> str:
+    return ""
+
+
+def _pace(change: JobComparison) -> str:
+    return f"{change.pace.factor:5.1f} times  " if change.pace else ""
+
+
+def _growth(change: JobComparison) -> str:
+    return f"{'+' if change.growth > 0 else '-'}{size_text(abs(change.growth)):<8} "
+
+
+def _name(run: SessionRun) -> str:
+    return f"{run.source}@{run.platform}:{run.job_key}"
+
+
+def _why(one: WorkSession) -> str:
+    return (f"{one.kind}: {one.detail}" if one.detail else one.kind) + _ENDS.get(SessionEnd(one.outcome), "")
+
+
+def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000):{form}}"  # noqa: DTZ006  # the wall clock beside people
+
+
+# --------------------------------------------------------------------------------------------------------------- time line
+
+
+def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
+    """Return what `:timeline` shows of a session: a row for each lane, the critical path marked and listed.
+
+    Raises:
+        UserError: the word is no session.
+    """
+    one = session_named(reader, words[0] if words else "last")
+    found = timeline(reader, one.number)
+    lines: list[Parts] = [(), *_title(one), ()]
+    if not found.spans:
+        return [*lines, (Part(" nothing ran", "muted"),)]
+    cells = max(_LEAST_BAR, width - _LABEL - 2)
+    span_ms = max(span.ended_ms for span in found.spans) or 1
+    lines.append((Part(f" Critical path: {_jobs(len(found.critical))}, {brief(found.critical_ms)}", "header"),))
+    runs = {span.run.job_id: span.run for span in found.spans}
+    for job_id in found.critical[-_MOST:]:
+        run = runs[job_id]
+        lines.append((Part(f"   {brief(run.duration_ms):>7}  ", "muted"), Part(shorten(sanitize(_name(run)), max(10, width - 14)))))
+    lines += [(), *(_lane(lane, found, cells, span_ms) for lane in range(found.lane_count))]
+    lines.append((Part(f"{'':{_LABEL}}0{brief(span_ms):>{cells - 1}}", "muted"),))
+    return lines
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job" if count == 1 else f"{count:,} jobs"
+
+
+def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
+    """Return one row: what ran when, `█` on the critical path, `▒` else, `✗`-coloured where it failed."""
+    critical = set(found.critical)
+    row = [("", " ")] * cells
+    for span in found.spans:
+        if span.lane != lane:
+            continue
+        first = min(cells - 1, span.began_ms * cells // span_ms)
+        last = min(cells - 1, max(first, (span.ended_ms * cells - 1) // span_ms))
+        is_critical = span.run.job_id in critical
+        role = "failed" if span.run.is_failed else "title" if is_critical else "muted"
+        for at in range(first, last + 1):
+            if row[at][1] != "█":
+                row[at] = (role, "█" if is_critical else "▒")
+    parts = [Part(f" {f'lane {lane + 1}':<{_LABEL - 1}}", "key")]
+    start = 0
+    for at in range(1, cells + 1):
+        if at == cells or row[at][0] != row[start][0]:
+            parts.append(Part("".join(char for _role, char in row[start:at]), row[start][0]))
+            start = at
+    return tuple(parts)
+
+
+# ------------------------------------------------------------------------------------------------------------------- sizes
+
+
+def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
+    """Return what `:size` shows: products by folder, type, builder or platform; a session after it says what grew since.
+
+    Raises:
+        UserError: the second word is no session.
+    """
+    by = SizeBy(words[0]) if words and words[0] in list(SizeBy) else SizeBy.FOLDER
+    rows = sizes(reader, by, name_of)
+    since = session_named(reader, words[1]) if len(words) > 1 and by is not SizeBy.TYPE else None
+    if since is not None:
+        rows = add_growth(reader, rows, by, name_of, 1, since)
+    lines: list[Parts] = [
+        (),
+        (Part(f" Products by {by.value}", "title"), Part(f"  since session {since.number}" if since else "")),
+        (),
+    ]
+    most = max((abs(row.grew or 0) if since else row.size for row in rows), default=0)
+    bar = max(_LEAST_BAR, width - 58)
+    for row in rows[:_LISTED]:
+        value = abs(row.grew or 0) if since else row.size
+        grew = f"{'+' if (row.grew or 0) > 0 else '-'}{size_text(value)}" if since and value else ""
+        cells = max(1, bar * value // most) if value and most else 0
+        lines.append((
+            Part(f" {shorten(sanitize(row.name), 30):<30} ", "path"), Part(f"{row.count:>8,} {size_text(row.size):>8} {grew:>9} "),
+            Part("█" * cells, "muted"),
+        ))  # fmt: skip
+    return lines if rows else [*lines, (Part(" there are no products", "muted"),)]

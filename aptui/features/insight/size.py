@@ -1,0 +1,259 @@
+"""`aptui size`: which products are large, by folder, type, builder or platform, and what grew since a session."""
+
+from __future__ import annotations
+
+import html
+import os
+import posixpath
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+from aptui.cli.opening import open_for_reading
+from aptui.config.own_files import note_written
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import not_written
+from aptui.store.history.sessions import WorkSession, runs_until, session_at
+from aptui.store.queries.reader import Reader
+
+# How large the products are, by what they come from or for whom they are made, and what they grew by since a session ended.
+
+_PRODUCTS_SQL = """SELECT s.SourceName, p.ProductName, j.BuilderGuid, j.Platform, COALESCE(o.size, 0)
+FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
+LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
+
+
+class SizeBy(StrEnum):
+    """What products are counted together by: the folder of their source, their file extension, their builder, their platform."""
+
+    FOLDER = "folder"
+    TYPE = "type"
+    BUILDER = "builder"
+    PLATFORM = "platform"
+
+
+class SizeRow(Struct):
+    """One group; `grew` is None where nothing is compared."""
+
+    name: str
+    count: int = 0
+    size: int = 0
+    grew: int | None = None
+
+
+def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: int = 1) -> list[SizeRow]:
+    """Return the groups, the largest first; two seconds at a million products.
+
+    Args:
+        by: what stands together.
+        name_of: a builder's name by its UUID.
+        depth: so many folders of a source's path tell it from another.
+    """
+    found: dict[str, SizeRow] = {}
+    for source, product, builder, platform, size in reader.ask(_PRODUCTS_SQL):
+        match by:
+            case SizeBy.FOLDER:
+                name = folder_of(source, depth)
+            case SizeBy.TYPE:
+                name = posixpath.splitext(product)[1].lower() or "(none)"
+            case SizeBy.BUILDER:
+                name = name_of(builder)
+            case SizeBy.PLATFORM:
+                name = platform
+        row = found.setdefault(name, SizeRow(name))
+        row.count += 1
+        row.size += size
+    return rank_sizes(found.values())
+
+
+def add_growth(
+    reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
+) -> list[SizeRow]:
+    """Return the groups with what they grew by since a session ended, the most grown first; groups that went are there, empty.
+
+    What a session knows is how large all products of a job were together, so there is no growth by type.
+    """
+    gone = {
+        job_id for (job_id,) in reader.ask("SELECT job_id FROM aptui_gone_jobs WHERE gone_ms <= ?", (since.ended_ms,))
+    }  # fmt: skip
+    before: dict[str, int] = {}
+    for run in runs_until(reader, since.number):
+        if run.job_id not in gone:
+            name = (
+                folder_of(run.source, depth)
+                if by is SizeBy.FOLDER
+                else run.platform
+                if by is SizeBy.PLATFORM
+                else name_of(run.builder)
+            )
+            before[name] = before.get(name, 0) + run.size
+    found = {row.name: row for row in rows}
+    for name in before.keys() - found.keys():
+        found[name] = SizeRow(name)
+    for row in found.values():
+        row.grew = row.size - before.get(row.name, 0)
+    return sorted(found.values(), key=lambda row: (-abs(row.grew or 0), -row.size, row.name))
+
+
+def rank_sizes(rows: Iterable[SizeRow]) -> list[SizeRow]:
+    """Return groups by size, the largest first."""
+    return sorted(rows, key=lambda row: (-row.size, row.name))
+
+
+def folder_of(source: str, depth: int) -> str:
+    """Return the first folders of a path, "." for none."""
+    return "/".join(source.split("/")[:-1][:depth]) or "."
+
+
+# `aptui size --html`: the sizes as one page that needs nothing else, with bars.
+
+_MOST = 5_000
+"""So many rows are on a page: browsers show more slowly than anybody reads."""
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; margin: 0; } p { margin: 0 0 1rem; opacity: .7; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .15rem .75rem .15rem 0; vertical-align: middle; overflow-wrap: anywhere; }
+th { font-weight: 600; border-bottom: 1px solid #8886; } .n { text-align: right; white-space: nowrap; }
+.b { width: 40%; } .b div { height: .7rem; min-width: 1px; border-radius: 2px; background: #4a86c8; }
+.b .grew { background: #c8783c; } .b .shrank { background: #4c9c6a; } tfoot td { border-top: 1px solid #8886; font-weight: 600; }
+"""
+
+
+def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: WorkSession | None) -> str:
+    """Return the page; names are foreign text."""
+    is_diff = total.grew is not None
+    most = max((_weight(row) for row in rows), default=0)
+    head = ("", "products", "size", *(("grew",) if is_diff else ()))
+    what = f"products by {by.value}" + (f", and what they grew by since session {since.number}" if since is not None else "")
+    at = f" (commit {since.commit[:12]})" if since is not None and since.commit else ""
+    more = f"<p>and {len(rows) - _MOST:,} more</p>" if len(rows) > _MOST else ""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{_safe(project)}: sizes</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>{_STYLE}</style></head><body>
+<h1>{_safe(project)}</h1><p>{_safe(what + at)}</p>
+<table><thead><tr>{"".join(f'<th class="n">{word}</th>' if word else f"<th>{by.value}</th>" for word in head)}<th></th></tr></thead>
+<tbody>
+{"".join(_row(row, most) for row in rows[:_MOST])}</tbody>
+<tfoot>{_row(total, 0)}</tfoot></table>{more}
+</body></html>
+"""
+
+
+def write_page(file: str, page: str) -> None:
+    """Write the page.
+
+    Raises:
+        UserError: its folder is not there. HostError: it cannot be written.
+    """
+    try:
+        with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
+            out.write(page)
+        note_written(os.path.expanduser(file))
+    except OSError as error:
+        raise not_written(f"'{file}'", error) from error
+
+
+def format_growth(grew: int) -> str:
+    """Return a growth with its sign, "" for none."""
+    return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
+
+
+def _weight(row: SizeRow) -> int:
+    return row.size if row.grew is None else abs(row.grew)
+
+
+def _row(row: SizeRow, most: int) -> str:
+    cells = [f"{row.count:,}", printing.size(row.size), *([] if row.grew is None else [format_growth(row.grew)])]
+    kind = "" if row.grew is None else "grew" if row.grew > 0 else "shrank"
+    share = 100 * _weight(row) / most if most else 0
+    bar = f'<div class="{kind}" style="width:{share:.1f}%"></div>' if share else ""
+    numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+    return f'<tr><td>{_safe(row.name)}</td>{numbers}<td class="b">{bar}</td></tr>\n'
+
+
+def _safe(text: str) -> str:
+    return html.escape(printing.line(text).encode("utf-8", "replace").decode())
+
+
+_LISTED = 40
+_BAR = 24
+_DEEPEST = 64
+
+
+def size_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `size`."""
+    parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="what stands together")
+    parser.add_argument(
+        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
+    )
+    diff = "what grew since that session ended ('aptui history'), or the last one at that commit"
+    parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
+    parser.add_argument("--html", metavar="FILE", help="write it as one page with bars, for a browser")
+    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.epilog = """\
+  aptui size                           products by the first folder of their source
+  aptui size --by folder --depth 2     by the first two
+  aptui size --by builder --diff 12    what grew since session 12, by who makes it
+  aptui size --diff 4f2a91c --html size.html   since a commit, as a page"""
+
+
+def size(arguments: Namespace) -> int:
+    """List how large products are."""
+    by, depth = SizeBy(arguments.by), arguments.depth
+    if not 1 <= depth <= _DEEPEST:
+        raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
+    if arguments.limit < 0:
+        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
+    if arguments.diff is not None and by is SizeBy.TYPE:
+        raise UserError("what grew is not known by type", hint="say --by folder, builder or platform")
+    with open_for_reading(arguments) as project:
+        since = session_at(project.database, arguments.diff) if arguments.diff is not None else None
+        rows = sizes(project.database, by, project.builder_of, depth)
+        total = SizeRow("total", sum(row.count for row in rows), sum(row.size for row in rows))
+        if since is not None:
+            rows = add_growth(project.database, rows, by, project.builder_of, depth, since)
+            total.grew = sum(row.grew or 0 for row in rows)
+    if arguments.html:
+        write_page(arguments.html, size_page(rows, total, by, project.config.project_dir.name, since))
+    if arguments.json:
+        shown = rows[: arguments.limit] if arguments.limit else rows
+        printing.say_json_list(_json(row) for row in shown)
+        return 0
+    if arguments.html:
+        printing.say(f"written: {printing.line(arguments.html)}")
+        return 0
+    _print(rows, total, by, arguments.limit or _LISTED)
+    return 0
+
+
+def _json(row: SizeRow) -> dict[str, str | int]:
+    grew = {} if row.grew is None else {"grew_bytes": row.grew}
+    return {"name": row.name, "products": row.count, "bytes": row.size, **grew}
+
+
+def _print(rows: list[SizeRow], total: SizeRow, by: SizeBy, limit: int) -> None:
+    is_diff = total.grew is not None
+    shown = rows[:limit]
+    most = max((abs(row.grew or 0) if is_diff else row.size for row in shown), default=0)
+    header = (by.value, "products", "size", *(("grew",) if is_diff else ()), "")
+    cells = [[*_cells(row), _bar(abs(row.grew or 0) if is_diff else row.size, most)] for row in shown]
+    printing.table(header, [*cells, [*_cells(total), ""]], right=(1, 2, 3) if is_diff else (1, 2), spare=(len(header) - 1, 1))
+    if len(rows) > limit:
+        printing.say(f"and {len(rows) - limit:,} more: --limit {len(rows)}")
+
+
+def _cells(row: SizeRow) -> list[str]:
+    cells = [row.name, f"{row.count:,}", printing.size(row.size)]
+    return cells if row.grew is None else [*cells, format_growth(row.grew)]
+
+
+def _bar(value: int, most: int) -> str:
+    return "█" * max(1, round(_BAR * value / most)) if most and value else ""

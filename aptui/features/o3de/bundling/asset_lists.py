@@ -1,0 +1,142 @@
+"""Asset lists (`.assetlist`): products of a bundle, each with its time and the SHA-1 of its bytes; and how lists compare."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+from msgspec import Struct
+
+from aptui.core.patterns import wildcard
+from aptui.features.o3de.bundling import object_stream
+from aptui.features.o3de.bundling.object_stream import Element
+from aptui.shared.errors import UserError
+
+SUFFIX = ".assetlist"
+_LIST, _VECTOR, _FILE, _HASH = (
+    "{61F16042-E381-47E4-8AAA-91BC532F4101}",
+    "{4F6B07E0-7EB7-5CE4-AABE-8717224FC1DB}",
+    "{F1616D53-9A20-4C04-854E-D458A334B86B}",
+    "{B6423B78-0722-5AD2-9CB4-100E6DA85824}",
+)
+_WORDS = 5
+
+
+class ListedAsset(Struct, frozen=True):
+    """A product: `path` relative to the platform's folder, `modified` as the engine's file system says it, `digest` SHA-1."""
+
+    guid: str
+    sub_id: int
+    path: str
+    modified: int
+    digest: bytes
+
+
+def load(path: Path) -> list[ListedAsset]:
+    """Return the products that a file lists.
+
+    Raises:
+        UserError: it is no asset list. HostError: it cannot be read.
+    """
+    listed = object_stream.load(path, _LIST).object.get("fileInfoList")
+    return [_asset(each) for each in listed.children] if listed is not None else []
+
+
+def text_of(assets: Iterable[ListedAsset]) -> str:
+    """Return the file that lists these products, in this order."""
+    vector = Element(
+        "AZStd::vector<AssetFileInfo, allocator>", _VECTOR, "fileInfoList", children=[_element(each) for each in assets]
+    )
+    return object_stream.dump(object_stream.stream_of(Element("AssetFileInfoList", _LIST, version=1, children=[vector])))
+
+
+def _asset(element: Element) -> ListedAsset:
+    owner, hashed = element.get("assetId"), element.get("hash")
+    if owner is None or hashed is None or len(hashed.children) != _WORDS:
+        raise UserError("an asset of the list has no id or no hash", hint=object_stream.DAMAGED)
+    words = [int(word.value or "0") & 0xFFFF_FFFF for word in hashed.children]
+    digest = struct.pack(">5I", *words)
+    path = element.text("assetRelativePath")
+    return ListedAsset(owner.text("guid").upper(), owner.number("subId"), path, element.number("modificationTime"), digest)
+
+
+def _element(asset: ListedAsset) -> Element:
+    words = [object_stream.make_unsigned("element", word) for word in struct.unpack(">5I", asset.digest)]
+    fields = [
+        object_stream.asset_id("assetId", asset.guid, asset.sub_id),
+        object_stream.string("assetRelativePath", asset.path),
+        object_stream.long_unsigned("modificationTime", asset.modified),
+        Element("AZStd::array<unsigned int, 5>", _HASH, "hash", children=words),
+    ]
+    return Element("AssetFileInfo", _FILE, "element", version=1, children=fields)
+
+
+# --------------------------------------------------------------------------------------------------------------- comparing
+
+
+class ComparisonKind(IntEnum):
+    """What a comparison keeps; the numbers are those of the command line and of rules files."""
+
+    DELTA = 0
+    """Of the second list what is not in the first, or has other bytes there."""
+    UNION = 1
+    INTERSECTION = 2
+    COMPLEMENT = 3
+    """Of the second list what is not in the first, whatever its bytes."""
+    FILE_PATTERN = 4
+    INTERSECTION_COUNT = 5
+
+    @property
+    def word(self) -> str:
+        """Its name on the command line."""
+        return "".join(part if at == 0 else part.capitalize() for at, part in enumerate(self.name.lower().split("_")))
+
+
+def kind_of(text: str) -> ComparisonKind:
+    """Return the comparison that a word or a number names.
+
+    Raises:
+        UserError: none has that name.
+    """
+    for kind in ComparisonKind:
+        if text.lower() in (str(int(kind)), kind.word.lower()):
+            return kind
+    raise UserError(f"'{text}' is no type of comparison", hint=", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind))
+
+
+def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
+    """Return what a comparison of two lists keeps; where both have an asset, as the second has it."""
+    before = {(item.guid, item.sub_id): item for item in first}
+    if kind is ComparisonKind.DELTA:
+        return [item for item in second if (was := before.get((item.guid, item.sub_id))) is None or was.digest != item.digest]
+    if kind is ComparisonKind.UNION:
+        after = {(item.guid, item.sub_id) for item in second}
+        return [*(item for item in first if (item.guid, item.sub_id) not in after), *second]
+    wanted = kind is ComparisonKind.INTERSECTION
+    return [item for item in second if ((item.guid, item.sub_id) in before) == wanted]
+
+
+def matching(assets: Sequence[ListedAsset], pattern: str, *, is_regex: bool) -> list[ListedAsset]:
+    """Return the assets whose path matches as a whole, whatever the case.
+
+    Raises:
+        UserError: the pattern is no regular expression.
+    """
+    try:
+        match = re.compile(pattern, re.IGNORECASE).fullmatch if is_regex else wildcard(pattern).fullmatch
+    except re.error as error:
+        raise UserError(
+            f"'{pattern}' is no regular expression: {error}", hint="correct it, or say --filePatternType=0 for wildcards"
+        ) from None
+    return [item for item in assets if match(item.path)]
+
+
+def appearing(lists: Sequence[Sequence[ListedAsset]], count: int) -> list[ListedAsset]:
+    """Return the assets that are in at least `count` of the lists."""
+    often = Counter(key for each in lists for key in {(item.guid, item.sub_id) for item in each})
+    found = {(item.guid, item.sub_id): item for each in lists for item in each}
+    return [item for key, item in found.items() if often[key] >= count]

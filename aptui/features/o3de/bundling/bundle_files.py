@@ -1,0 +1,311 @@
+"""Bundles (`.pak`): zips that O3DE's runtime mounts, each with a manifest and a catalog, none larger than asked.
+
+The first bundle names the others. Names are relative to the platform's folder, times are fixed: the same products, the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from aptui.features.o3de.bundling import object_stream
+from aptui.features.o3de.bundling.asset_lists import ComparisonKind
+from aptui.features.o3de.bundling.object_stream import Element
+from aptui.shared.asset_registry import RegistryAsset, stream_of, type_text, vector_of
+from aptui.shared.errors import HostError, UserError
+
+# Comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest in a bundle (`manifest.xml`).
+#
+# Of these no file of the reference was at hand: their fields and type ids are those of its documentation and its serialisation,
+# and what is an enumeration there is written as the number of 8 bits that it is.
+
+RULES_SUFFIX, SETTINGS_SUFFIX, BUNDLE_SUFFIX = ".rules", ".bundlesettings", ".pak"
+MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
+MOST_MIB = 2048
+"""The largest bundle there may be: a zip without the extension for larger ones."""
+BUNDLE_VERSIONS = (1, 2)
+"""Those whose manifest every version of the engine reads; version 3 writes folders of levels in another form."""
+_RULES, _STEP, _SETTINGS, _MANIFEST = (
+    "{AC003572-3A33-476C-9B2B-ADDA4F7BB870}",
+    "{B39A7148-AC9D-4038-A85E-2C86A0B2DEF6}",
+    "{B9597C91-540E-41A9-9572-80A629061914}",
+    "{8628A669-7B19-4C48-A7CB-F670CC9586FD}",
+)
+_NO_PATTERN = 255
+
+
+class ComparisonStep(Struct, frozen=True):
+    """One comparison: inputs and output are files, or names of intermediate results that begin with `$`; "" = said elsewhere."""
+
+    kind: ComparisonKind
+    first: str = ""
+    second: str = ""
+    output: str = ""
+    pattern: str = ""
+    is_regex: bool = False
+    count: int = 0
+
+
+def load_rules(path: Path) -> list[ComparisonStep]:
+    """Return the comparisons of a rules file, in their order.
+
+    Raises:
+        UserError: it is none. HostError: it cannot be read.
+    """
+    listed = object_stream.load(path, _RULES).object.get("ComparisonDataListType")
+    return [_step(each, path) for each in listed.children] if listed is not None else []
+
+
+def _step(element: Element, path: Path) -> ComparisonStep:
+    number = element.number("comparisonType", _NO_PATTERN)
+    if number not in list(ComparisonKind):
+        raise UserError(
+            f"'{path}' has a comparison of unknown type {number}",
+            hint=f"types go from 0 to {max(ComparisonKind)}; 'compare --help' names them",
+        )
+    return ComparisonStep(
+        ComparisonKind(number),
+        element.text("firstInput"),
+        element.text("secondInput"),
+        element.text("destinationPath"),
+        element.text("filePattern"),
+        element.number("filePatternType", _NO_PATTERN) == 1,
+        element.number("intersectionCount"),
+    )
+
+
+def rules_text(steps: Iterable[ComparisonStep]) -> str:
+    """Return a rules file."""
+    children = [
+        Element("ComparisonData", _STEP, "element", version=3, children=[
+            object_stream.byte("comparisonType", int(step.kind)),
+            object_stream.string("firstInput", step.first),
+            object_stream.string("secondInput", step.second),
+            object_stream.string("filePattern", step.pattern),
+            object_stream.byte("filePatternType", _pattern_type(step)),
+            object_stream.string("destinationPath", step.output),
+            object_stream.make_unsigned("intersectionCount", step.count),
+        ])
+        for step in steps
+    ]  # fmt: skip
+    vector = type_text(vector_of(_STEP))
+    listed = Element("AZStd::vector<ComparisonData, allocator>", vector, "ComparisonDataListType", children=children)
+    return object_stream.dump(object_stream.stream_of(Element("AssetFileInfoListComparison", _RULES, version=1, children=[listed])))
+
+
+def _pattern_type(step: ComparisonStep) -> int:
+    return int(step.is_regex) if step.kind is ComparisonKind.FILE_PATTERN else _NO_PATTERN
+
+
+# ---------------------------------------------------------------------------------------------------------- bundle settings
+
+
+class BundleSettings:
+    """What a bundle is made of, as one file says it; a field that is not set keeps what the file says."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        if path is None:
+            fields = [
+                object_stream.string("AssetFileInfoListPath", ""),
+                object_stream.string("BundleFilePath", ""),
+                object_stream.integer("BundleVersion", BUNDLE_VERSIONS[-1]),
+                object_stream.long_unsigned("maxBundleSize", MOST_MIB),
+                object_stream.string("comment", ""),
+            ]
+            self.stream = object_stream.stream_of(Element("AssetBundleSettings", _SETTINGS, version=3, children=fields))
+        else:
+            self.stream = object_stream.load(path, _SETTINGS)
+
+    @property
+    def asset_list(self) -> str:
+        """The asset list."""
+        return self.stream.object.text("AssetFileInfoListPath")
+
+    @property
+    def bundle(self) -> str:
+        """The bundle that is to be made."""
+        return self.stream.object.text("BundleFilePath")
+
+    @property
+    def version(self) -> int:
+        """The version of the bundle."""
+        return self.stream.object.number("BundleVersion", BUNDLE_VERSIONS[-1])
+
+    @property
+    def max_mib(self) -> int:
+        """How large a bundle may be, in MiB."""
+        return self.stream.object.number("maxBundleSize", MOST_MIB)
+
+    def set(self, *, asset_list: str = "", bundle: str = "", version: int = 0, max_mib: int = 0) -> None:
+        """Change what is said; "" and 0 change nothing."""
+        given = {"AssetFileInfoListPath": asset_list, "BundleFilePath": bundle}
+        given |= {"BundleVersion": str(version or ""), "maxBundleSize": str(max_mib or "")}
+        for name, value in given.items():
+            if value:
+                self.stream.object.set(name, value)
+
+    def text(self) -> str:
+        """Return the file."""
+        return object_stream.dump(self.stream)
+
+
+def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) -> str:
+    """Return a bundle's manifest: its catalog, the bundles that go with it, and the folders of levels in it."""
+    fields = [
+        object_stream.integer("BundleVersion", version),
+        object_stream.string("CatalogName", CATALOG),
+        object_stream.strings("DependentBundleNames", others),
+        object_stream.strings("LevelNames", levels),
+    ]
+    return object_stream.dump(object_stream.stream_of(Element("AssetBundleManifest", _MANIFEST, version=2, children=fields)))
+
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MODE = 0o100644 << 16
+_ENTRY_BYTES = 256
+"""What an entry costs besides its bytes and twice its name."""
+_OWN_BYTES = 16 << 10
+"""What a manifest may need."""
+_CHUNK = 1 << 20
+
+
+class PackedAsset(Struct, frozen=True):
+    """A product that goes into a bundle: what the runtime is told of it, the file, and the SHA-1 that the list has (b"" = none)."""
+
+    known: RegistryAsset
+    file: Path
+    digest: bytes = b""
+
+
+class _Bundle(Struct):
+    path: Path
+    draft: Path
+    zip: zipfile.ZipFile
+    assets: list[RegistryAsset] = field(default_factory=list)
+    catalog_bytes: int = 0
+
+    def fits_at(self, known: RegistryAsset, size: int) -> int:
+        """Return how large the bundle may be with one more asset."""
+        names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
+        directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
+        at = self.zip.fp.tell() if self.zip.fp is not None else 0
+        return at + directory + size + size // 1000 + names + self.catalog_bytes + _catalog_bytes(known) + _OWN_BYTES
+
+
+def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, max_mib: int) -> list[Path]:
+    """Write bundles of these assets and return them: `target`, and others with its name and `__1`, `__2`, ….
+
+    Raises:
+        UserError: an asset alone is too large. HostError: something cannot be read or written, or is not what the list says.
+    """
+    most = max_mib << 20
+    done: list[_Bundle] = []
+    try:
+        with ExitStack() as opened:
+            bundle = _begin(target, 0, opened)
+            done.append(bundle)
+            for asset in sorted(assets, key=lambda item: os.fsencode(item.known.path)):
+                size = _size_of(asset.file)
+                if bundle.fits_at(asset.known, size) > most:
+                    if not bundle.assets or _OWN_BYTES + size + size // 1000 + _catalog_bytes(asset.known) > most:
+                        raise UserError(
+                            f"'{asset.known.path}' has {size >> 20} MiB, and a bundle may have {max_mib}", hint="see --maxSize"
+                        )
+                    bundle = _begin(target, len(done), opened)
+                    done.append(bundle)
+                _add_file(bundle, asset)
+            for at, each in enumerate(done):
+                others = [other.path.name for other in done[1:]] if at == 0 else []
+                _finish(each, version, others)
+        for each in done:
+            with each.draft.open("rb") as file:
+                os.fsync(file.fileno())
+            each.draft.replace(each.path)
+    except OSError as error:
+        raise HostError(
+            f"bundle '{target}' cannot be written: {error.strerror or error}",
+            hint="check its permissions and the free space on its disk",
+        ) from error
+    finally:
+        for each in done:
+            each.draft.unlink(missing_ok=True)
+    return [each.path for each in done]
+
+
+def rollover(target: Path, at: int) -> Path:
+    """Return the name of one of the bundles that go with a first one."""
+    return target.with_name(f"{target.stem}__{at}{target.suffix}") if at else target
+
+
+def _begin(target: Path, at: int, opened: ExitStack) -> _Bundle:
+    path = rollover(target, at)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    return _Bundle(path, draft, opened.enter_context(zipfile.ZipFile(draft, "w", allowZip64=False)))
+
+
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise HostError(
+            f"product '{file}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again"
+        ) from error
+
+
+def _add_file(bundle: _Bundle, asset: PackedAsset) -> None:
+    digest = hashlib.sha1(usedforsecurity=False)
+    with asset.file.open("rb") as source, bundle.zip.open(_entry(asset.known.path, asset.file.stat().st_size), "w") as target:
+        while data := source.read(_CHUNK):
+            digest.update(data)
+            target.write(data)
+    if asset.digest and digest.digest() != asset.digest:
+        raise HostError(f"'{asset.known.path}' is not what the asset list says", hint="make the asset list again")
+    bundle.assets.append(asset.known)
+    bundle.catalog_bytes += _catalog_bytes(asset.known)
+
+
+def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
+    levels = sorted({folder for item in bundle.assets if (folder := _level_of(item.path))})
+    for name, data in (
+        (CATALOG, stream_of(bundle.assets)),
+        (MANIFEST, manifest_text(version, others, levels).encode("utf-8", "surrogateescape")),
+    ):
+        bundle.zip.writestr(_entry(name, len(data)), data)
+
+
+def _level_of(path: str) -> str:
+    """Return the folder of a level whose product this is, "" when it is none's: levels lie in `levels`, in a file of their name."""
+    folder, _, name = path.rpartition("/")
+    is_spawnable = name.endswith(".spawnable") and name.rpartition(".")[0] == folder.rpartition("/")[2]
+    is_level = is_spawnable or name == "level.pak"
+    return folder if folder.startswith("levels/") and is_level else ""
+
+
+def _entry(name: str, size: int) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type, entry.create_system, entry.external_attr, entry.file_size = zipfile.ZIP_DEFLATED, 3, _MODE, size
+    return entry
+
+
+def _catalog_bytes(known: RegistryAsset) -> int:
+    return 700 + len(os.fsencode(known.path)) + 150 * len(known.needs) + 400 * len(known.former)
+
+
+def free_names(target: Path) -> list[Path]:
+    """Return the bundles that are there under the names that would be written."""
+    found = [target] if target.exists() else []
+    return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
+
+
+def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
+    """Delete the bundles that went with an earlier one of this name and go with it no more."""
+    for path in free_names(target):
+        if path not in written and path != target:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,322 @@
+"""`AssetBuilder`: analysis and jobs of one source in front, and all that their builders say; cache and database stay as they are.
+
+In the reference this program is also the child that an asset processor starts; here the engine has workers of its own, and those
+ways to call it are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.batch.alone import Workers
+from aptui.config import folder
+from aptui.config.dirs import asset_database
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.model import JobDependency, JobPlan, RelPath, Source, SourceUuid
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.paths import from_text, key_of, path_uuid, to_text
+from aptui.core.planning.planner import Planner
+from aptui.core.project import Builder, Project, ScanFolder
+from aptui.core.settings import SettingsTree
+from aptui.features.o3de.programs import start, switches
+from aptui.features.o3de.programs.builder_switches import BuilderSwitches, help_lines, parse
+from aptui.features.o3de.programs.output.console import ProgramConsole
+from aptui.features.o3de.programs.output.lines import BATCH
+from aptui.features.o3de.registry.registry_merge import is_project
+from aptui.shared import starting
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.store.logs import joblog
+from aptui.store.queries.reader import Reader, open_reader
+
+# What is known of the source that `AssetBuilder` works on: its UUID, what folders adjust, and how far other jobs are.
+#
+# The asset database is read where there is one, and never written.
+
+_NO_JOB = "not processed yet"
+
+
+def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
+    """Return the scan folder of a file, and the file as a source, with the UUID that the asset database has for it.
+
+    Raises:
+        UserError: it is not there, or lies in no scan folder.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"'{path}' is no file", hint="-debug=<absolute path of a source>")
+    scan_folder = find_folder(path, folders)
+    if scan_folder is None:
+        raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
+    rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
+    return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
+
+
+def find_folder(path: str, folders: Iterable[ScanFolder]) -> ScanFolder | None:
+    """Return the innermost scan folder of a file, None if it is in none."""
+    holding = (
+        each for each in folders if path.startswith(f"{each.path}/") and (each.recursive or "/" not in path[len(each.path) + 1 :])
+    )
+    return max(holding, key=lambda each: len(each.path), default=None)
+
+
+def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:
+    if not asset_database(config.cache_dir).is_file():
+        return None
+    with closing(open_reader(asset_database(config.cache_dir))) as database:
+        row = database.source(rel)
+    return SourceUuid(row.uuid) if row is not None and row.root == root else None
+
+
+def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[str, ...]]:
+    """Return what the folders above a source adjust, and the files that say so.
+
+    Raises:
+        UserError: one of them has a mistake.
+    """
+    files = list(folder.files_above(rel, project))
+    texts: dict[str, str] = {key_of(above): folder.read(os.fsdecode(from_text(path)), file) for above, file, path in files}
+    tree = SettingsTree(project, texts)
+    if problem := tree.problem(key_of(rel)):
+        raise UserError(problem)
+    return tree, tuple(path for _above, _file, path in files)
+
+
+def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[tuple[str, bool]]:
+    """Yield for each job that a job depends on a sentence of how far it is, and whether its products are there."""
+    with ExitStack() as stack:
+        database = None
+        if asset_database(config.cache_dir).is_file():
+            database = stack.enter_context(closing(open_reader(asset_database(config.cache_dir))))
+        for each in dependencies:
+            if each.is_wildcard:
+                yield f"needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
+                continue
+            status = _status(each, config, database) if database is not None else _NO_JOB
+            yield f"needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
+
+
+def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
+    path: str = dependency.source
+    if dependency.is_uuid:
+        row = database.ask("SELECT SourceName FROM Sources WHERE SourceGuid = ?", (bytes.fromhex(path),)).fetchone()
+        path = row[0] if row else ""
+    for folder_path in (each.path for each in config.project.scan_folders):
+        path = path.removeprefix(f"{folder_path.lower()}/")
+    source = database.source(path) if path else None
+    jobs = database.jobs_of(source.source_id) if source is not None else []
+    wanted = dependency.key.lower(), dependency.platform
+    return next((job.status for job in jobs if (job.job_key.lower(), job.platform) == wanted), _NO_JOB)
+
+
+def number_folders(config: Config) -> tuple[ScanFolder, ...]:
+    """Return the scan folders, each with an id of its own."""
+    return tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))
+
+
+WINDOW = "AssetBuilder"
+FAILED = 1
+_PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
+"""What stands before a line of a builder, by how grave it is."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
+    starting.prepare()
+    console = ProgramConsole(sys.stdout, window=WINDOW)
+    try:
+        given = parse(sys.argv[1:] if arguments is None else arguments)
+        if given.wants_help:
+            console.say_all(help_lines(), WINDOW)
+            return 0
+        console.say_all(given.notes, WINDOW)
+        config = _find_config(given, console)
+        return _Session(config, given, console).run()
+    except KnownError as error:
+        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
+            console.complain_fatal(each)
+        return FAILED
+    finally:
+        console.close()
+
+
+def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
+    """Return the configuration of the named project, or of the one that the source lies in if that is another one.
+
+    Scripts name the project by a relative path, which may lead to a different folder of that name.
+
+    Raises:
+        KnownError: no project has the source.
+    """
+    above = next((folder for folder in map(str, Path(given.source).parents) if is_project(folder)), "")
+    named = given.project or above
+    if not named:
+        raise UserError(f"no project is found above '{given.source}'", hint="say which: --project-path=DIR")
+    try:
+        config = _config(named, given)
+    except UserError:
+        if above in ("", named):
+            raise
+    else:
+        if above in ("", named) or find_folder(given.source, config.project.scan_folders) is not None:
+            return config
+    console.warn(f"'{given.source}' is not in project '{named}': project '{above}', in which it lies, is used")
+    return _config(above, given)
+
+
+def _config(project: str, given: BuilderSwitches) -> Config:
+    words = [f"--project-path={project}", *given.forwarded]
+    config = start.load(switches.parse(words), BATCH)
+    return replace(config, project=replace(config.project, debug_output=True))
+
+
+class _Work(Struct, frozen=True):
+    """A job that is to be done."""
+
+    builder: Builder
+    plan: JobPlan
+
+
+class _Session:
+    """One source."""
+
+    def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
+        self._config, self._given, self._console = config, given, console
+        folders = number_folders(config)
+        self._project: Project = replace(config.project, builders=_complete_builders(config), scan_folders=folders)
+        self._folder, self._source = find_source(given.source, config, folders)
+        self._settings, self._adjusted_by = settings_above(self._source.rel, self._project)
+        self._logs = 0
+
+    def run(self) -> int:
+        """Analyse, process, tell; return the exit code."""
+        self._say(f"Source = {self._source.rel}")
+        for path in self._adjusted_by:
+            self._say(f"Settings = {path}")
+        planner = Planner(self._project, self._settings)
+        wanted = planner.builders_for(self._source.rel, self._folder.id)
+        if not wanted:
+            raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
+        platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
+        self._say(f"Platforms = {', '.join(platforms)}")
+        settings_folder = _make_settings_folder() if self._given.processes else ""
+        with Workers(self._config, wanted, 1, writes=[settings_folder] if settings_folder else []) as workers:
+            work, is_well = self._analyse(workers, planner, wanted, settings_folder)
+            if settings_folder:
+                is_well &= self._process(workers, work, settings_folder)
+        return 0 if is_well else FAILED
+
+    def _analyse(
+        self, workers: Workers, planner: Planner, wanted: Iterable[Builder], settings_folder: str
+    ) -> tuple[list[_Work], bool]:
+        work: list[_Work] = []
+        is_well = True
+        for builder in wanted:
+            if not builder.needs_analysis:
+                work += [_Work(builder, plan) for plan in planner.inline_plans(builder, self._source)]
+                continue
+            self._say(f"Builder '{builder.name}' is asked for jobs")
+            platforms = planner.platforms_of(builder, self._source)
+            order = AnalyseOrder(
+                1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s,
+                self._settings.adjustment(self._source.key, builder).order,
+            )  # fmt: skip
+            answer = workers.analyse([order])[1]
+            is_well &= self._report(answer, "CreateJobs", settings_folder)
+            for edge in answer.edges:
+                self._say(f"Source dependency = {edge.target}")
+            work += [_Work(builder, plan) for plan in answer.plans]
+        for item in work:
+            self._say(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
+            for sentence, is_there in states(item.plan.job_dependencies, self._config):
+                self._say(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
+        return work, is_well
+
+    def _process(self, workers: Workers, work: Sequence[_Work], settings_folder: str) -> bool:
+        is_well = True
+        for at, item in enumerate(work, 1):
+            staging = os.path.join(settings_folder, str(at))
+            self._say(f"Processing '{item.plan.key}' for {item.plan.platform}")
+            result = workers.run([self._order(item, at, staging)])[at]
+            is_well &= self._report(result, "ProcessJob", settings_folder)
+            for product in result.products:
+                name = product.name or os.path.basename(product.staged)
+                self._say(f"Product = {name}, sub id {product.sub_id}, {product.size} bytes")
+        self._say(f"Products are kept in {settings_folder}")
+        return is_well
+
+    def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:
+        builder, plan, path = item.builder, item.plan, self._given.source
+        Path(staging).mkdir()
+        if builder.is_plain_copy:
+            copy = os.path.join(staging, os.path.basename(path))
+            return CopyOrder(key, to_text(os.fsencode(path)), to_text(os.fsencode(copy)), takes_pointers=builder.takes_pointers)
+        facts = os.stat(path)
+        return ProcessOrder(
+            key, builder.name, self._folder.path, self._source.rel, self._source.uuid, plan.platform, plan.key, plan.params,
+            plan.additional_fingerprint, plan.priority, plan.is_critical,
+            (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino), b"", staging,
+            builder.process_limit_s, builder.memory_limit_bytes, debug_output=True, keeps_temp=True,
+            settings=self._settings.adjustment(self._source.key, builder).order,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------------------------- saying
+
+    def _say(self, text: str) -> None:
+        self._console.say(text, WINDOW)
+
+    def _report(self, result: AnalyseResult | RunResult, step: str, settings_folder: str) -> bool:
+        """Say what a builder said and how it ended, and keep its log beside the products; return whether it succeeded."""
+        counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
+        for record in result.log:
+            level = LogLevel(record.level)
+            if level in counts:
+                counts[level] += 1
+            self._console.say_all(_record_lines(record), WINDOW)
+        is_well = result.outcome == Outcome.SUCCEEDED
+        if not is_well and not counts[LogLevel.ERROR]:
+            counts[LogLevel.ERROR] = 1
+            self._say(f"E: {result.error}")
+        self._say(f"S: {counts[LogLevel.ERROR]} errors, {counts[LogLevel.WARNING]} warnings")
+        if settings_folder:
+            self._logs += 1
+            log = Path(settings_folder, f"{step}-{self._logs}.log")
+            if joblog.write(log, result.log, counts[LogLevel.WARNING], counts[LogLevel.ERROR]):
+                self._say(f"Log = {log}")
+        ending = "succeeded" if is_well else f"failed: {result.error}"
+        self._say(f'{step} of "{self._given.source}" {ending} ({result.duration_ms} ms)')
+        return is_well
+
+
+def _record_lines(record: LogRecord) -> Iterator[str]:
+    for key, value in record.context:
+        yield from (f"C: [{key}] = {text}" for text in value.splitlines())
+    prefix = _PREFIXES.get(LogLevel(record.level), "")
+    for text in record.text.splitlines() or [""]:
+        yield f"{prefix}{record.window}: {text}" if prefix else text
+
+
+def _complete_builders(config: Config) -> tuple[Builder, ...]:
+    """Return the builders as the engine sees them, without leaving anything in the cache."""
+    from aptui.engine import registry
+
+    with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
+        return registry.complete(config, Path(folder, "builders"))
+
+
+def _make_settings_folder() -> str:
+    """Return a new folder outside of the cache, which is the engine's alone."""
+    try:
+        return tempfile.mkdtemp(prefix="asset-builder-")
+    except OSError as error:
+        raise HostError(
+            f"no folder can be created in '{tempfile.gettempdir()}': {error.strerror}",
+            hint="free space there, or set TMPDIR to another folder",
+        ) from error

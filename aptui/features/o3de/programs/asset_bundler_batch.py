@@ -1,0 +1,235 @@
+"""`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles, under O3DE's command line, over our asset database.
+
+It reads what was processed and writes files of its own; the cache it leaves alone. `bundler_switches` has the commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from aptui.features.o3de.bundling import asset_lists, seeds
+from aptui.features.o3de.bundling.asset_lists import ListedAsset
+from aptui.features.o3de.bundling.seeds import Seed, SeedList
+from aptui.features.o3de.programs import start, switches
+from aptui.features.o3de.programs.bundler import bundles as bundler_bundles
+from aptui.features.o3de.programs.bundler import compare as bundler_compare
+from aptui.features.o3de.programs.bundler import switches as bundler_switches
+from aptui.features.o3de.programs.bundler.project import (
+    AssetKey,
+    BundlerOutput,
+    BundlerProject,
+    PlatformProducts,
+    applying,
+    for_platform,
+    load_seeds,
+    refuse_missing_lists,
+)
+from aptui.features.o3de.programs.bundler.switches import BundlerSwitches
+from aptui.features.o3de.programs.output.lines import BATCH
+from aptui.shared import starting
+from aptui.shared.errors import KnownError, UserError
+
+FAILED = 1
+Command = Callable[[BundlerSwitches, BundlerProject, BundlerOutput], None]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetBundlerBatch` and return its exit code: 0 when everything that was asked for was done, else 1."""
+    starting.prepare()
+    output = BundlerOutput(sys.stdout)
+    try:
+        given = bundler_switches.parse(sys.argv[1:] if arguments is None else arguments)
+        if given.command == "help" or given.has("help"):
+            output.say_all(bundler_switches.help_lines(given.command))
+            return 0
+        output.say_all(given.notes)
+        output.is_verbose = given.has("verbose")
+        try:
+            project = _project(given)
+        except KnownError:
+            refuse_missing_lists(given)
+            raise
+        _COMMANDS[given.command](given, project, output)
+    except KnownError as error:
+        for each in getattr(error, "errors", (error,)):
+            output.complain(each)
+        return FAILED
+    return 0
+
+
+def _project(given: BundlerSwitches) -> BundlerProject:
+    words = [f"--{name}={value}" for name in ("project-path", "engine-path", "project-cache-path") for value in given.all(name)]
+    words += [f"--regset={value}" for value in given.all("regset")]
+    return BundlerProject(start.load(switches.parse(words), BATCH), given)
+
+
+# ------------------------------------------------------------------------------------------------------------------- seeds
+
+
+def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    path = project.path(given.need_switch("seedListFile"), seeds.SUFFIX)
+    for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
+        if given.has(name) and not project.asked:
+            raise UserError(f"--{name} needs --platform", hint="say which ones, as in --platform=pc,server")
+    listed = load_seeds(path)
+    before = listed.text() if path.exists() else None
+    products = {platform: project.products(platform) for platform in project.platforms}
+    _add_seeds(listed, given.all("addSeed"), products)
+    _remove_seeds(listed, given.all("removeSeed"), products, output)
+    if given.has("addPlatformToSeeds"):
+        _add_platforms(listed, products, output)
+    if given.has("removePlatformFromSeeds"):
+        _remove_platforms(listed, project.platforms, output)
+    if given.has("updateSeedPath"):
+        _update_paths(listed, products)
+    if given.has("removeSeedPath"):
+        for seed in listed.seeds:
+            listed.set(seed, hint="")
+    if given.has("print"):
+        for seed in listed.seeds:
+            output.say(f"{seed.guid}:{seed.sub_id:x}\t{', '.join(seeds.platforms_in(seed.flags))}\t{seed.hint}")
+        output.say(f"Total number of seeds: {len(listed.seeds)}.")
+    if listed.text() != before:
+        output.save(path, listed.text(), "Seed List")
+    elif not given.has("print"):
+        output.say(f"Seed List ( {path} ) is as it was.")
+
+
+def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts]) -> None:
+    for word in words:
+        is_found = False
+        for platform, known in products.items():
+            flag = seeds.flag_of(platform)
+            for key in known.find_named(word):
+                listed.add(*key, flag, known.assets[key].path)
+                is_found = True
+        if not is_found:
+            raise UserError(
+                f"'{word}' is no product for any of {', '.join(products)}", hint="seeds are named relative to the cache"
+            )
+
+
+def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
+    for word in words:
+        flags = sum(map(seeds.flag_of, products))
+        by_hint = [(seed.guid, seed.sub_id) for seed in listed.seeds if seed.hint == word.replace("\\", "/").lower()]
+        keys = {key for known in products.values() for key in known.find_named(word)} or set(by_hint)
+        if not [key for key in keys if listed.remove(*key, flags)]:
+            output.warn(f"'{word}' is no seed of the list")
+
+
+def _add_platforms(listed: SeedList, products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
+    for seed in listed.seeds:
+        flags = seed.flags
+        for platform, known in products.items():
+            if (seed.guid, seed.sub_id) in known.assets:
+                flags |= seeds.flag_of(platform)
+            elif not seeds.is_for(flags, platform):
+                output.warn(f"seed '{seed.hint or seed.guid}' has no product for platform '{platform}'")
+        listed.set(seed, flags=flags)
+
+
+def _remove_platforms(listed: SeedList, platforms: Iterable[str], output: BundlerOutput) -> None:
+    flags = sum(map(seeds.flag_of, platforms))
+    for seed in listed.seeds:
+        if seed.flags & ~flags:
+            listed.set(seed, flags=seed.flags & ~flags)
+        else:
+            output.warn(f"seed '{seed.hint or seed.guid}' would have no platform left: it is as it was (see --removeSeed)")
+
+
+def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> None:
+    for seed in listed.seeds:
+        path = next(
+            (known.assets[seed.guid, seed.sub_id].path for known in products.values() if (seed.guid, seed.sub_id) in known.assets),
+            "",
+        )
+        if path:
+            listed.set(seed, hint=path)
+
+
+# ------------------------------------------------------------------------------------------------------------- asset lists
+
+
+def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    name = given.one("assetListFile")
+    if not name and not given.has("print"):
+        raise UserError(
+            "'assetLists' needs --assetListFile or --print", hint="say which list to write, or that it is to be printed"
+        )
+    if given.has("generateDebugFile") and not name:
+        raise UserError("--generateDebugFile needs --assetListFile", hint="the debug file is written beside the list")
+    makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
+    platforms = project.platforms_of(name)
+    paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}
+    if not makes:
+        for platform in platforms:
+            output.print_assets(platform, asset_lists.load(project.asset_list(name, platform)) if name else [])
+        return
+    is_written = bool(paths) and not given.has("dryRun")
+    if is_written:
+        output.refuse_overwriting(paths.values(), is_allowed=given.has("allowOverwrites"))
+    listed = seeds.merge_seeds(map(project.seed_list, given.all("seedListFile")))
+    lists: dict[Path, list[ListedAsset]] = {}
+    debug_texts: dict[Path, str] = {}
+    for platform in platforms:
+        products = project.products(platform)
+        reached = products.closure(_starts(given, project, products, listed, output), given.all("skip"))
+        assets = sorted(products.list_assets(reached), key=lambda item: item.path)
+        if is_written:
+            lists[paths[platform]] = assets
+        if is_written and assets and given.has("generateDebugFile"):
+            debug_texts[paths[platform].with_suffix(".assetlistdebug")] = _debug_text(products, reached)
+        if given.has("print"):
+            output.print_assets(platform, assets)
+    for path, text in debug_texts.items():
+        output.save(path, text, "Asset List Debug file")
+    output.save_lists(lists)
+
+
+def _starts(
+    given: BundlerSwitches, project: BundlerProject, products: PlatformProducts, listed: list[Seed], output: BundlerOutput
+) -> list[AssetKey]:
+    if given.has("addDefaultSeedListFiles"):
+        listed = [*listed, *seeds.merge_seeds(map(SeedList.load, project.default_seed_lists()))]
+    found, missing = applying(listed, products)
+    if given.has("addDefaultSeedListFiles"):
+        more, unmet = project.default_dependencies(products)
+        found, missing = [*found, *more], [*missing, *unmet]
+    for word in given.all("addSeed"):
+        keys = products.find_named(word)
+        if not keys:
+            missing.append(f"'{word}' is no product for platform '{products.platform}'")
+        found += keys
+    for sentence in missing:
+        output.warn(sentence)
+    return found
+
+
+def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | None]) -> str:
+    """Return why each asset is in a list, one line each: the asset, and the way that leads to it from a seed."""
+    lines = []
+    for key in sorted(reached, key=lambda each: products.assets[each].path):
+        way, at = [], key
+        while (reason := reached[at]) is not None:
+            way.append(products.assets[reason].path)
+            at = reason
+        lines.append(
+            "\t".join(
+                [products.assets[key].path, *(f"<- {path}" for path in way)] if way else [products.assets[key].path, "a seed"]
+            )
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+_COMMANDS: dict[str, Command] = {
+    "seeds": _seeds,
+    "assetLists": _asset_lists,
+    "comparisonRules": bundler_compare.comparison_rules,
+    "compare": bundler_compare.compare,
+    "bundleSettings": bundler_bundles.bundle_settings,
+    "bundles": bundler_bundles.bundles,
+    "bundleSeed": bundler_bundles.bundle_seed,
+}

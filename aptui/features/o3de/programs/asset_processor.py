@@ -1,0 +1,222 @@
+"""`AssetProcessor`: the engine that stays up, without a window, under O3DE's command line; tools use its control channel."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from aptui.core.model import PathKey
+from aptui.engine.live.supervisor import EngineSupervisor
+from aptui.engine.requests.handler import reachable
+from aptui.features.o3de.programs import start as starting
+from aptui.features.o3de.programs import work
+from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
+from aptui.features.o3de.programs.output import lines
+from aptui.features.o3de.programs.output.events import EventPrinter
+from aptui.features.o3de.programs.output.lines import LIVE
+from aptui.features.o3de.programs.run_request import RunRequest
+from aptui.store.db.schema import uuid_text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetProcessor` and return its exit code: 0 when it worked and nothing is failed, else 1."""
+    return starting.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
+
+
+def _process(start: RunRequest) -> int:
+    work.delete_newer_database(start)
+    user = start.facts.user
+    is_scanning_fast = user.zero_analysis is not False or start.given.has("zeroAnalysisMode")
+    live = EngineSupervisor(start.config, start.load, skips_start_scan=user.skips_start_scan, is_scanning_fast=is_scanning_fast)
+    processor = _Processor(live, start)
+    previous = _take_signals(live)
+    live.open()
+    try:
+        with reachable(live), _ports(live, start, processor):
+            processor.begin()
+            live.run()
+    finally:
+        live.close()
+        for number, handler in previous:
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+    return processor.end()
+
+
+@contextlib.contextmanager
+def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> Iterator[None]:
+    given = start.given
+    with contextlib.ExitStack() as closing:
+        listener = ListenerClosed(live.selector, start.first_port, start.report_rejected)
+        closing.callback(listener.close)
+        start.console.say(lines.listening_port(listener.port))
+        live.ports["listening"] = listener.port
+        if given.has("acceptInput"):
+            control = ControlChannel(live.selector, processor)
+            closing.callback(control.close)
+            start.console.say(lines.control_port(control.port))
+            live.ports["control"] = control.port
+        yield
+
+
+def _take_signals(live: EngineSupervisor) -> list[tuple[int, object]]:
+    """Let the first signal end the engine cleanly and the second one the program; return who had them before."""
+
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        live.stop()
+
+    wanted: list[tuple[int, object]] = []
+    with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
+        wanted.extend(
+            (number, signal.signal(number, stop)) for number in work.ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+        )
+        wanted.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # a lease that was broken while we held it
+    return wanted
+
+
+_Work = tuple[int, int]
+"""How often files were looked at because they changed, and how many jobs have ended."""
+
+
+class _IdleWaiter(Struct, eq=False):
+    """A client that waits until all earlier changes are processed and, with `besides`, until more than that was done."""
+
+    then: Callable[[], None]
+    besides: _Work | None = None
+    is_synced: bool = False
+
+
+class _Processor:
+    """The target of the control channel (`control.Processor`); it also reports events, and runs what is due at idle."""
+
+    def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
+        self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
+        self._live, self._start = live, start
+        self._waiting: list[_IdleWaiter] = []
+        self._reported: _Work | None = None
+        """What had been done when somebody was told last that it is idle."""
+        self._done_at_idle: _Work | None = None
+        self._was_idle = True
+        self._busy_since_s = self._began_s = time.monotonic()
+        self._is_finished = False
+        self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
+        live.wants_all = True
+        live.listeners.append(self.printer)
+        live.parts.append(self)
+
+    def begin(self) -> None:
+        """The engine works: say so, and wait for what is to be done when it is idle."""
+        if not self._start.facts.user.skips_start_scan:
+            self.printer.begin_scan(reads_all=not self._live.is_scanning_fast)
+        self.when_idle(self._rest)
+
+    def end(self) -> int:
+        """Say what came of it; return the exit code."""
+        if self._is_finished:
+            work.finish(self._start, self.printer)
+        failed = work.find_failed_assets(self._start)
+        self._start.console.say_all(lines.format_failed_assets(failed))
+        work.print_totals(self._start, self.printer, len(failed), time.monotonic() - self._began_s)
+        work.print_end(self._start, self.printer)
+        return starting.FAILED if failed else 0
+
+    # ------------------------------------------------------------------------------------------------------------- control
+
+    def is_idle(self) -> bool:
+        """Whether nothing is left to do of all that was heard."""
+        live = self._live
+        return live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when everything that was changed before now is processed."""
+        self._wait(_IdleWaiter(then))
+
+    def at_next_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
+
+        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it
+        waiting. The end of a second look at what had been too fresh is no news.
+        """
+        known = self._done if self._reported is None else self._reported
+        is_at_rest = self.is_idle() or self._live.watching.is_looking_again
+        self._wait(_IdleWaiter(then, known if is_at_rest else (-1, -1)))
+
+    def _wait(self, waiting: _IdleWaiter) -> None:
+        live = self._live
+
+        def note_synced(is_whole: bool) -> None:
+            waiting.is_synced = True
+            if not (is_whole and live.roots.are_all_native):
+                live.watching.rescan(retries=False)
+
+        self._waiting.append(waiting)
+        live.watching.when_synced(note_synced)
+
+    @property
+    def _done(self) -> _Work:
+        return self._live.watching.folder_checks, self.printer.ended_count
+
+    def quit(self) -> None:
+        """End as soon as that can be done cleanly."""
+        self._live.stop()
+
+    # ---------------------------------------------------------------------------------------------------------------- turns
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return None: the engine becomes idle by what it does itself."""
+        return None
+
+    def poll(self, now: float) -> None:
+        """Notice that it has become idle, or is not any more."""
+        if not self._live.wants_all:
+            self._live.want_every_step(True)  # the last client that wanted all news has left
+        is_idle = self.is_idle()
+        if is_idle and not self._was_idle:
+            self._become_idle(now)
+        elif not is_idle and self._was_idle:
+            self._busy_since_s = now
+        self._was_idle = is_idle
+        if is_idle:
+            done = self._done
+            for waiting in [item for item in self._waiting if item.is_synced and item.besides != done]:
+                if not self.is_idle():
+                    break  # one of them has begun something
+                self._waiting.remove(waiting)
+                self._reported = done
+                waiting.then()
+
+    def _become_idle(self, now: float) -> None:
+        if self.printer.is_scan_open:
+            self.printer.end_scan()
+            self.printer.end_analysis(work.source_count(self._start))
+        if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
+            self._start.console.say(lines.idle(now - self._busy_since_s))
+        self._done_at_idle = self._done
+
+    def _rest(self) -> None:
+        """Process the files that were asked for again, one after the other; then end, if asked to."""
+        key = next(self._to_reprocess, None)
+        if key is not None and self._live.engine is not None:
+            self._live.engine.ask("reprocess", keys=[key])
+            self._was_idle = False
+            self.when_idle(self._rest)
+        elif self._start.given.has("quitonidle"):
+            self._is_finished = True
+            self._live.stop()
+
+    # --------------------------------------------------------------------------------------------------------------- names
+
+    def _root_of(self, scan_folder: int) -> str:
+        engine = self._live.engine
+        folders = engine.project.scan_folders if engine is not None else ()
+        return next((folder.path for folder in folders if folder.id == scan_folder), "")
+
+    def _builder_of(self, name: str) -> str:
+        engine = self._live.engine
+        builders = engine.project.builders if engine is not None else ()
+        return next((uuid_text(builder.uuid) for builder in builders if builder.name == name), name)

@@ -1,0 +1,223 @@
+"""`AssetProcessorBatch`: the engine until nothing is owed, under O3DE's command line, with its lines, logs and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from aptui.core.model import PathKey
+from aptui.engine.loop.opening import PreparedSession
+from aptui.features.o3de.programs import start as starting
+from aptui.features.o3de.programs import work
+from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
+from aptui.features.o3de.programs.output import lines
+from aptui.features.o3de.programs.output.events import EventPrinter
+from aptui.features.o3de.programs.output.lines import BATCH
+from aptui.features.o3de.programs.run_request import RunRequest
+from aptui.link import port
+from aptui.link.client import EngineClient, NoEngine
+from aptui.shared.errors import BusyError, KnownError
+from aptui.store.db.schema import uuid_text
+
+if TYPE_CHECKING:
+    from aptui.engine.loop.engine import Engine
+    from aptui.link.client import EngineClient
+
+_LISTEN_S = 0.2
+"""Beside another engine a signal is noticed after this long."""
+_INTERRUPTED = "Asset Processor Batch Processing Interrupted. Quitting."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `AssetProcessorBatch` and return its exit code: 0 when it worked and nothing is failed, else 1."""
+    return starting.run(BATCH, sys.argv[1:] if arguments is None else arguments, _process)
+
+
+def _process(start: RunRequest) -> int:
+    began_s = time.monotonic()
+    batch = _Batch(start)
+    is_whole = batch.run()
+    if is_whole:
+        work.finish(start, batch.printer)
+    failed = work.find_failed_assets(start)
+    start.console.say_all([lines.RULER, lines.COMPLETE, *lines.format_failed_assets(failed)])
+    work.print_totals(start, batch.printer, len(failed), time.monotonic() - began_s)
+    start.console.say(lines.COMPLETED)
+    work.print_end(start, batch.printer)
+    return 0 if is_whole and not failed else starting.FAILED
+
+
+class _Batch:
+    """One run. It is what the control channel controls (`o3de.control.Processor`)."""
+
+    def __init__(self, start: RunRequest) -> None:
+        self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
+        self._start = start
+        self._engine: Engine | None = None
+        self._is_quitting = False
+        self._when_idle: list[Callable[[], None]] = []
+        self._roots: dict[int, str] = {}
+        self._builders: dict[str, str] = {}
+
+    def run(self) -> bool:
+        """Process everything; return whether nobody ended it before."""
+        with selectors.DefaultSelector() as selector, self._ports(selector), self._stop_on_signals():
+            self._start.console.say_all([lines.STARTED, lines.RULER])
+            try:
+                opening = work.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
+            except BusyError as busy:
+                self._run_beside(busy, selector)
+            else:
+                self._builders = {builder.name: uuid_text(builder.uuid) for builder in opening.builders}
+                self._run(opening, selector)
+            self._take_news(selector)
+            for then in self._when_idle:
+                then()
+        return not self._is_quitting
+
+    def _run(self, opening: PreparedSession, selector: selectors.BaseSelector) -> None:
+        to_reprocess = list(work.to_reprocess(self._start))
+        if self._is_quitting:
+            opening.close()
+            return
+        self.printer.begin_scan(reads_all=not self._start.given.has("zeroAnalysisMode"))
+        if opening.is_current and not to_reprocess:
+            opening.close()
+            self._start.console.say_all((*opening.sentences, *(opening.walk.sentences if opening.walk else ())))
+            self._end_scan(opening.walk.files_seen if opening.walk else 0)
+            return
+        from aptui.engine.loop.engine import Engine  # only where something is owed
+
+        is_full_scan = not self._start.given.has("zeroAnalysisMode")
+        engine = Engine(
+            self._start.config, [self.printer], wants_all_news=True, is_full_scan=is_full_scan, opening=opening, selector=selector
+        )
+        engine.open()
+        try:
+            self._engine = engine
+            if self._is_quitting:  # somebody said so while there was no engine yet
+                engine.stop()
+            self._roots = {folder.id: folder.path for folder in engine.project.scan_folders}
+            engine.start_scan()
+            engine.run_until_idle()
+            if not self._is_quitting:
+                self._end_scan(None)
+            self._reprocess(engine, to_reprocess)
+        finally:
+            self._engine = None
+            engine.close()
+
+    def _reprocess(self, engine: Engine, keys: Sequence[PathKey]) -> None:
+        """Process sources again, one at a time, so that their order is that of the list."""
+        for key in keys:
+            if not self._is_quitting:
+                engine.ask("reprocess", keys=[key])
+                engine.run_until_idle()
+
+    def _end_scan(self, files_seen: int | None) -> None:
+        self.printer.end_scan(files_seen)
+        self.printer.end_analysis(work.source_count(self._start))
+
+    # ---------------------------------------------------------------------------------------------- beside another engine
+
+    def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
+        """Have the engine that holds the cache process everything that was changed before now."""
+        self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
+        try:
+            client = EngineClient.of(self._start.config.cache_dir, kind="batch")
+        except NoEngine:
+            raise busy from None
+        self._roots = work.roots_in_database(self._start)
+        with client:
+            self._settle(client, selector)
+
+    def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:
+        client.ask(port.Subscribe(wants_all=True))
+        given = self._start.given
+        requests = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]
+        for key in work.to_reprocess(self._start):
+            client.ask(port.ReprocessJobs(keys=(key,)))
+            requests.append(port.Settle())
+        for request in requests:
+            notices: list[object] = []
+            client.post(request, notices.append)
+            while not (notices or self._is_quitting):
+                client.listen_until(notices.copy, _LISTEN_S, on_news=lambda news: self.printer(news.notice))
+                self._take_news(selector)
+            if notices and isinstance(notices[0], KnownError):
+                raise notices[0]
+
+    # --------------------------------------------------------------------------------------------------------- being driven
+
+    @contextlib.contextmanager
+    def _ports(self, selector: selectors.BaseSelector) -> Iterator[None]:
+        given, console = self._start.given, self._start.console
+        with contextlib.ExitStack() as closing:
+            first = self._start.first_port
+            first = first and first + 1  # the program with a window may listen on the first one
+            listener = ListenerClosed(selector, first, self._start.report_rejected)
+            closing.callback(listener.close)
+            console.say(lines.listening_port(listener.port))
+            if given.has("acceptInput"):
+                control = ControlChannel(selector, self)
+                closing.callback(control.close)
+                console.say(lines.control_port(control.port))
+            yield
+
+    def is_idle(self) -> bool:
+        """Whether everything is done."""
+        return self._engine is not None and self._engine.is_idle
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call `then` when everything is done."""
+        self._when_idle.append(then)
+
+    at_next_idle = when_idle
+    """There is but one moment at which a batch run becomes idle."""
+
+    def quit(self) -> None:
+        """End now; what is not done is owed again next time."""
+        self._is_quitting = True
+        if self._engine is not None:
+            self._engine.stop()
+
+    @staticmethod
+    def _take_news(selector: selectors.BaseSelector) -> None:
+        """Take in what was said on the control channel so far; an engine that works does that itself."""
+        for key, mask in selector.select(0):
+            key.data(mask)
+
+    @contextlib.contextmanager
+    def _stop_on_signals(self) -> Iterator[None]:
+        """Let the first signal end the run cleanly and the second one the program; what is on disk survives both."""
+        previous: list[tuple[int, object]] = []
+
+        def stop(number: int, _frame: object) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            self._start.console.say(_INTERRUPTED)
+            self.quit()
+
+        with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
+            previous.extend(
+                (number, signal.signal(number, stop))
+                for number in work.ENDING_SIGNALS
+                if signal.getsignal(number) != signal.SIG_IGN
+            )
+        try:
+            yield
+        finally:
+            for number, handler in previous:
+                signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+
+    # --------------------------------------------------------------------------------------------------------------- names
+
+    def _root_of(self, scan_folder: int) -> str:
+        return self._roots.get(scan_folder, "")
+
+    def _builder_of(self, name: str) -> str:
+        return self._builders.get(name, name)

@@ -1,0 +1,132 @@
+"""The command line of `AssetBuilder`: what to do with which source, and what is refused and why.
+
+Tests: `tests/features/o3de/programs/test_asset_builder.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from aptui.shared.errors import UserError
+
+SWITCHES = {
+    "debug": "analyse and process this source (an absolute path), and say all that its builders say",
+    "debug_create": "analyse this source only",
+    "debug_process": "analyse and process this source, as -debug",
+    "task": "debug, debug_create or debug_process, with -input",
+    "input": "the source of -task",
+    "project-path": "the project's folder; the nearest one above the source by default",
+    "gamename": "the name of the project's folder beside or above the source; older",
+    "engine-path": "the engine's folder",
+    "project-cache-path": "where products and the asset database lie",
+    "regset": "set a value of the settings registry: /json/pointer=value",
+    "regremove": "remove a key of the settings registry",
+    "help": "print this list",
+}
+IGNORED = {
+    "port": "what is asked is done here, without an asset processor",
+    "id": "only an asset processor gives its children one",
+    "project-name": "the project's own file says it",
+    "module": "builders are those of the configuration",
+    "output": "products are kept in a folder that is named at the end",
+    "register": "builders are those of the configuration",
+}
+CHILDREN = ("resident", "register", "create", "process")
+WHY_REFUSED = "is for children of O3DE's asset processor; here the engine has workers of its own"
+INSTEAD = "-debug=<absolute path> runs the builders of one source"
+_DEBUGS = ("debug", "debug_create", "debug_process")
+_FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
+_WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
+
+
+class BuilderSwitches(Struct, frozen=True):
+    """What a command line says: `source` absolute; `project` "" = look for it; `processes`: not the analysis alone."""
+
+    source: str = ""
+    project: str = ""
+    processes: bool = True
+    forwarded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    wants_help: bool = False
+
+
+def parse(arguments: Sequence[str]) -> BuilderSwitches:
+    """Return what `arguments` (without the program's name) say.
+
+    Raises:
+        UserError: it does not say which source, or asks for what only a child of O3DE's asset processor does.
+    """
+    given, notes = _parse_given(arguments)
+    if "help" in given or "h" in given or not arguments:
+        return BuilderSwitches(wants_help=True)
+    task = given.get("task", [""])[-1].lower()
+    if task in CHILDREN:
+        raise UserError(f"-task={task} {WHY_REFUSED}", hint=INSTEAD)
+    if task and task not in _DEBUGS:
+        raise UserError(f"there is no task '{task}'", hint=", ".join(_DEBUGS))
+    mode = task or next((name for name in _DEBUGS if name in given), "")
+    if not mode:
+        raise UserError("the source is missing", hint="-debug=<absolute path>")
+    source = given.get("input" if task else mode, [""])[-1]
+    if not os.path.isabs(source):
+        raise UserError(
+            f"-{'input' if task else mode} expects an absolute path, not '{source}'", hint=f"such as '{os.path.abspath(source)}'"
+        )
+    source = os.path.normpath(source)
+    project = given.get("project-path", [""])[-1]
+    forwarded = tuple(f"--{name}={value}" for name in _FORWARDED for value in given.get(name, ()))
+    if not project and "gamename" in given:
+        project = _find_project_name(given["gamename"][-1], source)
+    return BuilderSwitches(source, os.path.abspath(project) if project else "", mode != "debug_create", forwarded, notes)
+
+
+def help_lines() -> list[str]:
+    """Return the list of switches."""
+    others = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    others += [f"\t-task={task} : refused: it {WHY_REFUSED}" for task in CHILDREN]
+    return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *others]
+
+
+def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    given: dict[str, list[str]] = {}
+    notes = []
+    waiting = ""
+    for word in map(_unwrap, arguments):
+        match = _WORD.fullmatch(word)
+        if match is None:
+            if not waiting:
+                raise UserError(f"'{word}' belongs to no switch", hint="'AssetBuilder --help' lists the switches")
+            given[waiting].append(word)
+            waiting = ""
+            continue
+        name = match["name"].lower()
+        given.setdefault(name, [])
+        if match["value"] is not None:
+            given[name].append(_unwrap(match["value"]))
+        waiting = name if match["value"] is None else ""
+        if name in IGNORED:
+            notes.append(f"-{match['name']} is accepted and ignored: {IGNORED[name]}.")
+        elif name not in SWITCHES and name != "h":
+            notes.append(f"-{match['name']} is no switch of the asset builder, and ignored.")
+    return {name: values or [""] for name, values in given.items()}, tuple(notes)
+
+
+def _find_project_name(name: str, source: str) -> str:
+    """Return the nearest folder above a source, or beside one of those, with a project's name; "" = look as usual."""
+    folder = os.path.dirname(source)
+    while True:
+        for path in (folder if os.path.basename(folder) == name else "", os.path.join(folder, name)):
+            if path and os.path.isfile(os.path.join(path, "project.json")):
+                return path
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            return ""
+
+
+def _unwrap(text: str) -> str:
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] == '"' else text

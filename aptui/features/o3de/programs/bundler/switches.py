@@ -1,0 +1,235 @@
+"""The command line of `AssetBundlerBatch`: its sub-commands, the switches of each, and what was given.
+
+Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+
+from msgspec import Struct
+
+from aptui.shared.errors import UserError
+
+
+class Takes(Enum):
+    """What follows the name of a switch."""
+
+    NOTHING = auto()
+    ONE = auto()
+    MANY = auto()
+    """Values between commas, and the switch may be repeated."""
+    MAYBE = auto()
+    """Nothing, or values between commas."""
+
+
+HELP = "'AssetBundlerBatch {} --help' shows what it takes"
+"""The next step where a command line is wrong, of a command."""
+PROJECT = {
+    "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
+    "engine-path": (Takes.ONE, "the engine's folder"),
+    "project-cache-path": (Takes.ONE, "where products and the asset database lie"),
+    "regset": (Takes.MANY, "set a value of the settings registry: /json/pointer=value"),
+    "verbose": (Takes.NOTHING, "say where files are written"),
+    "help": (Takes.NOTHING, "print the switches of this command"),
+}
+_PLATFORM = {"platform": (Takes.MANY, "for these platforms; all enabled ones by default")}
+_OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "write over files that are there")}
+_COMPARISON = {
+    "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules)"),
+    "comparisonType": (
+        Takes.MANY,
+        "delta, union, intersection, complement, filePattern, intersectionCount, or their numbers 0 to 5",
+    ),
+    "filePatternType": (Takes.MANY, "of each filePattern: 0 wildcard, 1 regular expression"),
+    "filePattern": (Takes.MANY, "what paths must match, one for each filePattern"),
+    "intersectionCount": (Takes.ONE, "in how many lists an asset must be"),
+    "firstAssetFile": (Takes.MANY, "the first list of each comparison, or a $name"),
+    "secondAssetFile": (Takes.MANY, "the second list of each comparison that takes one, or a $name"),
+    "output": (Takes.MANY, "where the result of each goes: a list, or a $name"),
+}
+_BUNDLE = {
+    "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
+    "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
+    "maxSize": (Takes.ONE, "how large a bundle may be, in MB; more is split"),
+}
+_SEEDS = {"addSeed": (Takes.MANY, "products to begin with, relative to the platform's folder or absolute; * and ? are wildcards")}
+COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
+    "seeds": {
+        "seedListFile": (Takes.ONE, "the seed list to change (.seed), JSON or XML; a new one is JSON"),
+        **_SEEDS,
+        "removeSeed": (Takes.MANY, "take the platforms from these; what has none left goes"),
+        "addPlatformToSeeds": (Takes.NOTHING, "add the platforms to every seed that has a product for them"),
+        "removePlatformFromSeeds": (Takes.NOTHING, "take the platforms from every seed that has others"),
+        "updateSeedPath": (Takes.NOTHING, "write the present path of every seed"),
+        "removeSeedPath": (Takes.NOTHING, "remove the paths of all seeds"),
+        "print": (Takes.NOTHING, "print the list"),
+        **_PLATFORM,
+    },
+    "assetLists": {
+        "assetListFile": (Takes.ONE, "the list to write, one for each platform (.assetlist); an empty one fails"),
+        "seedListFile": (Takes.MANY, "seed lists to begin with"),
+        **_SEEDS,
+        "addDefaultSeedListFiles": (Takes.NOTHING, "begin with the default seeds of engine, gems and project too"),
+        "skip": (Takes.MANY, "products that are left out with what they alone need; * and ? are wildcards"),
+        "print": (Takes.NOTHING, "print the list"),
+        "dryRun": (Takes.NOTHING, "write nothing"),
+        "generateDebugFile": (Takes.NOTHING, "write why each asset is in it (.assetlistdebug)"),
+        **_OVERWRITE,
+        **_PLATFORM,
+    },
+    "comparisonRules": {
+        **_COMPARISON,
+        "addComparison": (Takes.NOTHING, "add the comparisons behind those of the file"),
+        **_OVERWRITE,
+    },
+    "compare": {**_COMPARISON, "print": (Takes.MAYBE, "print the last result, or these lists"), **_OVERWRITE, **_PLATFORM},
+    "bundleSettings": {
+        "bundleSettingsFile": (Takes.ONE, "the settings to write or change, one file for each platform (.bundlesettings)"),
+        "assetListFile": (Takes.ONE, "the asset list to pack"),
+        **_BUNDLE,
+        "print": (Takes.NOTHING, "print the settings"),
+        **_PLATFORM,
+    },
+    "bundles": {
+        "bundleSettingsFile": (Takes.MANY, "settings to begin with; what is said here comes first"),
+        "assetListFile": (Takes.MANY, "the asset list to pack"),
+        **_BUNDLE,
+        **_OVERWRITE,
+        **_PLATFORM,
+    },
+    "bundleSeed": {
+        **_SEEDS,
+        "bundleSettingsFile": (Takes.ONE, "settings to begin with"),
+        **_BUNDLE,
+        **_OVERWRITE,
+        **_PLATFORM,
+    },
+    "help": {},
+}
+"""{sub-command: {switch: (what follows it, what it does)}}; every command has those about the project too."""
+_ALIASES = {
+    "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
+    "seedfilelist": "seedlistfile",
+}  # fmt: skip
+IGNORED = {"ignorefilecase": "paths are compared whatever their case anyway"}
+_WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
+
+
+class BundlerSwitches(Struct, frozen=True):
+    """What a command line says: `values` {switch in lower case: its values}; one without values is there with none."""
+
+    command: str
+    values: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether a switch was given."""
+        return name.lower() in self.values
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return every value of a switch."""
+        return self.values.get(name.lower(), ())
+
+    def one(self, name: str) -> str:
+        """Return the value of a switch, "" = it was not given.
+
+        Raises:
+            UserError: it was given more than once.
+        """
+        found = self.all(name)
+        if len(found) > 1:
+            raise UserError(f"--{name} takes one value", hint=f"it has {len(found)} here: remove the others")
+        return found[0] if found else ""
+
+    def need_switch(self, name: str) -> str:
+        """Return the value of a switch that has to be there.
+
+        Raises:
+            UserError: it is not.
+        """
+        found = self.one(name)
+        if not found:
+            raise UserError(f"'{self.command}' needs --{name}", hint=HELP.format(self.command))
+        return found
+
+    def number(self, name: str, least: int, most: int) -> int:
+        """Return the value of a switch that is a number, 0 = it was not given.
+
+        Raises:
+            UserError: it is none, or out of bounds.
+        """
+        text = self.one(name)
+        if not text:
+            return 0
+        if not text.isdecimal() or not least <= int(text[:9]) <= most:
+            raise UserError(f"--{name} is a number from {least} to {most}, not '{text}'", hint=HELP.format(self.command))
+        return int(text)
+
+
+def parse(arguments: Sequence[str]) -> BundlerSwitches:
+    """Return what `arguments` (without the program's name) say.
+
+    Raises:
+        UserError: a command or a switch that there is none of, or one without the value that it wants.
+    """
+    words = [_unwrap(word) for word in arguments]
+    command = "help"
+    if words and not words[0].startswith("-"):
+        command = next((name for name in COMMANDS if name.lower() == words[0].lower()), "")
+        if not command:
+            raise UserError(f"there is no command '{words[0]}'", hint=f"there are {', '.join(COMMANDS)}")
+        words = words[1:]
+    known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT}.items()}
+    values: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
+    waiting = ""
+    for word in words:
+        match = _WORD.fullmatch(word)
+        if match is None:
+            if not waiting:
+                raise UserError(f"'{word}' belongs to no switch", hint=HELP.format(command))
+            values[waiting] += _split(word, known[waiting][1])
+            waiting = waiting if known[waiting][1] in (Takes.MANY, Takes.MAYBE) else ""
+            continue
+        _refuse_without_value(waiting, values, known)
+        name = _ALIASES.get(match["name"].lower(), match["name"].lower())
+        waiting = ""
+        if name in IGNORED:
+            notes.append(f"--{match['name']} is accepted and ignored: {IGNORED[name]}.")
+        elif name not in known:
+            raise UserError(f"'{command}' has no switch --{match['name']}", hint=f"AssetBundlerBatch {command} --help")
+        else:
+            takes = known[name][1]
+            given = () if match["value"] is None or takes is Takes.NOTHING else _split(match["value"], takes)
+            values[name] = (*values.get(name, ()), *given)
+            waiting = name if match["value"] is None and takes is not Takes.NOTHING else ""
+    _refuse_without_value(waiting, values, known)
+    return BundlerSwitches(command, values, tuple(notes))
+
+
+def help_lines(command: str) -> list[str]:
+    """Return what `--help` prints."""
+    if command == "help":
+        return ["AssetBundlerBatch COMMAND --switch=value ...", "Commands:", *(f"\t{name}" for name in COMMANDS)]
+    shown = {**COMMANDS[command], **PROJECT}
+    ignored = [f"\t--{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    return [f"AssetBundlerBatch {command}", *(f"\t--{name} : {text}" for name, (_takes, text) in shown.items()), *ignored]
+
+
+def _refuse_without_value(name: str, values: Mapping[str, tuple[str, ...]], known: Mapping[str, tuple[str, Takes, str]]) -> None:
+    if name and not values[name] and known[name][1] is not Takes.MAYBE:
+        raise UserError(f"--{known[name][0]} needs a value", hint=known[name][2])
+
+
+def _split(value: str, takes: Takes) -> tuple[str, ...]:
+    if takes is Takes.ONE:
+        return (_unwrap(value),) if value.strip() else ()
+    return tuple(_unwrap(part) for part in _unwrap(value).split(",") if part.strip())
+
+
+def _unwrap(text: str) -> str:
+    text = text.strip()
+    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] == '"' else text

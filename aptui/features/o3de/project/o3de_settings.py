@@ -1,0 +1,341 @@
+"""Translates a project's settings registry to the tree of an `aptui.yaml` that says the same, and to facts without a key there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.config.dirs import core_count, host_platform
+from aptui.config.model import ConfigErrors
+from aptui.config.yaml.nodes import Node, nearest
+from aptui.core.project import COMMON_PLATFORM
+from aptui.features.o3de.facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings
+from aptui.features.o3de.project.layout import SETTINGS, read_registry
+from aptui.features.o3de.project.project import BOOTSTRAP, MARKER, Options, ProjectRoots, locate
+from aptui.features.o3de.project.rules import AssetRules, iter_named
+from aptui.features.o3de.project.scan_folders import ScanFolderEntry, ScanFolderSettings, as_node
+from aptui.features.o3de.registry.input_recorder import InputRecorder
+from aptui.features.o3de.registry.registry import Registry, plain_text, read_ini, split_texts, truth, whole
+from aptui.shared.errors import UserError
+
+# `BuilderConfig.ini` of a project: overrides of builders (`[Builder NAME]`) and jobs (`[Job KEY]`).
+#
+# `checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while it is being written, and the
+# patterns of the shared cache say what is shared.
+
+FILE_NAME = "BuilderConfig.ini"
+
+
+def read_overrides(data: bytes, name: str) -> tuple[list[JobOverride], list[JobOverride], list[str]]:
+    """Return what is said of builders, what of jobs, and what cannot be understood, a line each.
+
+    Raises:
+        UserError: a line is none of an INI file.
+    """
+    builders: list[JobOverride] = []
+    jobs: list[JobOverride] = []
+    doubts: list[str] = []
+    for section, node in read_ini(data, name).items():
+        kind, _, called = section.partition(" ")
+        found = {"builder": builders, "job": jobs}.get(kind.lower())
+        if found is None or not called.strip():
+            doubts.append(f"{node.where}: section '[{section}]' is neither '[Builder NAME]' nor '[Job KEY]'")
+            continue
+        try:
+            found.append(_override(called.strip(), node))
+        except UserError as mistake:
+            doubts.append(str(mistake))
+    return builders, jobs, doubts
+
+
+def _override(name: str, node: Node) -> JobOverride:
+    keys = {key.lower(): value for key, value in node.value.items()}
+
+    def text(key: str) -> str:
+        return plain_text(keys[key]) if key in keys else ""
+
+    return JobOverride(
+        name=name,
+        fingerprint=text("fingerprint"),
+        version=text("version"),
+        patterns=tuple(item.value for item in split_texts(keys.get("patterns"))),
+        flags=_whole(keys.get("flags")),
+        priority=_whole(keys.get("priority")),
+        is_critical=truth(keys["critical"]) if "critical" in keys else None,
+        params=text("params"),
+    )
+
+
+def _whole(node: Node | None) -> int | None:
+    if node is None:
+        return None
+    try:
+        return whole(int(plain_text(node), 0))
+    except ValueError:
+        raise UserError(f"'{plain_text(node)}' is not a whole number", where=node.where) from None
+
+
+OWN = "/O3DE/AssetProcessor"
+_IMPORTER = "/O3DE/SceneAPI/AssetImporter/SupportedFileTypeExtensions"
+_FEW_CORES, _SOME_CORES = 4, 6
+_NAMED_GEMS = 5
+"""How many gems that are not there a warning names."""
+
+
+class OpenedO3deProject(Struct, frozen=True):
+    """A project as its settings say it is: `tree` in the terms of an `aptui.yaml`."""
+
+    tree: Node
+    facts: ProjectFacts
+    warnings: tuple[str, ...]
+    places: ProjectRoots
+    registry: Registry
+
+
+def open_project(project: str, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
+    """Read everything that the settings of the project in this folder say.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+        UserError: there is no project, or no engine for it.
+    """
+    places = locate(project, options, recorder)
+    return _Translation(places, options, read_registry(places, options, recorder), recorder).translate()
+
+
+class _Translation:
+    def __init__(self, places: ProjectRoots, options: Options, registry: Registry, recorder: InputRecorder) -> None:
+        self._places = places
+        self._options = options
+        self._registry = registry
+        self._recorder = recorder
+        self._settings = registry.members(SETTINGS)
+        self._mistakes: list[UserError] = []
+        self._warnings = list(registry.warnings)
+
+    def translate(self) -> OpenedO3deProject:
+        """Translate, or raise all that is wrong."""
+        if self._places.missing and self._options.has_gem_scan_folders:
+            self._warnings.append(_missing_gems(self._places.missing))
+        platforms = self._platforms()
+        references = self._references(platforms)
+        builder_overrides, job_overrides = self._overrides()
+        rules = AssetRules(references, job_overrides)
+        members = {
+            "name": self._node(self._places.name),
+            "platforms": platforms,
+            "scan_folders": Node([as_node(folder) for folder in self._folders(references)], MARKER),
+            "ignore": Node(rules.list_ignored(self._settings), MARKER),
+            "builders": Node(self._builders(rules), MARKER),
+            "companions": rules.companions(self._members("MetaDataTypes"), split_texts(self._registry.node(_IMPORTER))),
+            "workers": self._workers(),
+            "products": self._node({"touch_unchanged": self._node(value=True)}),
+            "cache": self._node(self._place("project_cache_path", "Cache")),
+            "logs": self._node(self._place("project_log_path", os.path.join(self._place("project_user_path", "user"), "log"))),
+        }
+        members |= self._metadata()
+        found = self._facts()
+        members |= self._sharing(found.shared_cache)
+        self._warnings += rules.warnings
+        facts = replace(found, builder_overrides=tuple(builder_overrides), job_overrides=tuple(job_overrides))
+        if self._mistakes:
+            raise ConfigErrors(self._mistakes)
+        tree = Node(members, os.path.join(self._places.project, MARKER))
+        return OpenedO3deProject(tree, facts, tuple(self._warnings), self._places, self._registry)
+
+    def _node(self, value: object) -> Node:
+        return Node(value, os.path.join(self._places.project, MARKER))
+
+    def _members(self, key: str) -> dict[str, Node]:
+        node = self._settings.get(key)
+        return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
+
+    def _place(self, key: str, default: str) -> str:
+        return os.path.normpath(os.path.join(self._places.project, self._registry.text(f"{BOOTSTRAP}/{key}", default)))
+
+    # ── platforms ──
+
+    def _platforms(self) -> Node:
+        """Return {id: its tags, and whether it is enabled}; a platform that nobody declares cannot be enabled."""
+        found: dict[str, Node] = {}
+        for name, node in iter_named(self._settings, "platform"):
+            where = node.key_where or node.where
+            tags = [replace(tag, value=tag.value.lower()) for tag in split_texts(node.get("tags"))]
+            entry = {"tags": Node(tags, where), "enabled": Node(value=name.lower() == host_platform(), where=where)}
+            found[name.lower()] = Node(entry, where, where)
+        if not found:
+            hint = f"is '{self._places.engine}' the engine? there, Registry/AssetProcessorPlatformConfig.setreg declares some"
+            self._mistakes.append(UserError("the settings declare no platform", where=self._places.project, hint=hint))
+        for name, node in self._members("Platforms").items():
+            key = name.strip().lower()
+            if key in found:
+                is_on = truth(node) or key == host_platform()
+                found[key].value["enabled"] = Node(is_on, node.where, node.key_where)
+            elif truth(node) and key != COMMON_PLATFORM:
+                what = f"platform '{name}' is enabled, but not declared"
+                self._mistakes.append(UserError(what, where=node.key_where or node.where, hint=nearest(key, found)))
+        return Node(found, self._places.project)
+
+    def _references(self, platforms: Node) -> set[str]:
+        tags = {tag.value for entry in platforms.value.values() for tag in entry.value["tags"].value}
+        return {host_platform(), "renderer", "tools", *platforms.value} | tags if platforms.value else set()
+
+    # ── sources and builders ──
+
+    def _folders(self, references: set[str]) -> list[ScanFolderEntry]:
+        finder = ScanFolderSettings(self._places, self._options, references, self._recorder.is_folder)
+        try:
+            folders = finder.find(self._settings)
+        except UserError as mistake:
+            self._mistakes.append(mistake)
+            return []
+        self._warnings += finder.warnings
+        if not folders:
+            hint = "; ".join(finder.warnings[:2])
+            self._mistakes.append(UserError("no folder is scanned", where=self._places.project, hint=hint))
+        return folders
+
+    def _builders(self, rules: AssetRules) -> list[Node]:
+        builders = rules.builders(self._settings)
+        if not builders:
+            what, hint = "the settings hold no rule that copies anything", 'such a rule is "RC txt": {"glob": "*.txt", …}'
+            self._mistakes.append(UserError(what, where=self._places.project, hint=hint))
+        return builders
+
+    def _overrides(self) -> tuple[list[JobOverride], list[JobOverride]]:
+        path = os.path.join(self._places.project, FILE_NAME)
+        try:
+            data = self._recorder.read(path)
+            builders, jobs, doubts = read_overrides(data or b"", path)
+        except UserError as mistake:
+            self._mistakes.append(mistake)
+            return [], []
+        self._warnings += doubts
+        return builders, jobs
+
+    def _workers(self) -> Node:
+        """Return how many workers run: as told, or by the reference's rule, though never more than there are cores."""
+        node = self._members("Jobs").get("maxJobs")
+        asked = self._count(node, 0)
+        if node is not None and asked > 1:
+            return replace(node, value=asked)
+        cores = core_count()
+        count = 3 if cores <= _FEW_CORES else 5 if cores <= _SOME_CORES else cores - 2
+        return Node(min(count, cores), node.where) if node is not None else self._node(min(count, cores))
+
+    def _metadata(self) -> dict[str, Node]:
+        types = self._registry.node(f"{OWN}/Settings/Metadata/EnabledTypes")
+        delay = self._registry.node(f"{OWN}/Settings/Metadata/MetaCreationDelayMs")
+        found: dict[str, Node] = {}
+        if types is not None:
+            names = [replace(item, value=f".{item.value.lower().lstrip('.')}") for item in split_texts(types)]
+            found["metadata_types"] = replace(types, value=names)
+        if delay is not None and self._count(delay, 0) > 0:
+            found["meta_delay"] = replace(delay, value=self._count(delay, 0) / 1000)
+        return found
+
+    # ── what has no place in an aptui.yaml ──
+
+    def _facts(self) -> ProjectFacts:
+        if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
+            self._warn(
+                self._members("Fingerprinting")["UseFileHashing"], "files are always known by what is in them; it is not used"
+            )
+        return ProjectFacts(
+            engine=self._places.engine,
+            gems=tuple((gem.name, gem.path) for gem in self._places.gems),
+            shared_cache=self._read_shared_cache(),
+            stats=self._stats(),
+            user=self._user(),
+            max_jobs=self._count(self._members("Jobs").get("maxJobs"), 0),
+            bootstrap={key: plain_text(node) for key, node in self._registry.members(BOOTSTRAP).items()},
+        )
+
+    def _read_shared_cache(self) -> O3deSharedCache:
+        server = self._registry.members(f"{OWN}/Settings/Server") or {}
+        older = self._members("Server")
+        address = server.get("cacheServerAddress") or older.get("cacheServerAddress")
+        mode = server.get("assetCacheServerMode")
+        switch = server.get("enableCacheServer")
+        word = plain_text(mode).strip().lower() if mode is not None else "server" if truth(switch) else "inactive"
+        if word not in ("inactive", "server", "client"):
+            self._warn(mode or self._node(""), f"'{word}' is none of inactive, server and client; it is not used")
+            word = "inactive"
+        folder = plain_text(address) if address is not None else ""
+        patterns = []
+        for key, node in iter_named({**self._members_of_own(), **server}, "acs"):
+            kind = "pattern" if node.get("pattern") is not None else "glob"
+            text, name, asset_type = node.get(kind), node.get("name"), node.get("productAssetType")
+            patterns.append(
+                O3deSharedPattern(
+                    builder=plain_text(name) if name is not None else key,
+                    kind=kind,
+                    text=plain_text(text) if text is not None else "",
+                    asset_type=plain_text(asset_type) if asset_type is not None else "",
+                    is_checked=truth(node.get("checkServer"), default=True),
+                )
+            )
+        return O3deSharedCache(word, folder, tuple(patterns))
+
+    def _sharing(self, shared: O3deSharedCache) -> dict[str, Node]:
+        """Return the shared cache in the terms of an `aptui.yaml`."""
+        if not shared.address and not shared.patterns:
+            return {}
+        mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
+        if mode != "inactive" and "://" not in shared.address and not (shared.address and self._recorder.is_folder(folder)):
+            self._warnings.append(
+                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared "
+                f"cache is used"
+            )
+            mode = "inactive"
+        patterns = []
+        for each in shared.patterns:
+            kind = "regex" if each.kind == "pattern" else "glob"
+            entry = {"name": each.builder, kind: each.text or "*", "enabled": each.is_checked}
+            patterns.append(self._node({key: self._node(value) for key, value in entry.items()}))
+        members = {"mode": self._node(mode), "patterns": self._node(patterns)}
+        if shared.address:
+            members["store"] = self._node(shared.address)
+        return {"shared_cache": self._node(members)}
+
+    def _members_of_own(self) -> dict[str, Node]:
+        return self._registry.members(f"{OWN}/Settings")
+
+    def _stats(self) -> StatsForm:
+        stats = self._members("Stats")
+        return StatsForm(
+            is_human=truth(stats.get("HumanReadable"), default=True),
+            is_machine=truth(stats.get("MachineReadable")),
+            cumulative=self._count(stats.get("MaxCumulativeStats"), 5),
+            individual=self._count(stats.get("MaxIndividualStats"), 5),
+        )
+
+    def _user(self) -> UserSettings:
+        settings = self._registry.members(f"{OWN}/UserSettings")
+        zero = settings.get("zeroAnalysisMode")
+        return UserSettings(
+            zero_analysis=None if zero is None else truth(zero),
+            skips_start_scan=truth(settings.get("initialScanSkippingEnabled")),
+            debug_output=truth(settings.get("enableBuilderDebugFlag")),
+            is_verbose=truth(settings.get("verboseLogging")),
+        )
+
+    def _count(self, node: Node | None, default: int) -> int:
+        try:
+            return default if node is None else whole(float(plain_text(node)))
+        except ValueError:
+            self._warn(node or self._node(""), "a whole number is expected; it is not used")
+            return default
+
+    def _warn(self, node: Node, text: str) -> None:
+        self._warnings.append(f"{node.key_where or node.where}: {text}")
+
+
+def _missing_gems(names: Iterable[str]) -> str:
+    listed_names = list(names)
+    shown = ", ".join(listed_names[:_NAMED_GEMS])
+    more = f" and {len(listed_names) - _NAMED_GEMS} more" if len(listed_names) > _NAMED_GEMS else ""
+    return f"gems that were not found: {shown}{more}; their settings and assets are missing"

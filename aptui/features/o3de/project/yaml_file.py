@@ -1,0 +1,124 @@
+"""`aptui init --from-o3de`: the `aptui.yaml` that says what a project's settings registry says.
+
+Tests: `tests/features/o3de/project/test_project_format.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from aptui.config import load, merge
+from aptui.config.dirs import FILE_NAME
+from aptui.config.yaml.nodes import Node
+from aptui.features.o3de.project.layout import SETTINGS
+from aptui.features.o3de.project.o3de_settings import OpenedO3deProject, open_project
+from aptui.features.o3de.project.project import MARKER, Options, is_project
+from aptui.features.o3de.registry.input_recorder import InputRecorder
+from aptui.shared.errors import HostError, UserError
+
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*[\w]|[A-Za-z]")
+_WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
+_HEAD = """\
+# What the settings registry of this O3DE project says, in the words of an aptui.yaml. It is used instead of the registry
+# as long as it names scan folders; 'aptui init --from-o3de' wrote it.
+"""
+
+
+def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """Write the `aptui.yaml` that equals the settings of the O3DE project in `folder`; return it, and what could not be said.
+
+    Raises:
+        UserError: there is no such project, or there is an `aptui.yaml` already.
+    """
+    folder = Path(os.path.abspath(folder))
+    if not is_project(str(folder)):
+        raise UserError(f"'{folder}' holds no '{MARKER}' of an O3DE project", hint="name its folder: aptui init --from-o3de DIR")
+    opened = open_project(str(folder), Options(), InputRecorder())
+    file = folder / FILE_NAME
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(_HEAD + "".join(f"{line}\n" for line in _lines(opened, str(folder))))
+    except FileExistsError:
+        raise UserError(f"'{file}' exists already", hint="remove it first") from None
+    except OSError as error:
+        raise HostError(
+            f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
+            hint="check its permissions and the free space on its disk",
+        ) from None
+    return file, (*opened.warnings, *_scripts(opened))
+
+
+def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
+    """Yield what the file cannot say: builders of O3DE's scripts belong to the registry's projects alone."""
+    places = opened.places
+    for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
+        script = os.path.join(root, "Editor", "Scripts", "bootstrap.py")
+        if os.path.isfile(script):
+            yield f"{script}: the builders of this script have no place in an '{FILE_NAME}'; they do not run with it"
+
+
+def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
+    data: dict[str, Any] = opened.tree.plain()
+    yield f"name: {_flow(data['name'])}"
+    for key in ("cache", "logs"):
+        yield f"{key}: {_flow(_path(data[key], project))}"
+    if opened.registry.text(f"{SETTINGS}/Jobs/maxJobs") == str(data["workers"]):
+        yield f"workers: {data['workers']}"
+    for key in ("metadata_types", "meta_delay"):
+        if key in data:
+            yield f"{key}: {_flow(data[key])}"
+    yield from _mapping("platforms", data["platforms"])
+    yield from _list("scan_folders", [{**folder, "path": _path(folder["path"], project)} for folder in data["scan_folders"]])
+    yield "linked_folders: [/]"
+    yield "shipped_ignore: false"
+    yield from _list("ignore", data["ignore"])
+    yield from _mapping("companions", {**{glob: [] for glob in _list_shipped_companions()}, **data["companions"]})
+    yield from _list("builders", data["builders"])
+
+
+def _list_shipped_companions() -> list[str]:
+    """Return what has companions unless a project says otherwise."""
+    trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
+    return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
+
+
+def _path(path: str, project: str) -> str:
+    """Return a path relative to the project where that stays true when both are moved together."""
+    relative = os.path.relpath(path, project)
+    return relative if not relative.startswith("../..") else path
+
+
+def _list(key: str, items: list[Any]) -> Iterator[str]:
+    yield f"{key}:{'' if items else ' []'}"
+    yield from (f"  - {_flow(item)}" for item in items)
+
+
+def _mapping(key: str, items: dict[str, Any]) -> Iterator[str]:
+    yield f"{key}:{'' if items else ' {}'}"
+    yield from (f"  {_flow(name)}: {_flow(item)}" for name, item in items.items())
+
+
+def _flow(value: Any) -> str:
+    """Return a value in YAML on one line."""
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{_flow(key)}: {_flow(child)}' for key, child in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_flow, value))}]"
+        case str():
+            return _text(value)
+        case _:
+            return json.dumps(value)
+
+
+def _text(text: str) -> str:
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    if "\\" in text and text.isprintable() and "'" not in text:
+        return f"'{text}'"
+    return json.dumps(text, ensure_ascii=not text.isprintable())

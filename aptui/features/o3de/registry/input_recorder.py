@@ -1,0 +1,98 @@
+"""What the room reads of the disk, and remembers having read: an unchanged configuration is known by looking at just that again.
+
+Tests: `tests/features/o3de/registry/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+
+from aptui.shared.errors import UserError
+
+MAX_BYTES = 1 << 24
+_LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
+_FILE, _FOLDER, _NAMES = "file", "folder", "names"
+
+Probe = tuple[str, str]
+"""(what was looked at it for, absolute path)."""
+
+
+class InputRecorder:
+    """Files and folders as they are; every look is remembered with a digest of what was seen ("" = nothing there)."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Probe, str] = {}
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, None where there is none.
+
+        Raises:
+            UserError: it cannot be read, is no regular file, is too large, or is a Git LFS pointer.
+        """
+        data = _read(path)
+        self.seen[_FILE, path] = "" if data is None else hashlib.sha256(data).hexdigest()
+        if data is not None and data.startswith(_LFS):
+            raise UserError("a Git LFS pointer stands where the file should be", where=path, hint="run 'git lfs pull'")
+        if data is not None and len(data) > MAX_BYTES:
+            raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=path, hint="settings are much smaller than that")
+        return data
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder."""
+        found = os.path.isdir(path)
+        self.seen[_FOLDER, path] = "yes" if found else ""
+        return found
+
+    def names(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; none where there is no folder."""
+        found = _names(path)
+        self.seen[_NAMES, path] = _digest_of(found)
+        return found
+
+    def layers(self) -> tuple[tuple[str, str], ...]:
+        """Return (file, SHA-256 in hex) of each file that was read and is there, in the order of reading."""
+        return tuple((path, digest) for (kind, path), digest in self.seen.items() if kind == _FILE and digest)
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders whose files were asked for."""
+        return tuple(path for (kind, path), digest in self.seen.items() if kind == _NAMES and digest)
+
+
+def probe_again(probes: Iterable[Probe]) -> dict[Probe, str]:
+    """Return what is seen now where an earlier `InputRecorder` looked."""
+    recorder = InputRecorder()
+    for kind, path in probes:
+        try:
+            {_FILE: recorder.read, _FOLDER: recorder.is_folder, _NAMES: recorder.names}[kind](path)
+        except UserError as error:
+            recorder.seen[kind, path] = error.what
+    return recorder.seen
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise UserError("not a regular file", where=path)
+            return stream.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a NUL in it
+        return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # nor one that is so long
+            return None
+        raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except (OSError, ValueError):
+        return []
+
+
+def _digest_of(names: list[str]) -> str:
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest() if names else ""

@@ -1,0 +1,245 @@
+"""`azlmbr.asset.builder`: the classes, constants and buses of asset builders.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from aptui.features.o3de.scripts.azlmbr import registrations
+from aptui.features.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
+from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected
+
+_NO_PROGRAMS = "there is no folder of O3DE's programs: aptui runs without them"
+
+# ------------------------------------------------------------------------------------------------------------- constants
+
+AssetBuilderPattern_Wildcard = 0
+AssetBuilderPattern_Regex = 1
+SourceFileDependency_Absolute = 0
+SourceFileDependency_Wildcards = 1
+JobDependency_Fingerprint = 0
+JobDependency_Order = 1
+JobDependency_OrderOnce = 2
+JobDependency_OrderOnly = 3
+CreateJobsResponse_ResultSuccess = 0
+CreateJobsResponse_ResultFailed = 1
+CreateJobsResponse_ResultShuttingDown = 2
+ProductPathDependency_SourceFile = 0
+ProductPathDependency_ProductFile = 1
+JobProduct_ProductAsset = 1
+JobProduct_IntermediateAsset = 2
+ProcessJobResponse_Success = 0
+ProcessJobResponse_Failed = 1
+ProcessJobResponse_Crashed = 2
+ProcessJobResponse_Cancelled = 3
+ProcessJobResponse_NetworkIssue = 4
+
+
+class JobParameters(dict[int, str]):
+    """Parameters of a job by the checksum of their name; a name or a `Crc32` does as well as a key."""
+
+    def __init__(self, values: Mapping[Any, Any] | None = None) -> None:
+        super().__init__()
+        for key, value in (values or {}).items():
+            self[key] = value
+
+    def __setitem__(self, key: object, value: object) -> None:
+        super().__setitem__(crc_of(key), str(value))
+
+    def __getitem__(self, key: object) -> str:
+        return super().__getitem__(crc_of(key))
+
+    def __delitem__(self, key: object) -> None:
+        super().__delitem__(crc_of(key))
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(crc_of(key))
+
+    def get(self, key: object, default: Any = None) -> Any:
+        """Return a parameter, or `default`."""
+        return super().get(crc_of(key), default)
+
+
+# --------------------------------------------------------------------------------------------------------------- classes
+
+
+class AssetBuilderPattern(Reflected):
+    """Which files a builder wants; matched against the absolute path."""
+
+    _properties: ClassVar = {"pattern": str, "type": int}
+    _forms: ClassVar = (("pattern", "type"),)
+    Wildcard, Regex = AssetBuilderPattern_Wildcard, AssetBuilderPattern_Regex
+
+
+class AssetBuilderDesc(Reflected):
+    """A builder as it registers. `flags`: 1 emits no dependencies, 2 deletes the last good product on failure."""
+
+    _properties: ClassVar = {"analysisFingerprint": str, "busId": Uuid, "flags": int, "name": str, "patterns": list, "version": int}
+
+
+class PlatformInfo(Reflected):
+    """A platform and its tags."""
+
+    _properties: ClassVar = {"identifier": str, "tags": list}
+    _forms: ClassVar = (("identifier", "tags"),)
+
+
+class CreateJobsRequest(Reflected):
+    """Question of the analysis."""
+
+    _properties: ClassVar = {
+        "builderId": Uuid, "watchFolder": str, "sourceFile": str, "sourceFileUUID": Uuid, "enabledPlatforms": list,
+    }  # fmt: skip
+
+
+class SourceFileDependency(Reflected):
+    """A source this one depends on, by path or UUID."""
+
+    _properties: ClassVar = {"sourceFileDependencyPath": str, "sourceFileDependencyUUID": Uuid, "sourceDependencyType": int}
+    _forms: ClassVar = (
+        ("sourceFileDependencyPath", "sourceFileDependencyUUID"),
+        ("sourceFileDependencyPath", "sourceFileDependencyUUID", "sourceDependencyType"),
+    )
+    Absolute, Wildcards = SourceFileDependency_Absolute, SourceFileDependency_Wildcards
+
+
+class JobDependency(Reflected):
+    """A job this one depends on."""
+
+    _properties: ClassVar = {
+        "sourceFile": SourceFileDependency, "jobKey": str, "platformIdentifier": str, "productSubIds": list, "type": int,
+    }  # fmt: skip
+    _forms: ClassVar = (("jobKey", "platformIdentifier", "type", "sourceFile"),)
+    Fingerprint, Order = JobDependency_Fingerprint, JobDependency_Order
+    OrderOnce, OrderOnly = JobDependency_OrderOnce, JobDependency_OrderOnly
+
+
+class JobDescriptor(Reflected):
+    """A job that a source needs."""
+
+    _properties: ClassVar = {
+        "jobParameters": JobParameters, "additionalFingerprintInfo": str, "jobKey": str, "priority": lambda: -1,
+        "checkExclusiveLock": bool, "checkServer": bool, "jobDependencyList": list, "failOnError": bool, "platform": str,
+    }  # fmt: skip
+    _forms: ClassVar = (("additionalFingerprintInfo", "jobKey", "platform"),)
+
+    def set_platform_identifier(self, platform: str) -> None:
+        """Say which platform the job is for."""
+        self.platform = platform
+
+    def get_platform_identifier(self) -> str:
+        """Return the platform the job is for."""
+        return self.platform
+
+
+class CreateJobsResponse(Reflected):
+    """Answer of the analysis; it failed unless the script says otherwise."""
+
+    _properties: ClassVar = {
+        "result": lambda: CreateJobsResponse_ResultFailed, "sourceFileDependencyList": list, "createJobOutputs": list,
+    }  # fmt: skip
+    ResultSuccess, ResultFailed = CreateJobsResponse_ResultSuccess, CreateJobsResponse_ResultFailed
+    ResultShuttingDown = CreateJobsResponse_ResultShuttingDown
+
+
+class ProcessJobRequest(Reflected):
+    """Question of the processing."""
+
+    _properties: ClassVar = {
+        "sourceFile": str, "watchFolder": str, "fullPath": str, "builderGuid": Uuid, "jobDescription": JobDescriptor,
+        "tempDirPath": str, "platformInfo": PlatformInfo, "sourceFileDependencyList": list, "sourceFileUUID": Uuid, "jobId": int,
+    }  # fmt: skip
+
+
+class ProductDependency(Reflected):
+    """A product that this one needs at run time."""
+
+    _properties: ClassVar = {"dependencyId": lambda: None, "flags": int}
+    _forms: ClassVar = (("dependencyId", "flags"),)
+
+
+class ProductPathDependency(Reflected):
+    """A path that this product needs at run time."""
+
+    _properties: ClassVar = {"dependencyPath": str, "dependencyType": lambda: ProductPathDependency_ProductFile}
+    _forms: ClassVar = (("dependencyPath", "dependencyType"),)
+    SourceFile, ProductFile = ProductPathDependency_SourceFile, ProductPathDependency_ProductFile
+
+
+class JobProduct(Reflected):
+    """A file that the job made; its name is absolute, or relative to the temp folder."""
+
+    _properties: ClassVar = {
+        "productFileName": str, "productAssetType": Uuid, "productSubID": int, "productDependencies": list,
+        "pathDependencies": list, "dependenciesHandled": bool, "outputFlags": lambda: JobProduct_ProductAsset,
+        "outputPathOverride": str,
+    }  # fmt: skip
+    _forms: ClassVar = (
+        ("productFileName",),
+        ("productFileName", "productAssetType"),
+        ("productFileName", "productAssetType", "productSubID"),
+    )
+    ProductAsset, IntermediateAsset = JobProduct_ProductAsset, JobProduct_IntermediateAsset
+
+
+class ProcessJobResponse(Reflected):
+    """Answer of the processing; it failed unless the script says otherwise."""
+
+    _properties: ClassVar = {
+        "outputProducts": list, "resultCode": lambda: ProcessJobResponse_Failed, "requiresSubIdGeneration": lambda: True,
+        "sourcesToReprocess": list, "keepTempFolder": bool,
+    }  # fmt: skip
+    Success, Failed, Crashed = ProcessJobResponse_Success, ProcessJobResponse_Failed, ProcessJobResponse_Crashed
+    Cancelled, NetworkIssue = ProcessJobResponse_Cancelled, ProcessJobResponse_NetworkIssue
+
+
+# ----------------------------------------------------------------------------------------------------------------- buses
+
+
+class PythonBuilderNotificationBusHandler:
+    """Through which a script is called back: connected to the UUID of its builder."""
+
+    def __init__(self) -> None:
+        self._bus_id: bytes | None = None
+        self._callbacks: dict[str, Callable[[list[Any]], Any]] = {}
+
+    def connect(self, bus_id: object) -> bool:
+        """Hear what is asked of the builder with this UUID."""
+        self._bus_id = uuid_of(bus_id).bytes
+        registrations.connect(self._bus_id, self._callbacks)
+        return True
+
+    def add_callback(self, name: str, callback: Callable[[list[Any]], Any]) -> None:
+        """Let `callback` answer the questions called `name`."""
+        self._callbacks[name] = callback
+
+    def disconnect(self) -> None:
+        """Hear nothing any more."""
+        if self._bus_id is not None:
+            registrations.disconnect(self._bus_id, self._callbacks)
+            self._bus_id = None
+
+    def is_connected(self) -> bool:
+        """Whether anything is heard."""
+        return self._bus_id is not None
+
+
+def _request(_way: int, event: str, *values: Any) -> Outcome:
+    match event:
+        case "RegisterAssetBuilder":
+            return Outcome(value=True, error=registrations.register(*values))
+        case "GetExecutableFolder":
+            return Outcome(error=_NO_PROGRAMS)
+    raise MissingName(f"azlmbr.asset.builder.PythonAssetBuilderRequestBus.{event}")
+
+
+PythonAssetBuilderRequestBus = _request
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingName(f"azlmbr.asset.builder.{name}")

@@ -1,0 +1,123 @@
+"""`azlmbr.math`: UUIDs and checksums, what asset builders use of it.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
+"""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+
+from aptui.core.paths import name_uuid
+from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+
+
+class Uuid:
+    """A UUID as O3DE writes it: `{UPPER-CASE}` with braces. Text that is none gives the null UUID, as there."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: object = None) -> None:
+        self._value = _parse(value)
+
+    @property
+    def bytes(self) -> bytes:
+        """The 16 bytes, big-endian."""
+        return self._value.bytes
+
+    def to_string(self) -> str:
+        """Return the UUID with braces and dashes."""
+        return f"{{{str(self._value).upper()}}}"
+
+    def is_null(self) -> bool:
+        """Whether it is the null UUID."""
+        return self._value.int == 0
+
+    ToString, IsNull = to_string, is_null
+
+    def __str__(self) -> str:
+        return self.to_string()
+
+    def __repr__(self) -> str:
+        return f"Uuid({self.to_string()!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._value == other._value if isinstance(other, Uuid) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+def uuid_of(value: object) -> Uuid:
+    """Return `value` as a UUID, whatever form a script gave it: ours, Python's, or text."""
+    return value if isinstance(value, Uuid) else Uuid(value)
+
+
+def _parse(value: object) -> uuid.UUID:
+    match value:
+        case uuid.UUID():
+            return value
+        case bytes() if len(value) == 16:
+            return uuid.UUID(bytes=value)
+        case str():
+            try:
+                return uuid.UUID(value.strip())
+            except ValueError:
+                return uuid.UUID(int=0)
+    return uuid.UUID(int=0)
+
+
+def _from_string(text: str, _length: int = 0) -> Uuid:
+    return Uuid(text)
+
+
+def _from_name(name: str) -> Uuid:
+    return Uuid(name_uuid(name.encode()))
+
+
+Uuid_CreateString = _from_string
+Uuid_CreateName = _from_name
+Uuid_CreateNull = Uuid
+
+
+def _random() -> Uuid:
+    return Uuid(uuid.uuid4())
+
+
+Uuid_Create = Uuid_CreateRandom = _random
+
+
+class Crc32:
+    """The checksum O3DE names things by: CRC-32 of the text in lower case."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object = 0) -> None:
+        self.value = crc_of(value)
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == crc_of(other)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"Crc32(0x{self.value:08x})"
+
+
+def crc_of(value: object) -> int:
+    """Return the checksum that `value` is (a number, a `Crc32`) or has (text)."""
+    match value:
+        case Crc32():
+            return value.value
+        case int():
+            return value & 0xFFFFFFFF
+        case str():
+            return zlib.crc32(value.lower().encode())
+    raise TypeError(f"{value!r} is neither text nor a checksum")
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingName(f"azlmbr.math.{name}")

@@ -1,0 +1,25 @@
+"""`azlmbr.paths`: where the engine and the project lie; `scripts.sandbox` sets them.
+
+Tests: `tests/cli/test_main.py`.
+"""
+
+from __future__ import annotations
+
+from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+
+engroot = ""
+devroot = ""
+projectroot = ""
+
+
+def resolve_path(path: str) -> str:
+    """Return `path` with the aliases of engine and project replaced."""
+    for alias, root in (("@engroot@", engroot), ("@devroot@", devroot), ("@projectroot@", projectroot)):
+        path = path.replace(alias, root)
+    return path
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise MissingName(f"azlmbr.paths.{name}")

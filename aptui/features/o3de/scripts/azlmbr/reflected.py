@@ -1,0 +1,78 @@
+"""The common base of the stand-in's classes: properties with defaults, constructor forms, and refusal of unknown names.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+_WHAT = {
+    "scene": "the scene API",
+    "editor": "the Editor API",
+    "legacy": "the Editor API",
+}
+
+
+class Missing(Exception):
+    """A script wants something of O3DE ("azlmbr.…") that is not there; the text is one sentence."""
+
+    def __init__(self, name: str) -> None:
+        what = _WHAT.get(name.split(".")[1], "a part")
+        super().__init__(f"the script needs {name!r}, {what} that only O3DE's own programs have")
+
+
+class MissingModule(Missing, ImportError):
+    """It imports it."""
+
+
+class MissingName(Missing, AttributeError):
+    """It uses it without an import."""
+
+
+class Reflected:
+    """An object of O3DE as scripts see it: properties with defaults, any of the constructor forms, and whatever a script sets."""
+
+    _properties: ClassVar[Mapping[str, Callable[[], object]]] = {}
+    _forms: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    def __init__(self, *values: object) -> None:
+        for name, default in self._properties.items():
+            setattr(self, name, default())
+        if not values:
+            return
+        form = next((names for names in self._forms if len(names) == len(values)), None)
+        if form is None:
+            counts = ", ".join(str(len(names)) for names in ((), *self._forms))
+            raise TypeError(f"{type(self).__name__} takes {counts} arguments, not {len(values)}")
+        for name, value in zip(form, values, strict=True):
+            setattr(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    # Scripts set properties that do not exist; those may be read again, and all others are errors.
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__} has no property {name!r}")
+
+
+class Outcome:
+    """What a request came to: a value or an error."""
+
+    def __init__(self, value: object = None, error: str = "") -> None:
+        self._value, self._error = value, error
+
+    def is_success(self) -> bool:
+        """Whether there is a value."""
+        return not self._error
+
+    def value(self) -> object:
+        """Return the value, None when there is an error."""
+        return self._value
+
+    def error(self) -> str:
+        """Return the error, "" when there is none."""
+        return self._error
+
+    IsSuccess, GetValue, GetError = is_success, value, error

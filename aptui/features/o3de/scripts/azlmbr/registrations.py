@@ -1,0 +1,82 @@
+"""What scripts registered in this process: builder descriptions and callbacks; `scripts.sandbox` runs the scripts.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from aptui.features.o3de.scripts.azlmbr.math import uuid_of
+
+Callbacks = dict[str, Callable[[list[Any]], Any]]
+
+
+class Registered(Struct):
+    """A builder of a script. `description` is its `AssetBuilderDesc`, `script` the bootstrap file that was run then."""
+
+    bus_id: bytes
+    description: Any
+    script: str
+
+
+class _Registry(Struct):
+    script: str = ""
+    builders: dict[bytes, Registered] = field(default_factory=dict)
+    callbacks: dict[bytes, Callbacks] = field(default_factory=dict)
+
+
+_registry = _Registry()
+
+
+def enter(script: str) -> None:
+    """Note which bootstrap file is run from now on."""
+    _registry.script = script
+
+
+def clear() -> None:
+    """Forget everything."""
+    _registry.builders.clear()
+    _registry.callbacks.clear()
+
+
+def register(description: Any) -> str:
+    """Take a builder in; return why not, "" when it was."""
+    bus_id = uuid_of(description.busId)
+    if bus_id.is_null():
+        return f"the builder {description.name!r} has no bus id"
+    if not description.name:
+        return f"the builder {bus_id} has no name"
+    if bus_id.bytes in _registry.builders:
+        return f"a builder is registered with the bus id {bus_id} already"
+    _registry.builders[bus_id.bytes] = Registered(bus_id.bytes, description, _registry.script)
+    return ""
+
+
+def connect(bus_id: bytes, callbacks: Callbacks) -> None:
+    """Call these back for a builder. They are held here: a script that lets go of its handler is called all the same."""
+    _registry.callbacks[bus_id] = callbacks
+
+
+def disconnect(bus_id: bytes, callbacks: Callbacks) -> None:
+    """Call these back no more."""
+    if _registry.callbacks.get(bus_id) is callbacks:
+        del _registry.callbacks[bus_id]
+
+
+def list_registered() -> list[Registered]:
+    """Return all builders, in the order in which they registered."""
+    return list(_registry.builders.values())
+
+
+def find(bus_id: bytes) -> Registered | None:
+    """Return a builder."""
+    return _registry.builders.get(bus_id)
+
+
+def callback(bus_id: bytes, name: str) -> Callable[[list[Any]], Any] | None:
+    """Return whom to call for a question to a builder, None when nobody wants it."""
+    return _registry.callbacks.get(bus_id, {}).get(name)

@@ -1,0 +1,385 @@
+"""Builders that O3DE's scripts register (`azlmbr.asset.builder`), as builders of ours; their code runs in workers alone.
+
+`scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its
+own, and a worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from aptui import sdk
+from aptui.core.paths import name_uuid
+from aptui.core.project import Builder, BuilderKind
+from aptui.features.o3de.scripts import sandbox
+from aptui.features.o3de.scripts.azlmbr import registrations
+from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
+from aptui.features.o3de.scripts.azlmbr.math import uuid_of
+from aptui.features.o3de.scripts.overrides import DELETES_ON_FAILURE, override_builder, override_job, param_key, pattern_of
+from aptui.features.o3de.scripts.sandbox import Surroundings
+
+# What scripts of O3DE answer (the classes of `azlmbr.asset.builder`), in the terms of our SDK.
+
+_EXCLUSION = ":"
+"""Leads a path of O3DE's that takes away from what the others name; ours have `!` there."""
+
+
+class ScriptAnswerError(Exception):
+    """What a script answered cannot be done; the text says why."""
+
+
+def plans(answer: Any, overrides: str, log: sdk.JobLog) -> sdk.CreateJobsResponse:
+    """Return what a script said about the jobs of a source, as `BuilderConfig.ini` changes it."""
+    if answer is None:
+        raise ScriptAnswerError("the script answered nothing to 'OnCreateJobsRequest'")
+    if answer.result == azlmbr.CreateJobsResponse_ResultShuttingDown:
+        raise sdk.Cancelled
+    if answer.result != azlmbr.CreateJobsResponse_ResultSuccess:
+        return sdk.CreateJobsResponse()
+    return sdk.CreateJobsResponse(
+        sdk.Result.SUCCESS,
+        [override_job(_plan(job, log), overrides) for job in answer.createJobOutputs],
+        [_source_dependency(dependency) for dependency in answer.sourceFileDependencyList],
+    )
+
+
+def _plan(job: Any, log: sdk.JobLog) -> sdk.JobDescriptor:
+    return sdk.JobDescriptor(
+        job_key=str(job.jobKey),
+        platform=str(job.get_platform_identifier()),
+        priority=int(job.priority),
+        additional_fingerprint=str(job.additionalFingerprintInfo),
+        params={param_key(key): value for key, value in azlmbr.JobParameters(job.jobParameters).items()},
+        job_dependencies=[each for edge in job.jobDependencyList if (each := _job_dependency(edge, log)) is not None],
+    )
+
+
+def _job_dependency(edge: Any, log: sdk.JobLog) -> sdk.JobDependency | None:
+    source = edge.sourceFile
+    path, uuid = (source, None) if isinstance(source, str) else (source.sourceFileDependencyPath, _uuid_of(source))
+    if not path and uuid is None:
+        log.warning(f"a job dependency on {edge.jobKey!r} names no source, neither by path nor by UUID; left out")
+        return None
+    return sdk.JobDependency(
+        str(path),
+        str(edge.jobKey),
+        str(edge.platformIdentifier),
+        sdk.DependencyKind(edge.type),
+        tuple(int(sub_id) for sub_id in edge.productSubIds),
+        uuid,
+    )
+
+
+def _source_dependency(dependency: Any) -> sdk.SourceDependency:
+    return sdk.SourceDependency(
+        str(dependency.sourceFileDependencyPath),
+        sdk.SourceDependencyKind(dependency.sourceDependencyType),
+        _uuid_of(dependency),
+    )
+
+
+def _uuid_of(dependency: Any) -> UUID | None:
+    uuid = uuid_of(dependency.sourceFileDependencyUUID)
+    return None if uuid.is_null() else UUID(bytes=uuid.bytes)
+
+
+def make_response(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
+    """Return what a script said that it made."""
+    if answer is None:
+        raise ScriptAnswerError("the script answered nothing to 'OnProcessJobRequest'")
+    result = sdk.Result(answer.resultCode)
+    if result is not sdk.Result.SUCCESS:
+        return sdk.ProcessJobResponse(result, keep_temp=bool(answer.keepTempFolder), error=_RESULTS.get(result, ""))
+    return sdk.ProcessJobResponse(
+        result,
+        [_product(product, request) for product in answer.outputProducts],
+        sources_to_reprocess=[str(path) for path in answer.sourcesToReprocess],
+        keep_temp=bool(answer.keepTempFolder),
+    )
+
+
+_RESULTS = {
+    sdk.Result.CRASHED: "the script says that it crashed",
+    sdk.Result.NETWORK_ISSUE: "the script says that the network failed",
+}
+
+
+def _product(product: Any, request: sdk.ProcessJobRequest) -> sdk.JobProduct:
+    path = str(product.productFileName).replace("\\", "/")
+    if not product.dependenciesHandled:
+        request.log.warning(f"product {path!r}: the script did not say that its dependencies are handled")
+    return sdk.JobProduct(
+        os.path.join(request.temp_dir, path),
+        int(product.productSubID) & 0xFFFFFFFF,
+        UUID(bytes=uuid_of(product.productAssetType).bytes),
+        int(product.outputFlags),
+        [_product_dependency(each) for each in product.productDependencies],
+        [_path_dependency(each) for each in product.pathDependencies],
+        dependencies_handled=bool(product.dependenciesHandled),
+        folder=str(product.outputPathOverride),
+    )
+
+
+def _product_dependency(dependency: Any) -> sdk.ProductDependency:
+    asset = dependency.dependencyId
+    return sdk.ProductDependency(UUID(bytes=uuid_of(asset.guid).bytes), int(asset.subId), int(dependency.flags))
+
+
+def _path_dependency(dependency: Any) -> sdk.PathDependency:
+    path = str(dependency.dependencyPath)
+    if path.startswith(_EXCLUSION):
+        path = f"!{path.removeprefix(_EXCLUSION)}"
+    return sdk.PathDependency(path, sdk.PathDependencyKind(dependency.dependencyType))
+
+
+# What a script prints while it is asked something: lines of its job's log.
+
+
+class _Lines(io.TextIOBase):
+    """A stream whose lines go to `say`, as soon as they are whole."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._say(line)
+        return len(text)
+
+    def finish(self) -> None:
+        """Say what has no end of line."""
+        if self._rest:
+            self._say(self._rest)
+            self._rest = ""
+
+
+@contextlib.contextmanager
+def capture_output(log: sdk.JobLog) -> Iterator[None]:
+    """Have what a script prints in the job's log, in its place among the rest: `stderr` as errors, as O3DE does it."""
+    out, errors = _Lines(log.info), _Lines(log.error)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            yield
+    finally:
+        out.finish()
+        errors.finish()
+
+
+SCRIPTS = Path("Editor/Scripts/bootstrap.py")
+"""Where a bootstrap file lies below the engine's Assets, a gem, a project."""
+_NAME = "scripts of O3DE"
+_MODULE = "aptui.features.o3de.scripts.python_builder"
+_Answer = TypeVar("_Answer")
+
+
+# ------------------------------------------------------------------------------------------------------------- discovery
+
+_NO_BUILDER = Builder(b"", "", BuilderKind.PYTHON)
+
+
+def scripts_builder(
+    roots: Sequence[Path],
+    platforms: tuple[str, ...],
+    *,
+    engine: Path | None = None,
+    project: Path | None = None,
+    packages: Sequence[Path] = (),
+    overrides: str = "",
+    unlisted: Builder = _NO_BUILDER,
+) -> tuple[Builder, ...]:
+    """Return what stands for all builders of scripts in a configuration, nothing where there is no script.
+
+    Args:
+        roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
+        platforms: the enabled ones.
+        packages: folders of Python packages that scripts may import from.
+        overrides: what `script_overrides.to_text` makes of a `BuilderConfig.ini`.
+        unlisted: what the project says about builders without an entry (`Project.unlisted_builder`).
+    """
+    scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
+    if not scripts:
+        return ()
+    environment = Surroundings(
+        scripts, str(engine) if engine else "", str(project) if project else "", tuple(map(str, packages)), overrides
+    ).to_json()
+    uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
+    adapter = f"{_MODULE}:find"
+    return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=environment),)
+
+
+def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
+    """Run all scripts; return the builders they register, each with the files of its code, and what went wrong.
+
+    What went wrong are (script, sentence, whether it stays so until the script's code changes).
+    """
+    around = sandbox.surroundings(stand_in.environment)
+    script_sandbox = sandbox.enter(around)
+    problems = [(problem.script, problem.text, problem.is_lasting) for problem in script_sandbox.problems]
+    found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
+    for registered in registrations.list_registered():
+        try:
+            builder = _describe(registered, stand_in, around.overrides)
+        except (TypeError, ValueError, AttributeError, re.error) as error:
+            problems.append((registered.script, f"'{registered.script}': its builder cannot be used: {error}", True))
+            continue
+        if builder.name in found:
+            problems.append(
+                (registered.script, f"'{registered.script}': a second builder is called {builder.name!r}; left out", True)
+            )
+            continue
+        found[builder.name] = builder, script_sandbox.code[registered.script]
+    return list(found.values()), problems
+
+
+def _describe(registered: registrations.Registered, stand_in: Builder, overrides: str) -> Builder:
+    description = registered.description
+    builder = replace(
+        stand_in,
+        uuid=registered.bus_id,
+        name=str(description.name),
+        version=str(description.version),
+        analysis_fingerprint=str(description.analysisFingerprint),
+        patterns=tuple(
+            pattern_of(str(each.pattern), is_regex=each.type == azlmbr.AssetBuilderPattern_Regex) for each in description.patterns
+        ),
+        origin=f"file:{registered.script}:{uuid_of(registered.bus_id)}",
+        adapter=f"{_MODULE}:load",
+        deletes_products_on_failure=bool(int(description.flags) & DELETES_ON_FAILURE),
+    )
+    return override_builder(builder, overrides)
+
+
+# --------------------------------------------------------------------------------------------------------------- builder
+
+
+def load(builder: Builder) -> ScriptBuilder:
+    """Run all scripts, once in this process; return the builder that one of them registers under this one's UUID.
+
+    Raises:
+        LookupError: none does.
+    """
+    script_sandbox = sandbox.enter(sandbox.surroundings(builder.environment))
+    if registrations.find(builder.uuid) is None:
+        script = builder.origin.removeprefix("file:").rpartition(":")[0]
+        why = next(
+            (problem.text for problem in script_sandbox.problems if problem.script == script), "its script did not register it"
+        )
+        raise LookupError(why)
+    return ScriptBuilder(builder)
+
+
+class ScriptBuilder:
+    """A builder of a script (`sdk.Builder`): turns questions and answers into those the script knows."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.name, self.version = builder.name, builder.version
+        self.patterns = tuple(pattern.text for pattern in builder.patterns)
+        self._bus_id = builder.uuid
+        self._overrides = sandbox.surroundings(builder.environment).overrides if builder.environment else ""
+
+    def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
+        """Let the script say which jobs a source needs."""
+        question = _fill(
+            azlmbr.CreateJobsRequest(),
+            builderId=uuid_of(self._bus_id),
+            watchFolder=request.scan_folder,
+            sourceFile=request.source,
+            sourceFileUUID=uuid_of(request.source_uuid),
+            enabledPlatforms=[azlmbr.PlatformInfo(platform.id, list(platform.tags)) for platform in request.platforms],
+        )
+        failed = sdk.CreateJobsResponse
+        return self._call_script(
+            "OnCreateJobsRequest",
+            question,
+            lambda answer: plans(answer, self._overrides, request.log),
+            failed,
+            request.log,
+        )
+
+    def process_job(self, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
+        """Let the script do a job."""
+        job = azlmbr.JobDescriptor(request.additional_fingerprint, request.job_key, request.platform.id)
+        question = _fill(
+            azlmbr.ProcessJobRequest(),
+            sourceFile=request.source,
+            watchFolder=request.scan_folder,
+            fullPath=request.full_path,
+            builderGuid=uuid_of(self._bus_id),
+            jobDescription=_fill(
+                job, jobParameters=azlmbr.JobParameters({int(key, 16): value for key, value in request.job_params.items()})
+            ),
+            tempDirPath=request.temp_dir,
+            platformInfo=azlmbr.PlatformInfo(request.platform.id, list(request.platform.tags)),
+            sourceFileUUID=uuid_of(request.source_uuid),
+        )
+        failed = sdk.ProcessJobResponse
+        return self._call_script(
+            "OnProcessJobRequest", question, lambda answer: make_response(answer, request), failed, request.log
+        )
+
+    def shutdown(self) -> None:
+        """Let the script know that this process ends."""
+        self._report("OnShutdown")
+
+    def _call_script(
+        self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
+    ) -> _Answer:
+        """Ask the script; return its answer in our terms, or the failed one that says why there is none."""
+        callback = registrations.callback(self._bus_id, name)
+        if callback is None:
+            return failed(error=f"the script has no callback {name!r}")
+        try:
+            with capture_output(log):
+                return translate(callback([question]))
+        except sdk.Cancelled:
+            raise
+        except ScriptAnswerError as error:
+            return failed(error=str(error))
+        except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
+            text = _first_line(error)
+            log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
+            return failed(error=text)
+        except BaseException:
+            self._report("OnCancel")  # this process is told to end
+            raise
+
+    def _report(self, name: str) -> None:
+        callback = registrations.callback(self._bus_id, name)
+        if callback is not None:
+            with contextlib.suppress(Exception):
+                callback([])
+
+
+def _fill(thing: Any, **values: object) -> Any:
+    for name, value in values.items():
+        setattr(thing, name, value)
+    return thing
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _trace_lines(error: Exception) -> Iterator[str]:
+    frames = error.__traceback__
+    own = frames.tb_next if frames else None  # our call of it is nobody's business
+    for line in traceback.format_exception(type(error), error, own):
+        yield from line.rstrip("\n").split("\n")

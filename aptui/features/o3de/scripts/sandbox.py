@@ -1,0 +1,197 @@
+"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr` and their folders; never in the engine.
+
+All bootstrap files of a project are run in order in one interpreter, as O3DE does it, so that one may rely on another. One that
+fails spoils no other. What code a builder is made of is what its bootstrap file loaded, and what that imports in turn.
+
+Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from msgspec import Struct, field, to_builtins
+
+import aptui
+from aptui.features.o3de.scripts.azlmbr import registrations
+from aptui.features.o3de.scripts.azlmbr.reflected import Missing, MissingModule
+
+_REAL = "aptui.features.o3de.scripts.azlmbr"
+_MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
+
+
+class Surroundings(Struct, frozen=True):
+    """What scripts of a project find: the bootstrap files in the order of their run, roots, and folders of packages for Python.
+
+    `overrides` is what `scripts.overrides` lays over what they answer.
+    """
+
+    scripts: tuple[str, ...]
+    engine: str = ""
+    project: str = ""
+    packages: tuple[str, ...] = ()
+    overrides: str = ""
+
+    def to_json(self) -> str:
+        """Return them as text."""
+        return json.dumps(to_builtins(self), sort_keys=True)
+
+
+def surroundings(text: str) -> Surroundings:
+    """Return what `to_json` was made of."""
+    values = json.loads(text)
+    return Surroundings(**{**values, "scripts": tuple(values["scripts"]), "packages": tuple(values["packages"])})
+
+
+class SandboxProblem(Struct, frozen=True):
+    """Why a script did not come to its end; one that `is_lasting` does not go away before its code changes."""
+
+    script: str
+    text: str
+    is_lasting: bool
+
+
+class ScriptSandbox(Struct):
+    """What running the scripts came to. `code` are the files of each, itself the first."""
+
+    problems: list[SandboxProblem] = field(default_factory=list)
+    code: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    modules: list[ModuleType] = field(default_factory=list)
+
+
+_sandboxes: dict[Surroundings, ScriptSandbox] = {}
+
+
+def enter(wanted: Surroundings) -> ScriptSandbox:
+    """Run the scripts of a project, once in this process."""
+    script_sandbox = _sandboxes.get(wanted)
+    if script_sandbox is None:
+        registrations.clear()
+        _install(wanted)
+        script_sandbox = _sandboxes[wanted] = ScriptSandbox()
+        for script in wanted.scripts:
+            _run(script, script_sandbox)
+    return script_sandbox
+
+
+# ------------------------------------------------------------------------------------------------------------ surroundings
+
+
+class _Finder:
+    """Refuses what the stand-in does not have, with a sentence of its own."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        """Raise for a module below `azlmbr`; all others are none of our business."""
+        for root in ("azlmbr.", f"{_REAL}."):
+            if name.startswith(root) and f".{name.removeprefix(root)}" not in (*_MODULES, ".reflected"):
+                raise MissingModule(f"azlmbr.{name.removeprefix(root)}")
+        return None
+
+
+def _install(wanted: Surroundings) -> None:
+    sys.dont_write_bytecode = True  # scripts may lie in scan folders, where nothing is written
+    for name in _MODULES:
+        sys.modules[f"azlmbr{name}"] = importlib.import_module(f"{_REAL}{name}")
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+    paths = vars(sys.modules["azlmbr.paths"])
+    paths.update(engroot=wanted.engine, devroot=wanted.engine, projectroot=wanted.project)
+    for folder in (*wanted.packages, *map(os.path.dirname, wanted.scripts)):
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+
+def _run(script: str, script_sandbox: ScriptSandbox) -> None:
+    module = ModuleType("__main__")  # as O3DE runs them
+    module.__file__ = script
+    before = set(sys.modules)
+    registrations.enter(script)
+    script_sandbox.modules.append(module)
+    try:
+        with open(script, "rb") as file:
+            code = compile(file.read(), script, "exec")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            exec(code, vars(module))  # noqa: S102  # running it is what it is for
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a script may raise anything
+        script_sandbox.problems.append(SandboxProblem(script, _describe_error(error, script), isinstance(error, Missing)))
+    loaded = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]
+    script_sandbox.code[script] = _code_files(script, loaded)
+
+
+def _describe_error(error: BaseException, script: str) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == script), None)
+    if isinstance(error, SyntaxError) and error.filename == script:
+        line = error.lineno
+    text = str(error) if isinstance(error, Missing) else f"{type(error).__name__}: {error}"
+    return f"'{script}'{f', line {line}' if line else ''}: {text}"
+
+
+# -------------------------------------------------------------------------------------------------------------------- code
+
+
+def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
+    """Return the files of a script's code: its own, those it loaded, those they import that somebody had loaded before."""
+    found = {script: None}
+    waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
+    packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}
+    while waiting:
+        path = waiting.pop()
+        found[path] = None
+        for name in _imports(path, packages.get(path, "")):
+            other = _own_file(sys.modules.get(name))
+            if other and other not in found:
+                found[other] = None
+                waiting.append(other)
+    return script, *sorted(path for path in found if path != script)
+
+
+def _own_file(module: ModuleType | None) -> str:
+    """Return the source file of a module that is part of a project, "" for Python's, those of installed packages and ours."""
+    path = getattr(module, "__file__", None) or ""
+    is_source = path.endswith(".py") and not path.startswith(_elsewhere()) and "/site-packages/" not in path
+    return path if is_source else ""
+
+
+def _elsewhere() -> tuple[str, ...]:
+    places = sysconfig.get_paths()
+    return (*(f"{places[name]}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")), f"{os.path.dirname(aptui.__file__)}/")
+
+
+def _imports(path: str, package: str) -> Iterator[str]:
+    """Yield the names of modules that a file's `import` statements may mean."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _prefixes(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                with contextlib.suppress(ImportError):
+                    base = importlib.util.resolve_name("." * node.level + base, package)
+            yield from _prefixes(base)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])

@@ -1,0 +1,343 @@
+"""Source and destination patterns of relocations: the files that one means, and where the other sends them.
+
+The rules, and the order in which they are checked, are those of the reference program's `SourceFileRelocator.cpp`. What
+lies on the disk is asked of a `Tree`; nothing is touched here. A refusal also carries the words that O3DE has for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from aptui.core.paths import parent
+from aptui.core.project import ScanFolder
+from aptui.features.relocation.relocation_records import Relocate
+from aptui.shared.errors import UserError
+from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
+
+_ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
+"""Switches that go with a command, in the order in which one after the other is missed."""
+_INVALID = frozenset('<|>?"')
+_FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
+
+
+class RelocationError(UserError):
+    """A rule says no; `reference` is the line that O3DE's Asset Processor would print."""
+
+    def __init__(self, what: str, reference: str, *, hint: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.reference = reference
+
+
+class Tree(Protocol):
+    """The scan folders as they lie on the disk. Paths are in text form."""
+
+    @property
+    def folders(self) -> Sequence[ScanFolder]:
+        """The scan folders of people, the first wins."""
+        ...
+
+    def owner(self, path: str) -> tuple[ScanFolder, str] | None:
+        """Return the scan folder that an absolute path belongs to, and the path in it; None = outside of all."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether anything lies at an absolute path."""
+        ...
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder, or a link to one, lies at an absolute path."""
+        ...
+
+    def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are neither."""
+        ...
+
+
+class FoundSource(Struct, frozen=True):
+    """What a source pattern means: `pattern` and `files` are relative to `folder`."""
+
+    folder: ScanFolder
+    pattern: str
+    files: tuple[str, ...]
+    is_plain: bool = False
+    """Whether it was named by its path, not by a pattern."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- switches
+
+
+def from_switches(switches: Iterable[str]) -> Relocate | None:
+    """Return what O3DE's own switches ask for (`move=a,b`, `delete=a`, `confirm`, …), without their dashes; None = nothing.
+
+    Raises:
+        RelocationError: a switch without its command, or a move that has not two parts.
+    """
+    given = dict(switch.partition("=")[::2] for switch in switches)
+    is_move, is_delete = "move" in given, "delete" in given
+    if "updateReferences" in given and not is_move:
+        raise _needs([("updateReferences", "--move")])
+    alone = [name for name in _ALONE if name in given and not (is_move or is_delete)]
+    if alone:
+        raise _needs([(name, "--move or --delete") for name in alone])
+    source, destination = given.get("delete", ""), ""
+    if is_move:
+        parts = given["move"].split(",")
+        if len(parts) != 2 or not all(parts):  # a source and a destination
+            raise RelocationError(
+                "a move needs a source and a destination",
+                "Invalid format for move command.  Expected format is move=<source>,<destination>",
+            )
+        source, destination = parts
+    if not (is_move or is_delete):
+        return None
+    return Relocate(
+        source, destination, is_delete and not is_move, "confirm" in given, "updateReferences" in given,
+        "allowBrokenDependencies" in given, "leaveEmptyFolders" in given, "excludeMetaDataFiles" in given, "enablescm" in given,
+    )  # fmt: skip
+
+
+def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
+    """Return what is to be said of switches that stand without their command, one line each in the reference's words."""
+    names = ", ".join(f"'{name}'" for name, _command in switches)
+    mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
+    return RelocationError(f"{names} goes with a move or a deletion", "\n".join(mistakes))
+
+
+# ------------------------------------------------------------------------------------------------------------------ source
+
+
+def is_wildcard(text: str) -> bool:
+    """Whether a source names files by a pattern."""
+    return "*" in text or "?" in text
+
+
+def find(source: str, tree: Tree) -> FoundSource:
+    """Return the files that a source names.
+
+    Raises:
+        RelocationError: none, or it is not clear which, or it is not ours to move.
+    """
+    if not source.strip("/"):
+        raise RelocationError(
+            "there is no source to take", "Invalid format for move command.  Expected format is move=<source>,<destination>"
+        )
+    if not source.startswith("/") and ".." in source.split("/"):
+        raise _outside(source)
+    if _is_named_exactly(source, tree) or not is_wildcard(source):
+        return _find_plain(source, tree)
+    if len(source) > PATTERN_LIMIT:
+        raise RelocationError(
+            f"a pattern of more than {PATTERN_LIMIT} characters",
+            "Wildcard search did not match any files.",
+            hint="name the files by a shorter one",
+        )
+    if "**" in source:
+        raise RelocationError(
+            f"'{source}' has two wildcards in a row",
+            "Consecutive wildcards are not allowed.  Please remove extra wildcards from your query.",
+            hint="one '*' at the end takes everything below",
+        )
+    return _find_absolute(source, tree) if source.startswith("/") else _find_relative(source, tree)
+
+
+def _is_named_exactly(source: str, tree: Tree) -> bool:
+    """Whether a file really is called so: a `*` in its name is no wildcard then."""
+    paths = [source] if source.startswith("/") else [f"{folder.path}/{source}" for folder in tree.folders]
+    return any(tree.exists(path) and not tree.is_folder(path) for path in paths)
+
+
+def _outside(source: str) -> RelocationError:
+    what = f"'{source}' is outside the scan folders" if source.startswith("/") else f"there is no '{source}' in any scan folder"
+    return RelocationError(
+        what,
+        f"Path {source} points to a file outside the current project's scan folders.",
+    )
+
+
+def _find_plain(source: str, tree: Tree) -> FoundSource:
+    source = source.rstrip("/") or source
+    if source.startswith("/"):
+        path = source
+    else:
+        paths = [f"{folder.path}/{source}" for folder in tree.folders if folder.recursive or "/" not in source]
+        there = [path for path in paths if tree.exists(path)]
+        if len(there) > 1:
+            raise RelocationError(
+                f"'{source}' is in more than one scan folder: '{there[0]}' and '{there[1]}'",
+                f"Relative path matched multiple files/folders.  Please narrow your query by using an absolute path or, "
+                f"if using wildcards, try making your query path more specific.\nMatch 1: {there[0]}\nMatch 2: {there[1]}",
+                hint="give the absolute path",
+            )
+        if not there:
+            raise _outside(source)
+        path = there[0]
+    owner = tree.owner(path)
+    if owner is None:
+        raise _outside(source)
+    if tree.is_folder(path):
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"'{source}/*' names all that is in it")
+    if not tree.exists(path):
+        raise RelocationError(f"there is no file '{source}'", "File not found.")
+    return FoundSource(owner[0], owner[1], (owner[1],), is_plain=True)
+
+
+def _find_relative(source: str, tree: Tree) -> FoundSource:
+    found: FoundSource | None = None
+    for folder in tree.folders:
+        if not folder.recursive and "/" in source:
+            continue
+        files = tuple(_matching(source, folder, tree))
+        if not files:
+            continue
+        if found is not None:
+            raise RelocationError(
+                f"'{source}' matches files in more than one scan folder: '{found.folder.path}' and '{folder.path}'",
+                f"Wildcard query {source} matched files in multiple scanfolders.  "
+                f"Files can only be moved from one scanfolder at a time.  Please narrow your query.\n"
+                f"Match 1: {found.folder.path}\nMatch 2: {folder.path}",
+                hint="give the absolute path",
+            )
+        found = FoundSource(folder, source, files)
+    if found is None:
+        raise _nothing(source, [(folder, source) for folder in tree.folders], tree)
+    return found
+
+
+def _find_absolute(source: str, tree: Tree) -> FoundSource:
+    if not source.endswith("*") and tree.is_folder(source):
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*'")
+    owner = tree.owner(source)
+    if owner is None:
+        above = parent(source)
+        raise RelocationError(
+            f"'{above}' is outside the scan folders",
+            f"Path {above} points to a folder outside the current project's scan folders.",
+        )
+    files = tuple(_matching(owner[1], owner[0], tree))
+    if not files:
+        raise _nothing(source, [(owner[0], owner[1])], tree)
+    return FoundSource(owner[0], owner[1], files)
+
+
+def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
+    """Say why nothing was found; a wildcard that stopped at a folder is worth a word."""
+    if source.count("*") > 1:
+        for folder, pattern in tried:
+            matches = Glob(pattern).matches
+            if any(matches(rel) for rel in _below(folder, "", tree)):
+                return _across(pattern)
+    return RelocationError(f"nothing matches '{source}'", "Wildcard search did not match any files.")
+
+
+def _across(pattern: str) -> RelocationError:
+    return RelocationError(
+        f"a wildcard of '{pattern}' would have to match across folders, which only the last one can",
+        "Wildcard cannot match across directory levels.  "
+        "Please simplify your search or put a wildcard at the end of the search to match across directories.",
+        hint="write the folders out",
+    )
+
+
+def _matching(pattern: str, folder: ScanFolder, tree: Tree) -> Iterator[str]:
+    """Yield the files of a scan folder that match: level by level, and everything below where a `*` ends the pattern."""
+    *levels, last = map(Glob, pattern.split("/"))
+    is_deep = pattern.endswith("*")
+    places = [""]
+    for level in levels:
+        places = [f"{place}{name}/" for place in places for name in tree.names(folder, place.rstrip("/"))[0] if level.matches(name)]
+    for place in places:
+        folders, files = tree.names(folder, place.rstrip("/"))
+        yield from (f"{place}{name}" for name in files if last.matches(name))
+        if is_deep and folder.recursive:
+            for name in folders:
+                if last.matches(name):
+                    yield from _below(folder, f"{place}{name}", tree)
+
+
+def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
+    todo = [rel]
+    while todo:
+        at = todo.pop()
+        folders, files = tree.names(folder, at)
+        prefix = f"{at}/" if at else ""
+        yield from (f"{prefix}{name}" for name in files)
+        if folder.recursive:
+            todo.extend(f"{prefix}{name}" for name in reversed(folders))
+
+
+# ------------------------------------------------------------------------------------------------------------- destination
+
+
+class Destination(Struct, frozen=True):
+    """Where files go: `text` is absolute or relative to the scan folder of the source; `pattern` "" = it is one file's new name."""
+
+    pattern: str
+    text: str
+
+    def of(self, rel: str) -> str:
+        """Return where the file `rel` goes.
+
+        Raises:
+            RelocationError: a wildcard before the last would have to match across folders.
+        """
+        if not self.pattern:
+            return self.text
+        found = LevelGlob(self.pattern).take_stars(rel)
+        if found is None:
+            raise _across(self.pattern)
+        taken = iter(found)
+        return "".join(next(taken) if piece == "*" else piece for piece in re.split(r"(\*)", self.text))
+
+
+def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destination:
+    """Check a destination and complete it.
+
+    Raises:
+        RelocationError: it cannot be one.
+    """
+    if not destination:
+        raise RelocationError(
+            "a move needs a destination", "Invalid format for move command.  Expected format is move=<source>,<destination>"
+        )
+    if ".." in destination:
+        raise RelocationError(
+            f"the destination '{destination}' leads upwards",
+            "Destination cannot contain any path navigation.  Please specify an absolute or relative path that does not contain ..",
+            hint="give a path without '..'",
+        )
+    given = _tidy(destination)
+    text = given if given and not given.endswith("/") else given + found.pattern.rpartition("/")[2]
+    bad = sorted(_INVALID.intersection(given if found.is_plain else text))
+    if bad:
+        raise RelocationError(
+            f"the destination '{destination}' has characters that not every system takes: {' '.join(bad)}",
+            "Destination string contains invalid characters.",
+        )
+    if text.startswith("/") and tree.owner(text) is None:
+        raise RelocationError(
+            f"the destination '{destination}' is outside the scan folders", "Destination must exist within a scanfolder."
+        )
+    has, wants = (given.count("*"), 0) if found.is_plain else (text.count("*"), found.pattern.count("*"))
+    if has != wants:
+        raise RelocationError(
+            f"the source has {wants or 'no'} '*' and the destination '{destination}' has {has or 'none'}",
+            "Source and destination paths must have the same number of wildcards.",
+            hint="each '*' of the destination is replaced by what its counterpart in the source matched",
+        )
+    return Destination("" if found.is_plain else found.pattern, text)
+
+
+def _tidy(path: str) -> str:
+    """Return a path without `.` and doubled slashes; the slash at its end says something and stays."""
+    root = "/" if path.startswith("/") else ""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return root + "/".join(parts) + ("/" if parts and path.endswith(("/", "/.")) else "")
+
+
+def differ_in_case_only(old: str, new: str) -> bool:
+    """Whether two paths are one on systems that ignore case."""
+    return old != new and old.lower() == new.lower()

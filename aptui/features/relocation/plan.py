@@ -1,0 +1,297 @@
+"""The plan of a move or a deletion: its files with their metadata, their dependants, what forbids it; nothing is changed.
+
+Tests: `tests/test_linear_patterns.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from aptui.config.model import Config
+from aptui.core.paths import parent, path_uuid
+from aptui.core.patterns import PatternSet
+from aptui.core.project import Companion, ScanFolder
+from aptui.features.relocation import mentions as relocate_mentions
+from aptui.features.relocation import patterns_moved as relocate_paths
+from aptui.features.relocation import references
+from aptui.features.relocation.dependants import KnownSource, sources_in
+from aptui.features.relocation.model import Git, Plan
+from aptui.features.relocation.moved_files import DiskTree, native
+from aptui.features.relocation.patterns_moved import Destination, FoundSource, RelocationError
+from aptui.features.relocation.references import UnreadableError
+from aptui.features.relocation.relocation_records import Fate, Relocate, RelocationItem, SkippedFile
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import Reader
+
+META = "meta"
+"""Suffix of the file that holds a source's UUID."""
+_ROOTED = "/"
+
+
+def make(order: Relocate, config: Config, reader: Reader) -> Plan:
+    """Check everything.
+
+    Raises:
+        RelocationError: the source or the destination does not say what to do.
+    """
+    plan = Plan(order, DiskTree(config), config)
+    source, destination = (_with_slashes(text, plan.tree) for text in (order.source, order.destination))
+    found = relocate_paths.find(source, plan.tree)
+    known = sources_in(reader, found.folder.name, found.folder.path, found.files)
+    _gather(plan, found, known)
+    target = None if order.is_delete else relocate_paths.read_destination(found, destination, plan.tree)
+    if order.uses_scm:
+        plan.git = Git(found.folder.path)
+        plan.tracked = plan.git.list_tracked()
+    if target is not None:
+        _send(plan, found, target)
+        _name_anew(plan, known)
+    relocate_mentions.add(plan, reader, known)
+    _object(plan)
+    return plan
+
+
+def _with_slashes(text: str, tree: DiskTree) -> str:
+    r"""Return a path with `/` for `\`, unless a file is really called so; without `./` in front."""
+    if "\\" in text and not any(tree.exists(os.path.join(folder.path, text)) for folder in tree.folders):
+        text = text.replace("\\", "/")
+    while text.startswith("./"):
+        text = text[2:].lstrip("/")
+    return re.sub("//+", "/", text)
+
+
+# ------------------------------------------------------------------------------------------------------------------- files
+
+
+def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
+    """Note the sources that were found, each followed by its metadata; what is neither is skipped."""
+    companions = _Companions(plan, found.folder)
+    owned = {name: rel for rel in known for name in companions.of(rel)}
+    for rel in found.files:
+        if rel in known:
+            row = known[rel].source
+            plan.items.append(_item(found.folder, rel, source_id=row.source_id, uuid=uuid_text(row.uuid)))
+            plan.items += [
+                _item(found.folder, name, is_metadata=True, owner=rel)
+                for name in companions.of(rel)
+                if name not in known and owned[name] == rel
+            ]
+        elif rel in owned and not plan.order.excludes_metadata:
+            continue
+        elif not companions.is_metadata(rel):
+            plan.skipped.append(SkippedFile(rel, "it is not a source"))
+        elif plan.order.excludes_metadata:
+            plan.skipped.append(SkippedFile(rel, "metadata files are left out"))
+        else:
+            plan.items.append(_item(found.folder, rel, is_metadata=True))
+    if plan.items:
+        return
+    if found.is_plain:
+        raise RelocationError(
+            f"'{found.pattern}' is not a source of this project",
+            "Search matched an existing file but it is not a source asset.  This utility only handles source assets.",
+            hint="only files that have jobs are moved",
+        )
+    raise RelocationError(
+        f"'{found.pattern}' matches files, and none of them is a source",
+        "Wildcard search matched one or more files but none are source assets.  This utility only handles source assets.",
+        hint="only files that have jobs are moved",
+    )
+
+
+def _item(
+    folder: ScanFolder, rel: str, *, is_metadata: bool = False, owner: str = "", source_id: int = 0, uuid: str = ""
+) -> RelocationItem:
+    return RelocationItem(
+        rel, f"{folder.path}/{rel}", folder.name, is_metadata=is_metadata, owner=owner, source_id=source_id, uuid=uuid
+    )
+
+
+class _Companions:
+    """The metadata files that belong to sources: those of the configuration, and `.meta`."""
+
+    def __init__(self, plan: Plan, folder: ScanFolder) -> None:
+        self._tree, self._folder, self._is_excluded = plan.tree, folder, plan.order.excludes_metadata
+        self._rules = [(rule, re.compile(rule.source.regex, re.IGNORECASE)) for rule in plan.config.project.companions]
+        self._suffixes = tuple({f".{META}", *(f".{rule.suffix.lower()}" for rule, _ in self._rules)})
+        self._names: dict[str, dict[str, list[str]]] = {}
+
+    def is_metadata(self, rel: str) -> bool:
+        """Whether a file is called like metadata."""
+        return rel.lower().endswith(self._suffixes)
+
+    def of(self, rel: str) -> list[str]:
+        """Return the metadata files of a source that exist, in any case."""
+        if self._is_excluded:
+            return []
+        wanted = [f"{rel}.{META}"]
+        wanted += [companion_path(rule, rel) for rule, regex in self._rules if regex.fullmatch(rel)]
+        found = [name for path in wanted for name in self._in(parent(rel)).get(path.lower(), []) if name != rel]
+        return list(dict.fromkeys(found))
+
+    def _in(self, folder: str) -> dict[str, list[str]]:
+        known = self._names.get(folder)
+        if known is None:
+            known = self._names[folder] = {}
+            prefix = f"{folder}/" if folder else ""
+            for name in self._tree.names(self._folder, folder)[1]:
+                known.setdefault(f"{prefix}{name}".lower(), []).append(f"{prefix}{name}")
+        return known
+
+
+def companion_path(rule: Companion, rel: str) -> str:
+    """Return the path of the companion that `rel`, which matches the rule, may have."""
+    stem, dot, extension = rel.rpartition(".")
+    is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
+    return f"{stem if is_replaced else rel}.{rule.suffix}"
+
+
+# ------------------------------------------------------------------------------------------------------------- destinations
+
+
+def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
+    """Say of each file where it goes; one that is there already is skipped."""
+    sent: dict[str, RelocationItem] = {}
+    remaining: list[RelocationItem] = []
+    for item in plan.items:
+        owner = sent.get(item.owner) if item.owner else None
+        if item.owner and owner is None:
+            continue  # its source is there already
+        new = _beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
+        place = plan.tree.owner(new)
+        if new == item.old_file:
+            plan.skipped.append(SkippedFile(item.old, "it is there already"))
+            continue
+        moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
+        sent[item.old] = moved
+        remaining.append(moved)
+    plan.items = remaining
+
+
+def _absolute(folder: ScanFolder, path: str) -> str:
+    return path if path.startswith(_ROOTED) else f"{folder.path}/{path}"
+
+
+def _beside(item: RelocationItem, owner: RelocationItem) -> str:
+    """Return where metadata goes: beside its source, called after it."""
+    old_name = owner.old.rpartition("/")[2]
+    folder, _, new_name = owner.new_file.rpartition("/")
+    name = item.old.rpartition("/")[2]
+    if name.lower().startswith(f"{old_name.lower()}."):
+        return f"{folder}/{new_name}{name[len(old_name) :]}"
+    return f"{folder}/{new_name.rpartition('.')[0] or new_name}{name[len(old_name.rpartition('.')[0]) :]}"
+
+
+def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
+    """Say which UUIDs the sources will have, and what their products will be called."""
+    travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
+    for at, item in enumerate(plan.items):
+        if item.is_metadata:
+            continue
+        uuid = known[item.old].source.uuid
+        keeps_identity = item.old in travelling and _says(travelling[item.old], uuid)
+        plan.items[at] = replace(item, new_uuid=item.uuid if keeps_identity else uuid_text(path_uuid(item.new)))
+        plan.products[at] = list(_product_names(item, known[item.old]))
+
+
+def _says(meta_file: str, uuid: bytes) -> bool:
+    """Whether a `.meta` file says that its source has this UUID."""
+    try:
+        text = references.read(native(meta_file))
+    except UnreadableError:
+        return False
+    return uuid.hex().encode() in text.lower().replace(b"-", b"")
+
+
+def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[str, str]]:
+    """Yield (old, new) paths of products as others name them: lower case, without platform.
+
+    Products whose new name cannot be known are left out.
+    """
+    old_name, new_name = (path.rpartition("/")[2].lower() for path in (item.old, item.new))
+    old_stem, new_stem = (name.rpartition(".")[0] or name for name in (old_name, new_name))
+    for product in known.products:
+        path = product.name.partition("/")[2].lower()
+        name = path.rpartition("/")[2]
+        if old_name == new_name:
+            renamed = name
+        elif name.startswith(old_stem):
+            renamed = new_stem + name[len(old_stem) :]
+        else:
+            continue
+        folder = parent(item.new).lower()
+        yield path, f"{folder}/{renamed}" if folder else renamed
+
+
+# --------------------------------------------------------------------------------------------------------------- objections
+
+
+def _object(plan: Plan) -> None:
+    """Note everything that stands against it."""
+    order = plan.order
+    seen: dict[str, RelocationItem] = {}
+    for at, item in enumerate(plan.items):
+        problem = _problem(plan, item)
+        other = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
+        if not problem and other is not item:
+            problem = f"'{other.old}' goes to the same place"
+        if problem:
+            plan.items[at] = replace(item, problem=problem)
+            plan.refusals.append(f"'{item.old}': {problem}")
+    if not order.is_delete:
+        _warn(plan, [item for item in plan.items if not item.problem and not item.is_metadata])
+    breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
+    if breaking and not order.allows_broken and not order.updates_references:
+        action = "deleted" if order.is_delete else "moved"
+        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on what would be {action}, and would break")
+    if not order.allows_broken:
+        plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
+
+
+def _files(count: int, one: str, many: str) -> str:
+    return f"one file {one}" if count == 1 else f"{count:,} files {many}"
+
+
+def _problem(plan: Plan, item: RelocationItem) -> str:
+    tree = plan.tree
+    why = tree.why_not_from(item.old_file, ignores_mode=item.old_file in plan.tracked)
+    if why or plan.order.is_delete:
+        return why
+    if relocate_paths.differ_in_case_only(item.old_file, item.new_file):
+        return "a change of case alone is not supported: other systems would not see it"
+    if not item.new:
+        return "the destination is outside the scan folders"
+    return tree.why_not_to(item.old_file, item.new_file)
+
+
+def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
+    """Say what would become of sources at places that mean something else to the project."""
+    folders = {folder.name: folder for folder in plan.tree.folders}
+    builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
+    doubts: dict[str, list[str]] = {}
+    for item in items:
+        if plan.tree.is_ignored_at(item.new):
+            doubts.setdefault("ignored there, and no source any more", []).append(item.new)
+        elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
+            doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
+        elif builders.builders_for(item.old) and not builders.builders_for(item.new):
+            doubts.setdefault("not taken by any builder there, and no source any more", []).append(item.new)
+    for why, paths in doubts.items():
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        plan.warnings.append(f"'{paths[0]}'{more}: {why}")
+
+
+def groups(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
+    """Yield the indices of what belongs together: a source and its metadata."""
+    group: list[int] = []
+    for at, item in enumerate(items):
+        if group and not item.owner:
+            yield group
+            group = []
+        group.append(at)
+    if group:
+        yield group

@@ -1,0 +1,313 @@
+"""Moving and deleting from the Assets screen: where to, what would happen, and whether it shall.
+
+The engine looks and does it; nothing moves here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Size
+
+from aptui.core.paths import to_text
+from aptui.features.relocation.preview import lines, summary
+from aptui.features.relocation.relocation_records import Relocate, RelocationReport
+from aptui.shared.errors import KnownError
+from aptui.shared.forms import prepare_form
+from aptui.tui.frame.line import Line, Part, Parts
+from aptui.tui.frame.sheet import Lines
+from aptui.tui.terminal.safety import glyph, make_safe
+from aptui.tui.widgets.cells import width_of
+from aptui.tui.widgets.menu import Prompt, _PopUp
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from textual.app import App
+
+    from aptui.link.port import Answer
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.assets.panel import Panel
+
+_ROLES = {"dim": "muted", "bold": "title", "green": "completed", "yellow": "warning", "red": "failed", "": ""}
+_INDENT = "    "
+_LEAST_LINES, _AROUND_LINES = 3, 9
+_NAME_CELLS = 48
+"""Of a path in a title."""
+
+
+class Moving:
+    """Asks where to, has the engine look, shows what it says, has it done; `moved` is called with where it is then."""
+
+    def __init__(self, shell: Shell, moved: Callable[[str], object]) -> None:
+        self._shell, self._moved = shell, moved
+
+    def ask_to_move(self, panel: Panel) -> None:
+        """Ask where the source or the folder shall go."""
+        self._ask_where(panel, panel.path)
+
+    def ask_to_delete(self, panel: Panel) -> None:
+        """Show what deleting the source or the folder comes to, and ask."""
+        self._preview(Relocate(source_of(panel), is_delete=True), panel)
+
+    def _ask_where(self, panel: Panel, value: str) -> None:
+        def take_answer(text: str | None) -> None:
+            target = (text or "").strip()
+            if target and target != panel.path:
+                self._preview(Relocate(source_of(panel), destination_of(panel, target)), panel, target)
+
+        what = f"Move {'all of ' if panel.is_folder else ''}'{_short(panel.path)}' to"
+        Prompt.ask(self._shell.app, what, take_answer, value=value)
+
+    def _preview(self, order: Relocate, panel: Panel, typed: str = "") -> None:
+        def take_report(report: RelocationReport) -> None:
+            RelocationPreview.ask(self._shell.app, report, self._say, self._moved)
+
+        def show_refusal(error: KnownError) -> None:
+            self._shell.show_toast(str(error), "error", 10)
+            if typed:
+                self._ask_where(panel, typed)
+
+        self._say(order, take_report, show_refusal)
+
+    def _say(
+        self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
+    ) -> None:
+        """Ask the engine, and hand over what it says."""
+
+        def take_answer(answer: Future[Answer]) -> None:
+            error = answer.exception()
+            if error is None:
+                then(msgspec.convert(answer.result(), prepare_form(RelocationReport)))
+            elif isinstance(error, KnownError):
+                show_refusal(error)
+            else:
+                raise error
+
+        self._shell.session.ask(order).add_done_callback(lambda answer: self._shell.in_ui(take_answer, answer))
+
+
+Say = Callable[[Relocate, Callable[[RelocationReport], object], Callable[[KnownError], object]], object]
+
+
+def source_of(panel: Panel) -> str:
+    """Return what names a source, or all in a folder, to the engine."""
+    return f"{panel.path}/*" if panel.is_folder else to_text(os.fsencode(panel.file))
+
+
+def destination_of(panel: Panel, typed: str) -> str:
+    """Return where it goes: a folder becomes what was typed, or goes into it where that ends with a slash."""
+    if not panel.is_folder:
+        return typed
+    return f"{typed}{panel.path.rpartition('/')[2]}/*" if typed.endswith("/") else f"{typed}/*"
+
+
+def new_path(report: RelocationReport) -> str:
+    """Return the relative path at which the source, or the folder, is now; "" = it is gone, or nothing was moved."""
+    item = next((each for each in report.items if each.new and not each.is_metadata), None)
+    if item is None:
+        return ""
+    if not report.order.source.endswith("/*"):
+        return item.new
+    below = item.old.removeprefix(report.order.source.removesuffix("*"))
+    return item.new.removesuffix(f"/{below}")
+
+
+def _short(path: str) -> str:
+    text = make_safe(path)
+    return text if width_of(text) <= _NAME_CELLS else glyph("ellipsis") + text[1 - _NAME_CELLS :]
+
+
+class _Keys(Line):
+    """One line of keys with what they do; a click on one is the key."""
+
+    def __init__(self, list_keys: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
+        super().__init__()
+        self._list_keys, self._pressed = list_keys, pressed
+
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # they fit the narrowest screen
+        """Return them; what cannot be done now is pale."""
+        found: list[Part] = []
+        for key, text, is_able in self._list_keys():
+            found += [Part(f" {key} ", "key" if is_able else "muted", key), Part(f"{text}  ", "" if is_able else "muted", key)]
+        return tuple(found)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Press the key under the pointer."""
+        event.stop()
+        end = 0
+        for part in self._drawn:
+            end += part.width
+            if event.x < end:
+                self._pressed(part.action)
+                return
+
+
+class RelocationPreview(_PopUp):
+    """What a move or a deletion comes to, how it shall be done, and the question."""
+
+    DEFAULT_CSS = """
+    RelocationPreview { width: 96%; max-width: 120; padding: 0 1; }
+    RelocationPreview > Vertical { height: auto; }
+    RelocationPreview Lines { height: 3; overflow-x: hidden; }
+    """
+    _ESCAPE: ClassVar[str] = "Esc"
+
+    def __init__(self, report: RelocationReport, say: Say, moved: Callable[[str], object]) -> None:
+        super().__init__(lambda _what: None)
+        self._report, self._say, self._moved = report, say, moved
+        self._is_asking = False
+        order = report.order
+        verb = "Delete" if order.is_delete else "Move"
+        named = report.items[0].old if report.counts.sources == 1 and report.items else order.source
+        self.border_title = Content(f"{verb} {_short(named)}")
+
+    @classmethod
+    def ask(
+        cls, app: App[Any], report: RelocationReport, say: Say, moved: Callable[[str], object] = lambda _path: None
+    ) -> RelocationPreview:
+        """Open it."""
+        preview = cls(report, say, moved)
+        cls._pop_up(app, preview, None)
+        return preview
+
+    def expect_size(self, screen: Size) -> Size:
+        """Return how wide it will be, as the style says; how high, nobody knows before its lines are broken."""
+        return Size(min(screen.width * 96 // 100, 120), min(_LEAST_LINES + 6, screen.height))
+
+    def compose(self) -> ComposeResult:
+        """Make the lines and the keys."""
+        with Vertical():
+            yield Lines()
+            yield _Keys(self._choices, self._press)
+            yield _Keys(self._answers, self._press)
+
+    def take_focus(self) -> None:
+        """Let the keys scroll."""
+        self.query_one(Lines).focus()
+
+    def on_resize(self) -> None:
+        """Break the lines anew."""
+        self._show()
+
+    def _show(self) -> None:
+        if not self.is_attached:
+            return
+        body = self.query_one(Lines)
+        width = max(20, self.content_size.width - 1)
+        shown_lines = [*lines(self._report, arrow=glyph("to"))]
+        ending = [*summary(self._report)]
+        broken = [
+            part for text, role in (*ending, ("", ""), *shown_lines[: -len(ending)]) for part in _wrap(text, _ROLES[role], width)
+        ]
+        body.styles.height = min(len(broken), max(_LEAST_LINES, self.app.size.height - _AROUND_LINES))
+        body.show(broken)
+        for keys in self.query(_Keys):
+            keys.refresh_if_changed()
+
+    # ------------------------------------------------------------------------------------------------------------------ keys
+
+    @property
+    def _can_do(self) -> bool:
+        return not (self._report.is_performed or self._report.refusals or self._is_asking)
+
+    def _choices(self) -> list[tuple[str, str, bool]]:
+        order, is_open = self._report.order, not self._report.is_performed
+        found = [] if order.is_delete else [("u", f"update references: {_on(order.updates_references)}", is_open)]
+        return [
+            *found,
+            ("b", f"may break others: {_on(order.allows_broken)}", is_open),
+            ("m", f"metadata: {_on(not order.excludes_metadata)}", is_open),
+        ]
+
+    def _answers(self) -> list[tuple[str, str, bool]]:
+        if self._report.is_performed:
+            return [(self._ESCAPE, "close", True)]
+        if self._is_asking:
+            return [(self._ESCAPE, "close; the engine is at it", True)]
+        return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "leave it", True)]
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the keys of the last lines."""
+        if event.key == "escape" or event.character in ("n", "q"):
+            event.stop()
+            event.prevent_default()
+            self._press(self._ESCAPE)
+        elif event.character in ("y", "u", "b", "m"):
+            event.stop()
+            event.prevent_default()
+            self._press(event.character)
+
+    def _press(self, key: str) -> None:
+        order = self._report.order
+        if key == self._ESCAPE:
+            self.answer(None)
+        elif self._report.is_performed or self._is_asking:
+            return
+        elif key == "y" and self._can_do:
+            self._ask_for(replace(order, is_confirmed=True))
+        elif key == "u" and not order.is_delete:
+            self._ask_for(replace(order, updates_references=not order.updates_references))
+        elif key == "b":
+            self._ask_for(replace(order, allows_broken=not order.allows_broken))
+        elif key == "m":
+            self._ask_for(replace(order, excludes_metadata=not order.excludes_metadata))
+
+    def _ask_for(self, order: Relocate) -> None:
+        self._is_asking = True
+        self._say(order, self._take_answer, self._show_refusal)
+        self._show()
+
+    def _take_answer(self, report: RelocationReport) -> None:
+        self._is_asking = False
+        self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
+        if report.is_whole:
+            self.app.show_toast(next(iter(summary(report)))[0])  # type: ignore[attr-defined]  # the app is ours
+            self.answer(None)
+            if path := new_path(report):
+                self._moved(path)
+        elif self.is_attached:
+            self._show()
+        elif report.is_performed:  # it was closed meanwhile
+            self.app.show_toast(next(iter(summary(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
+
+    def _show_refusal(self, error: KnownError) -> None:
+        self._is_asking = False
+        self.app.show_toast(str(error), "error", 10)  # type: ignore[attr-defined]  # the app is ours
+        self._show()
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+def _wrap(text: str, role: str, width: int) -> list[Parts]:
+    """Break a line where it ends, at a space or after a slash if there is one; what goes on is indented."""
+    found: list[Parts] = []
+    lead = len(text) - len(text.lstrip(" "))
+    indent = " " * min(lead, width // 2)
+    text = text.lstrip(" ")
+    while width_of(indent + text) > width:
+        free_width = _fitting(text, width - len(indent))
+        cut = max(text.rfind(" ", 1, free_width + 1), text.rfind("/", 1, free_width) + 1)
+        cut = cut if cut > free_width // 3 else free_width
+        found.append((Part(indent + text[:cut], role),))
+        text, indent = text[cut:].lstrip(" "), " " * min(lead + len(_INDENT), width // 2)
+    found.append((Part(indent + text, role),))
+    return found
+
+
+def _fitting(text: str, width: int) -> int:
+    """Return how many characters fit."""
+    free_width = min(len(text), width)
+    while free_width > 1 and width_of(text[:free_width]) > width:
+        free_width -= 1
+    return free_width

@@ -1,0 +1,286 @@
+"""`move` and `delete`: sources with their metadata; a preview unless `--confirm` is said.
+
+A running engine does it itself, as one batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, to_builtins
+
+from aptui.batch.options import load_config
+from aptui.cli.naming import as_text
+from aptui.cli.opening import open_for_reading, os_path
+from aptui.config.model import Config
+from aptui.core.identity import META_SUFFIX, REMOVED_SOURCE_STATE, format_braced, unpack
+from aptui.core.paths import from_text, is_below, to_text
+from aptui.features.relocation.preview import lines
+from aptui.features.relocation.relocation_records import Relocate, RelocationReport
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.shared.forms import prepare_form
+from aptui.store.queries.reader import Reader
+
+if TYPE_CHECKING:
+    from aptui.link.client import EngineClient
+
+
+NOT_DONE = 1
+_REFUSED = UserError.exit_code
+_SOURCE_HELP = "a source, relative to its scan folder or absolute; quote wildcards: 'images/*' takes all below"
+
+
+def move_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `move`."""
+    parser.add_argument("source", metavar="SRC", help=_SOURCE_HELP)
+    parser.add_argument(
+        "destination",
+        metavar="DST",
+        help="where to; as many '*' as in SRC, and '/' at its end keeps the name; relative: in SRC's scan folder",
+    )
+    _arguments(parser)
+    parser.add_argument("--update-references", action="store_true", help="rewrite paths and UUIDs in the files that depend on SRC")
+
+
+def delete_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `delete`."""
+    parser.add_argument("source", metavar="SRC", help=_SOURCE_HELP)
+    _arguments(parser)
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--confirm", action="store_true", help="do it; otherwise only what would happen is shown")
+    parser.add_argument("--allow-broken-dependencies", action="store_true", help="do it although something depends on the files")
+    parser.add_argument("--leave-empty-folders", action="store_true", help="keep folders that are empty afterwards")
+    parser.add_argument(
+        "--exclude-metadata-files", action="store_true", help="leave .meta files and other companions where they are"
+    )
+    parser.add_argument("--scm", action="store_true", help="have Git do it ('git mv', 'git rm') where it tracks the file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def move(arguments: Namespace) -> int:
+    """Move sources, or show what would happen."""
+    config = load_config(arguments)
+    source, destination = _as_seen_from_here(arguments.source, arguments.destination, config)
+    return _relocate(arguments, config, _order(arguments, source, destination))
+
+
+def delete(arguments: Namespace) -> int:
+    """Delete sources, or show what would happen."""
+    config = load_config(arguments)
+    source, _ = _as_seen_from_here(arguments.source, "", config)
+    return _relocate(arguments, config, _order(arguments, source, None))
+
+
+def _order(arguments: Namespace, source: str, destination: str | None) -> Relocate:
+    return Relocate(
+        source=source,
+        destination=destination or "",
+        is_delete=destination is None,
+        is_confirmed=arguments.confirm,
+        updates_references=getattr(arguments, "update_references", False),
+        allows_broken=arguments.allow_broken_dependencies,
+        leaves_empty_folders=arguments.leave_empty_folders,
+        excludes_metadata=arguments.exclude_metadata_files,
+        uses_scm=arguments.scm,
+    )
+
+
+def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
+    report = _perform(config, order) if order.is_confirmed else _preview(config, order)
+    if arguments.json:
+        printing.say_json(to_builtins(report))
+    else:
+        _print(report)
+    if report.refusals and order.is_confirmed:
+        return _REFUSED
+    return NOT_DONE if report.is_performed and not report.is_whole else 0
+
+
+def _preview(config: Config, order: Relocate) -> RelocationReport:
+    from aptui.features.relocation.relocate import preview
+
+    return preview(order, config)
+
+
+def _perform(config: Config, order: Relocate) -> RelocationReport:
+    from aptui.link.client import EngineClient, NoEngine
+
+    try:
+        client = EngineClient.of(config.cache_dir)
+    except NoEngine:
+        from aptui.features.relocation.relocate import hold_engines_off, relocate
+
+        with hold_engines_off(config):
+            return relocate(order, config)
+    with client:
+        return _ask(client, order)
+
+
+def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
+    return convert(client.ask(order), prepare_form(RelocationReport))
+
+
+def _print(report: RelocationReport) -> None:
+    for text, role in lines(report):
+        printing.say(text, role)
+    if report.is_performed or report.refusals:
+        return
+    printing.say("nothing was changed: '--confirm' does it", "dim")
+
+
+# ------------------------------------------------------------------------------------------------------------------- paths
+
+
+def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
+    """Return source and destination relative to a scan folder, or absolute if they were given relative to the current folder.
+
+    Raises:
+        UserError: it may mean two files.
+    """
+    text, target = as_text(source), as_text(destination)
+    if os.path.isabs(source):
+        return _absolute(text), target
+    here = to_text(os.fsencode(os.getcwd()))
+    path = _absolute(f"{here}/{text}")
+    roots = [folder.path for folder in config.project.scan_folders]
+    if not any(is_below(path, root) for root in roots) or not _exists(path):
+        return text, target
+    below = [
+        f"{root}/{text}" for root in roots if _exists(f"{root}/{text}") and f"{root}/{text}" != path and not text.startswith("./")
+    ]
+    if below:
+        raise UserError(
+            f"'{printing.line(text)}' may be '{printing.line(path)}' or '{printing.line(below[0])}'",
+            hint="'./' in front means the one that is seen from here; an absolute path is always clear",
+        )
+    is_as_it_is = not target or os.path.isabs(destination) or ".." in target
+    return path, target if is_as_it_is else _absolute(f"{here}/{target}")
+
+
+def _absolute(path: str) -> str:
+    """Return an absolute path without `.` and `..`; the slash at its end stays."""
+    return os.path.normpath(path) + ("/" if path.endswith("/") else "")
+
+
+def _exists(path: str) -> bool:
+    """Whether a path, or the folder in front of its first wildcard, is there."""
+    head = path
+    if "*" in path or "?" in path:
+        first = min(at for at in (path.find("*"), path.find("?")) if at >= 0)
+        head = path[:first].rpartition("/")[0]
+    return os.path.lexists(os_path(head))
+
+
+# `aptui identities`: sources with a UUID from a `.meta` file, unusable files, and which files look moved without theirs.
+
+_SOURCES_SQL = """
+SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(
+    (SELECT a.error FROM aptui_analyses a WHERE a.source_id = s.SourceID AND a.state = 'failed' LIMIT 1), '')
+FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+WHERE o.identity <> '' ORDER BY s.SourceName, f.ScanFolder"""
+_SAME_CONTENT_SQL = """
+SELECT f.ScanFolder, s.SourceName FROM aptui_sources o JOIN Sources s ON s.SourceID = o.source_id
+JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.digest = ? ORDER BY s.SourceName"""
+
+
+class Move(Struct, frozen=True):
+    """A source that looks moved without its identity file: absolute paths of the file left behind, and of where it belongs."""
+
+    source: str
+    was: str
+    left: str
+    belongs: str
+
+
+def identities_arguments(parser: ArgumentParser) -> None:
+    """Add the arguments of `aptui identities`."""
+    parser.add_argument("--repair", action="store_true", help="put identity files that were left behind beside their sources")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def identities(arguments: Namespace) -> int:
+    """Show identities, troubles and likely moves; with --repair, mend the moves. Exit code 1 when something is left to mend."""
+    with open_for_reading(arguments) as project:
+        known = [_row(*row) for row in project.database.ask(_SOURCES_SQL)]
+        moved_files = list(_find_moved(project.database))
+    if arguments.repair:
+        for move in moved_files:
+            _repair(move)
+        return 0
+    if arguments.json:
+        printing.say_json({"identities": known, "moves": [to_builtins(move) for move in moved_files]})
+    else:
+        _print_identities(known, moved_files)
+    return 1 if moved_files or any(row["problem"] for row in known) else 0
+
+
+def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> dict[str, Any]:
+    identity = unpack(packed)
+    legacy = [format_braced(uuid) for uuid in identity.legacy] if identity else []
+    return {"source": rel, "scan_folder": scan_folder, "uuid": format_braced(guid), "legacy": legacy, "problem": error}
+
+
+def _find_moved(reader: Reader) -> Iterator[Move]:
+    """Yield each source that has the bytes of one that went and left its identity file, where that file still lies alone."""
+    sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
+    for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
+        digest, rel = value.split(" ", 1)
+        same_content = [row for row in reader.ask(_SAME_CONTENT_SQL, (bytes.fromhex(digest),)) if row[1] != rel]
+        folders = [row[0] for row in reader.ask("SELECT ScanFolder FROM ScanFolders ORDER BY ScanFolderID")]
+        left = next((path for folder in folders if _lies_alone(path := f"{folder}/{rel}{META_SUFFIX}")), "")
+        if len(same_content) == 1 and left:
+            scan_folder, source = same_content[0]
+            yield Move(source, rel, left, f"{scan_folder}/{source}{META_SUFFIX}")
+
+
+def _lies_alone(path: str) -> bool:
+    name = from_text(path)
+    return os.path.isfile(name) and not os.path.lexists(name.removesuffix(META_SUFFIX.encode()))
+
+
+def _repair(move: Move) -> None:
+    """Put the identity file where it belongs; one that was made there meanwhile becomes one of its earlier UUIDs."""
+    left, belongs = from_text(move.left), from_text(move.belongs)
+    try:
+        if os.path.exists(belongs):
+            _take_over(left, belongs)
+        os.replace(left, belongs)
+    except OSError as error:
+        raise UserError(
+            f"'{move.left}' cannot be moved: {error.strerror}", hint="nothing was lost; check the permissions of its folder"
+        ) from error
+    printing.say(f"{printing.line(move.left)} -> {printing.line(move.belongs)}")
+
+
+def _take_over(left: bytes, belongs: bytes) -> None:
+    """Note the UUID in `belongs` as one that `left` answers to as well."""
+    with open(left, "rb") as old, open(belongs, "rb") as new:
+        try:
+            document, made = json.loads(old.read()), json.loads(new.read())
+            legacy = document["UUID"].setdefault("legacyUuids", [])
+            if made["UUID"]["uuid"] not in legacy:
+                legacy.append(made["UUID"]["uuid"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is no identity file",
+                hint="look at both, and keep the right one",
+            ) from error
+    temporary = left + b".%s.tmp" % secrets.token_hex(6).encode()
+    with open(temporary, "x", encoding="utf-8") as file:  # "x" follows no link that lies there
+        json.dump(document, file, indent=4, ensure_ascii=False)
+    os.replace(temporary, left)
+
+
+def _print_identities(known: list[dict[str, Any]], moved_files: list[Move]) -> None:
+    printing.table(("source", "uuid", "problem"), [(row["source"], row["uuid"], row["problem"]) for row in known])
+    for move in moved_files:
+        source, was = printing.line(move.source), printing.line(move.was)
+        printing.say(f"'{source}' looks like a move of '{was}': 'aptui identities --repair' moves its identity file too")

@@ -1,0 +1,19 @@
+"""Results that are stored outside the cache: on this machine, in a folder, on a server."""
+
+from aptui.feature import Feature
+
+FEATURE = Feature(
+    name="sharing",
+    summary="results that are stored outside the cache: on this machine, in a folder, on a server",
+    verbs={
+        "restore": (
+            "aptui.features.sharing.restore_verb",
+            "put the products of an earlier run of a job back, until its source changes",
+        ),
+        "cache": (
+            "aptui.features.sharing.verbs",
+            "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving",
+        ),
+        "gc": ("aptui.features.sharing.verbs", "short for 'cache gc': remove stored results that were not used for long"),
+    },
+)

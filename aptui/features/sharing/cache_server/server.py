@@ -1,0 +1,376 @@
+"""`aptui cache serve`: this machine's store over HTTP in the layout of other build caches.
+
+Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`.
+
+What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they
+come in and published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is
+said by tokens: one token writes to one namespace. Nobody holds it up by being slow, or by being many (`sockets`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import errno
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import socket
+import ssl
+import stat
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from aptui.features.sharing.cache_server.accepting import HANDSHAKE_LIMIT_S, Acceptor
+from aptui.features.sharing.cache_server.sockets import Socket, SocketLimits, SocketRunner
+from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
+from aptui.features.sharing.store import StoreError
+from aptui.features.sharing.stores import placing
+from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.features.sharing.stores.streams import CHUNK_BYTES
+from aptui.shared.errors import BusyError, HostError, UserError
+
+_PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>ac|cas)/(?P<name>[0-9a-f]{64})")
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_STOPS_WITHIN_S = 2.0
+_IDLE_S = 75.0
+"""How long a connection may rest between two requests."""
+_LINGERS_S = 5.0
+_SLOWEST_BYTES_PER_S = 64 * 1024
+"""Bodies that come or go more slowly than this are given up, after `Serving.timeout_s`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheServer:
+    """How the store is offered.
+
+    Args:
+        root: the store's folder.
+        host: an address of this machine; any but the loopback needs tokens, and TLS unless `is_plain` (a proxy in front speaks it).
+        read_tokens: who may read; nobody named = everybody on this machine, and from elsewhere who may write.
+        write_tokens: {token: the namespace that it may write}; nobody named = nobody writes.
+        is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
+        max_blob_bytes: longer uploads are refused.
+        most_connections: at a time.
+        timeout_s: maximum time for a request's headers, and the allowance of a slow client beyond the time for its bytes.
+    """
+
+    root: str
+    host: str = "127.0.0.1"
+    port: int = 8089
+    read_tokens: tuple[str, ...] = field(default=(), repr=False)
+    write_tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_writable: bool = False
+    certificate: str = ""
+    private_key: str = ""
+    is_plain: bool = False
+    max_blob_bytes: int = 16 * 1024**3
+    most_connections: int = 512
+    timeout_s: float = 30.0
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        with contextlib.suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+
+def application(serving: CacheServer) -> web.Application:
+    """Return the web application.
+
+    Raises:
+        UserError: it would be open to people who should not get in.
+    """
+    _check(serving)
+    app = web.Application(handler_args={"keepalive_timeout": _IDLE_S, "lingering_time": _LINGERS_S})
+    offer = _Offer(serving)
+    app.router.add_route("*", "/{path:.*}", offer.answer)
+    return app
+
+
+def serve(
+    serving: CacheServer, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
+) -> None:
+    """Serve until interrupted, or until `stop` returns true; `started` is told the address.
+
+    Raises:
+        UserError: it would be open to people who should not get in.
+        BusyError: somebody else has the port. HostError: the address cannot be had.
+    """
+    app = application(serving)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(app, serving, started, stop))
+
+
+async def _serve(
+    app: web.Application, serving: CacheServer, started: Callable[[str], None], stop: Callable[[], bool] | None
+) -> None:
+    gate = SocketLimits(serving.most_connections, serving.timeout_s)
+    asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
+    runner = SocketRunner(
+        app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
+        auto_decompress=False,  # what is refused for being packed is not unpacked on its way out
+    )  # fmt: skip
+    await runner.setup()
+    lease = placing.Lease(serving.root)
+    try:
+        acceptor = _acceptor(runner, serving, gate)
+        try:
+            port = acceptor.start()
+            started(f"{'https' if serving.certificate else 'http'}://{serving.host}:{port}")
+            while stop is None or not stop():
+                await asyncio.sleep(0.05 if stop else 3600)
+        finally:
+            await acceptor.close()
+    finally:
+        gate.close()
+        lease.close()
+        await runner.cleanup()
+
+
+def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
+    """Return what takes connections in; who does not get through with TLS in time is not let in.
+
+    Raises:
+        UserError: the port is none. HostError: the address cannot be had.
+    """
+    assert runner.server is not None
+    if not 0 <= serving.port < 1 << 16:
+        raise UserError(f"{serving.port} is no port", hint="0 is any that is free")
+    context = _tls(serving)
+    try:
+        family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET
+        listening = socket.create_server((serving.host, serving.port), family=family)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
+        raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
+    limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
+    return Acceptor(listening, runner.server, context=context, end_connection=gate.end_oldest, handshake_s=limit_s)
+
+
+def _check(serving: CacheServer) -> None:
+    if serving.is_loopback:
+        return
+    if not serving.read_tokens and not serving.write_tokens:
+        raise UserError(
+            f"'{serving.host}' is open to others: name tokens of those who may read and write", hint="--read-token-file"
+        )
+    if serving.is_writable:
+        raise UserError("a store that others reach is written by token only", hint="--write-token-file")
+    if not serving.certificate and not serving.is_plain:
+        raise UserError(
+            f"'{serving.host}' is open to others, and tokens would travel in the clear", hint="name a certificate and its key"
+        )
+
+
+def _tls(serving: CacheServer) -> ssl.SSLContext | None:
+    if not serving.certificate:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(serving.certificate, serving.private_key or None)
+    return context
+
+
+class _Offer:
+    def __init__(self, serving: CacheServer) -> None:
+        self._serving = serving
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        assert isinstance(request.protocol, Socket)
+        request.protocol.note_understood()
+        match = _PATH.fullmatch(request.path)
+        if match is None:
+            return web.Response(status=404, text="no such place")
+        if not self._is_expected(request):
+            return web.Response(status=421, text="this server has another name")
+        namespace = match["namespace"] or TRUSTED
+        if request.method in {"GET", "HEAD"}:
+            return await self._give(request, namespace, match["kind"], match["name"])
+        if request.method == "PUT":
+            return await self._take(request, namespace, match["kind"], match["name"])
+        return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
+
+    def _is_expected(self, request: web.Request) -> bool:
+        """On the loopback a page in a browser could ask under a name of its own (DNS rebinding)."""
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
+            return False
+        try:
+            name = (request.url.host or "").strip("[]")
+        except ValueError:  # `Host` is none
+            return False
+        return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
+
+    async def _give(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+        if not self._may_read(_token(request)):
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
+        store = self._store(namespace)
+        path = store.record_path(name) if kind == "ac" else store.blob_path(name)
+        size = await asyncio.to_thread(_read_used_bytes, path)
+        if size is None:
+            return web.Response(status=404)
+        return _File(path, self._serving.timeout_s + size / _SLOWEST_BYTES_PER_S)
+
+    async def _take(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+        refusal = self._refusal(request, namespace, kind)
+        if refusal is not None:
+            return refusal
+        take = self._take_record if kind == "ac" else self._take_blob
+        try:
+            return await take(request, self._store(namespace), name)
+        except (_TooLong, OSError, StoreError) as error:
+            return _failure(error)
+
+    def _refusal(self, request: web.Request, namespace: str, kind: str) -> web.Response | None:
+        """Say no before anything of a body is read."""
+        if not self._may_write(_token(request), namespace):
+            return web.Response(status=403, text="this token does not write here")
+        length = request.content_length
+        if length is not None and length > (MAX_RECORD_BYTES if kind == "ac" else self._serving.max_blob_bytes):
+            return web.Response(status=413)
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            return web.Response(status=415, text="nothing is unpacked here")
+        return None
+
+    async def _take_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+        data = b"".join([chunk async for chunk in self._body(request, MAX_RECORD_BYTES)])
+        if_absent = request.headers.get("If-None-Match") == "*"
+
+        def put() -> bool:
+            with placing.share_with_gc(self._serving.root):
+                return store.put_record(name, data, if_absent=if_absent)
+
+        return web.Response(status=201 if await asyncio.to_thread(put) else 412)
+
+    async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+        """Write what comes to a temporary file; it becomes the blob only if it is what its name says."""
+        path, hasher = await asyncio.to_thread(store.temporary), hashlib.sha256()
+        try:
+            with await asyncio.to_thread(open, path, "xb", 0) as file:
+                async for chunk in self._body(request, self._serving.max_blob_bytes):
+                    hasher.update(chunk)
+                    await asyncio.to_thread(_write, file.fileno(), chunk)
+            if hasher.hexdigest() != name:
+                return web.Response(status=400, text="these bytes have another digest")
+            await asyncio.to_thread(self._publish, path, store.blob_path(name))
+            return web.Response(status=201)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    async def _body(self, request: web.Request, most_bytes: int) -> AsyncIterator[bytes]:
+        """Yield what a client sends.
+
+        Raises:
+            _TooLong: it is more than may be. TimeoutError: it comes too slowly.
+        """
+        began_s, size = asyncio.get_running_loop().time(), 0
+        while True:
+            async with asyncio.timeout_at(began_s + self._serving.timeout_s + size / _SLOWEST_BYTES_PER_S):
+                chunk = await request.content.readany()
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > most_bytes:
+                raise _TooLong
+            yield chunk
+
+    def _publish(self, written: str, path: str) -> None:
+        placing.remember(written)
+        placing.make_read_only(written)
+        with placing.share_with_gc(self._serving.root):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.rename(written, path)
+
+    def _store(self, namespace: str) -> FolderStore:
+        return FolderStore(self._serving.root, namespace, syncs=False)
+
+    def _may_read(self, token: str) -> bool:
+        tokens = self._serving.read_tokens
+        return (not tokens and self._serving.is_loopback) or any(
+            _is_same(token, known) for known in (*tokens, *self._serving.write_tokens)
+        )
+
+    def _may_write(self, token: str, namespace: str) -> bool:
+        if self._serving.is_writable and self._serving.is_loopback and namespace == TRUSTED:
+            return True
+        return any(_is_same(token, known) and place == namespace for known, place in self._serving.write_tokens.items())
+
+
+class _TooLong(Exception):
+    """More was sent than may be."""
+
+
+def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
+    """Return what is said of an upload that came to nothing."""
+    if isinstance(error, _TooLong):
+        return web.Response(status=413)
+    if isinstance(error, TimeoutError):
+        answer = web.Response(status=408, text="it comes too slowly")
+        answer.force_close()
+        return answer
+    if isinstance(error, OSError):
+        return web.Response(status=507 if error.errno in _FULL else 500, text=error.strerror or "")
+    return web.Response(status=500, text=str(error))
+
+
+class _File(web.FileResponse):
+    """A file on its way to a client that takes it in time, or not at all."""
+
+    def __init__(self, path: str, limit_s: float) -> None:
+        super().__init__(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
+        self._limit_s = limit_s
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await super().prepare(request)
+        except TimeoutError:
+            if isinstance(request.protocol, Socket):
+                request.protocol.drop()
+            raise ConnectionResetError("it was taken too slowly") from None
+
+
+def _token(request: web.Request) -> str:
+    """Return the token a client names: as Bearer, or as the password of Basic authentication, which every client knows."""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    return ""
+
+
+def _is_same(token: str, known: str) -> bool:
+    # A header may hold bytes that are no text.
+    return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
+
+
+def _read_used_bytes(path: str) -> int | None:
+    """Return how long such a file is, None when there is none (a link leads elsewhere), and note that it was used."""
+    try:
+        state = os.stat(path, follow_symlinks=False)
+        if not stat.S_ISREG(state.st_mode):
+            return None
+        os.utime(path, ns=(time.time_ns(), state.st_mtime_ns))
+    except OSError:
+        return None
+    return state.st_size
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

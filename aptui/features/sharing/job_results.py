@@ -1,0 +1,237 @@
+"""Runs as results that other machines can use, and back.
+
+Relative names replace this machine's paths, digests replace staged files.
+
+Tests: `tests/features/sharing/test_shared_cache.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.model import Job, ProductFlag
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.core.paths import normalize, to_text
+from aptui.core.project import Builder
+from aptui.core.results.run_report import code_digest
+from aptui.features.sharing.records.record import Discovered, JobFacts, Record, as_discovered, base_key
+from aptui.shared.files import clocks
+from aptui.worker import files
+
+if TYPE_CHECKING:
+    from aptui.features.sharing.service import CacheHit
+
+_ABI = "1"
+"""Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
+_MOST_DIGESTS = 50_000
+_HIDDEN, _PROBED = "!", "?"
+"""No quoted name of a scan folder begins so."""
+
+
+class SharedInput(Struct, frozen=True):
+    """A file that a job was made of, as it was looked at before."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class NotShareable(Exception):
+    """A result that says something of this machine alone."""
+
+
+class FilePlaces(Struct, frozen=True):
+    """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
+
+    In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
+    only where it lies beside that source. One that was read though the file of another scan folder hides it is `@!FOLDER/PATH`.
+    What a run looked for in vain, is `@?FOLDER/PATH`, a folder that it listed `@?FOLDER/PATH/*`: it is not an input of the job.
+    """
+
+    own: str
+    named: Mapping[str, str]
+
+    def name_of(self, path: str, hidden: Container[str] = ()) -> str:
+        """Return how a record names a file; what is relative means the file that counts. `hidden` are absolute paths.
+
+        Raises:
+            NotShareable: it lies outside.
+        """
+        if not path.startswith("/"):
+            path = to_text(os.fsencode(place_of(os.path.normpath(path), tuple(self.named.values()))))
+        for name, root in self.named.items():
+            if path.startswith(f"{root}/"):
+                sign = _HIDDEN if normalize(path) in hidden else ""
+                return f"@{sign}{'' if root == self.own else quote(name, safe='')}{path[len(root) :]}"
+        raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
+
+    def name_probed(self, path: str) -> str:
+        """Return how a record names what a run looked for, or a folder that it listed; see `RunResult.probed`."""
+        name = self.name_of(path)
+        return f"@{_PROBED}{name[1:]}"
+
+    def path_of(self, name: str) -> str:
+        """Return the absolute path of what a record names, as the system knows it; "" where there is no such scan folder."""
+        folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
+        root = self.named.get(unquote(folder)) if folder else self.own
+        return f"{root}/{files.os_path(rel)}" if root else ""
+
+    def counts(self, name: str) -> bool:
+        """Whether what a record names is still what counts, or is hidden, as it was for the run; what is missing counts."""
+        _folder, _, rel = name.removeprefix("@").partition("/")
+        winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
+        return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
+
+    def find_path(self, name: str) -> str:
+        """Return what a result says that it found: a relative path where that is the file that counts."""
+        is_hidden = name.startswith(f"@{_HIDDEN}")
+        return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
+
+
+class Present:
+    """Answers whether files that a builder found elsewhere are here, with the same bytes; threads may ask."""
+
+    def __init__(self, named: Mapping[str, str]) -> None:
+        self._named = named
+        self._known: dict[str, tuple[files.StatKey, str]] = {}
+
+    def beside(self, own: str) -> Callable[[Discovered], bool]:
+        """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
+        places = FilePlaces(own, self._named)
+        return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
+
+    def _is_same(self, places: FilePlaces, name: str, digest: str) -> bool:
+        path = places.path_of(name)
+        if not name.startswith(f"@{_PROBED}"):
+            return self._digest(path) == digest and places.counts(name)
+        return files.digest_listing(os.path.dirname(path)) == digest if digest else not os.path.lexists(path)
+
+    def _digest(self, path: str) -> str:
+        read_ns = time.time_ns()
+        try:
+            state = files.stat_key(os.stat(path))
+            known = self._known.get(path)
+            if known is not None and known[0] == state:
+                return known[1]
+            (digest, _hash64, _size), found = files.hash_file(path, sees_through=True)
+        except (OSError, files.FileChanged):
+            return ""
+        if len(self._known) >= _MOST_DIGESTS:
+            self._known.clear()
+        if clocks.is_settled(files.stat_key(found), read_ns):
+            self._known[path] = files.stat_key(found), digest.hex()
+        return digest.hex()
+
+
+def place_of(rel: str, roots: Sequence[str]) -> str:
+    """Return the absolute path that a relative one means: in the first scan folder that has it, or in the first."""
+    paths = _paths_of(rel, roots)
+    return next((path for path in paths if os.path.isfile(path)), paths[0])
+
+
+def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
+    return [f"{root}/{files.os_path(rel)}" for root in roots]
+
+
+def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
+    """Return what the key of a job is made of."""
+    code = code_digest(builder.code_files).hex() if builder.code_files else ""
+    return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
+
+
+def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: FilePlaces, hidden: Container[str] = ()) -> Record:
+    """Return the record of a run that succeeded; `hidden` are absolute paths of what it found though other files hide that.
+
+    Raises:
+        NotShareable: it depends on a file that has no relative name.
+    """
+    return Record(
+        base_key(facts),
+        tuple(replace(product, staged="") for product in result.products),
+        as_discovered(
+            (
+                *((places.name_of(path, hidden), digest) for path, digest in result.discovered),
+                *((places.name_probed(path), digest) for path, digest in result.probed),
+            )
+        ),
+        result.log,
+        result.warnings,
+        result.errors,
+        result.duration_ms,
+        result.command_line,
+        tuple(_relative(path, tuple(places.named.values())) for path in result.reprocess),
+        builder.name,
+        builder.version,
+        os.uname().nodename,
+        time.time_ns() // 1_000_000,
+        result.used.code.hex(),
+        facts.known,
+    )
+
+
+def _relative(path: str, roots: Sequence[str]) -> str:
+    if not path.startswith("/"):
+        return os.path.normpath(path)
+    for root in roots:
+        if path.startswith(f"{root}/"):
+            return path[len(root) + 1 :]
+    raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
+
+
+def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
+    """Return a fetched result as the result of this order; `*_ms` is how long it took to fetch."""
+    record, origin = hit.record, origin_of(hit)
+    flag = int(ProductFlag.CACHED) if hit.is_remote else 0
+    note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)
+    return RunResult(
+        order.run_key,
+        Outcome.SUCCEEDED,
+        products=tuple(
+            replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
+        ),
+        source_digest=order.source_digest,
+        discovered=tuple(
+            (places.find_path(name), digest) for name, digest in record.discovered if not name.startswith(f"@{_PROBED}")
+        ),
+        log=(*record.log, note) if record.log else (),
+        warnings=record.warnings,
+        errors=record.errors,
+        duration_ms=milliseconds,
+        command_line=record.command_line,
+        reprocess=record.reprocess,
+        origin=origin,
+    )
+
+
+def origin_of(hit: CacheHit) -> str:
+    """Say where a result comes from."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.record.written_ms / 1000))
+    where = "the shared cache" if hit.is_remote else "this machine's store"
+    return f"from {where} ({hit.record.writer or 'unknown'}, {when})"
+
+
+def sync(paths: Sequence[str]) -> None:
+    """Make fetched files durable, as a worker does with what it made."""
+    if len(paths) >= files.SYNC_EACH_BELOW:
+        files.sync_file_system(os.path.dirname(paths[0]))
+        return
+    for path in paths:
+        files.sync_file(path)
+
+
+def is_untouched(item: SharedInput) -> bool:
+    """Whether no input was touched since its facts were read."""
+    try:
+        now = os.stat(files.os_path(item.path))
+    except OSError:
+        return False
+    return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (item.size, item.mtime_ns, item.ctime_ns)

@@ -1,0 +1,219 @@
+"""Results that were made here on their way into the stores: kept on this machine, then uploaded, in the background.
+
+Tests: `tests/features/sharing/test_service.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from aptui.core.notices import LogLevel
+from aptui.core.orders import Outcome, RunResult
+from aptui.features.sharing import results
+from aptui.features.sharing.namespaces import Namespace
+from aptui.features.sharing.records import record as records
+from aptui.features.sharing.records.record import JobFacts, Record, difference
+from aptui.features.sharing.results import SharedResult
+from aptui.features.sharing.store import Mismatch, Store, StoreError, StoreFull, StoreRefused
+from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
+from aptui.features.sharing.stores.opening import TroubleReporter
+from aptui.shared.account import Account
+from aptui.shared.errors import KnownError
+
+# Which results may be shared: of runs that saw one state of their inputs, ended well, and would end so again.
+
+_IS_FULL = re.compile(
+    r"no space left on device|\bENOSPC\b|\bdisk (?:is )?full\b|not enough (?:disk )?space|quota exceeded|\bEDQUOT\b|write error",
+    re.IGNORECASE,
+)
+
+
+def obstacle(result: RunResult, source_digest: bytes) -> str:
+    """Say why the result of a run is not shared, "" when it may be.
+
+    `source_digest` is that of the source as the job was planned.
+    """
+    if result.outcome != Outcome.SUCCEEDED:
+        return "the run did not succeed"
+    if result.source_digest and result.source_digest != source_digest:
+        return "the source changed during the run"
+    return ""
+
+
+def doubt(record: Record) -> str:
+    """Say why a record is not shared, "" when it may be: what a full disk may have cut short looks like a success (Bazel #4276)."""
+    for line in record.log:
+        if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
+            return f"the log speaks of a full disk: '{line.text[:100]}'"
+    return ""
+
+
+_UPLOADERS = 2
+_MOST_WAITING = 10_000
+"""Results beyond so many that wait are made again by whoever needs them."""
+
+
+class MadeResult(Struct, frozen=True):
+    """A result of this machine: `files` are absolute paths of its products by digest; `is_current` tells unchanged inputs."""
+
+    facts: JobFacts
+    record: Record
+    files: dict[str, str]
+    is_current: Callable[[], bool]
+    is_shared: bool
+
+    @property
+    def builder(self) -> str:
+        """Who made it."""
+        return self.facts.builder_name
+
+
+class ResultUploader:
+    """Keeps and uploads what is made here, for the one namespace that this machine writes.
+
+    Args:
+        writes: whether results go to the team's store.
+        may_differ: builders that make other bytes each time and are uploaded all the same.
+    """
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        account: Account,
+        reporter: TroubleReporter,
+        breaker: Breaker,
+        *,
+        writes: bool,
+        may_differ: Iterable[str],
+    ) -> None:
+        self._namespace, self._account, self._reporter, self._breaker = namespace, account, reporter, breaker
+        self._writes = writes
+        self._may_differ = frozenset(may_differ)
+        self._differing: set[str] = set()
+        self._broken: set[str] = set()
+        self._idle = threading.Condition()
+        self._waiting = 0
+        self._uploads = DeadlineExecutor("aptui-shared-keep", 1)
+        self._uploaders = DeadlineExecutor("aptui-shared-upload", _UPLOADERS)
+
+    @property
+    def waiting(self) -> int:
+        """How many results are not kept or uploaded yet."""
+        return self._waiting
+
+    def put(self, made: MadeResult) -> None:
+        """Keep a result, and upload it, in the background."""
+        if reason := doubt(made.record):
+            self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
+            return
+        with self._idle:
+            is_accepted = self._waiting < _MOST_WAITING
+            self._waiting += is_accepted
+        if is_accepted:
+            self._uploads.ask(lambda: self._keep(made))
+        else:
+            self._account.count(made.builder, not_uploaded=1)
+
+    def replaces(self, digest: str) -> None:
+        """The team's store has a blob that is not what its name says: the next upload of it replaces it."""
+        self._broken.add(digest)
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until everything is kept and uploaded; return False when that takes longer than `limit_s`."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._waiting, limit_s)
+
+    def close(self) -> None:
+        """Let the threads end; they do not keep the process alive."""
+        self._uploads.close()
+        self._uploaders.close()
+
+    def _keep(self, made: MadeResult) -> None:
+        """Runs in the keeper's thread."""
+        goes_on = False
+        try:
+            if made.is_current():
+                result = SharedResult(made.record, records.seal_record(made.record, self._namespace.trust), made.record.base)
+                self._keep_here(made, result)
+                goes_on = self._goes_out(made)
+                if goes_on:
+                    self._uploaders.ask(lambda: self._upload(made, result))
+        except Exception as error:  # noqa: BLE001  # a result that is not kept is made again, no more
+            self._reporter.about(error)
+        finally:
+            if not goes_on:
+                self._on_end()
+
+    def _keep_here(self, made: MadeResult, result: SharedResult) -> None:
+        local = self._namespace.local
+        if local is None:
+            return
+        try:
+            for digest in made.record.blobs:
+                local.put_blob(digest, made.files[digest])
+            self._compare(made, results.publish(local, results.open_trusted, self._namespace.trust, result))
+            self._account.count(made.builder, stored=1)
+        except KnownError as error:
+            self._reporter.about(error)
+
+    def _goes_out(self, made: MadeResult) -> bool:
+        is_steady = made.builder not in self._differing or made.builder in self._may_differ
+        return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
+
+    def _upload(self, made: MadeResult, result: SharedResult) -> None:
+        """Runs in an uploader's thread."""
+        is_done = False
+        try:
+            if self._namespace.remote is not None and self._goes_out(made) and self._breaker.allows():
+                is_done = self._send(self._namespace.remote, made, result)
+                self._breaker.note_success()
+        except (StoreFull, StoreRefused) as error:
+            self._breaker.open_now()
+            self._reporter.report(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
+        except Mismatch as error:
+            self._breaker.note_success()
+            self._reporter.about(error)
+        except Exception as error:  # noqa: BLE001  # a result that is not uploaded is made again, no more
+            self._breaker.note_failure()
+            self._reporter.about(error)
+        finally:
+            sent_bytes = sum(made.record.blobs.values()) if is_done else 0
+            self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)
+            self._on_end()
+
+    def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
+        """Upload blobs, then the record that names them, unless an input was touched meanwhile."""
+        for digest in made.record.blobs:
+            remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
+            self._broken.discard(digest)
+        if not made.is_current():
+            return False
+        self._compare(made, results.publish(remote, self._namespace.trust.open_sealed, self._namespace.trust, result))
+        return True
+
+    def _place(self, made: MadeResult, digest: str) -> str:
+        """Return where the bytes are: in this machine's store they stay what they are, in the cache they may be of a later run."""
+        local = self._namespace.local
+        try:
+            return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]
+        except StoreError:
+            return made.files[digest]
+
+    def _compare(self, made: MadeResult, theirs: Record | None) -> None:
+        """Report a builder whose runs differ: what others have stays, and no more of its results go out."""
+        text = difference(made.record, theirs) if theirs is not None else ""
+        if text:
+            self._differing.add(made.builder)
+            self._account.count(made.builder, differences=1)
+            self._reporter.report(
+                f"differs {made.builder}", f"builder '{made.builder}' makes other products of the same sources: {text}"
+            )
+
+    def _on_end(self) -> None:
+        with self._idle:
+            self._waiting -= 1
+            self._idle.notify_all()

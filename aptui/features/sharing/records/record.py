@@ -1,0 +1,341 @@
+"""The record of a result (a job's products, log and counts), and the list of variants where a builder found dependencies.
+
+A record comes from elsewhere and is not believed: a product's name must be one that a builder of this machine may give too, and
+nothing in it names a place outside the folder that products are put in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.fingerprint import FOUND
+from aptui.core.links import path_link
+from aptui.core.model import LinkKind, ProductFlag, ProductLink
+from aptui.core.notices import LogRecord
+from aptui.core.orders import StagedProduct
+from aptui.core.project import COMMON_PLATFORM
+from aptui.core.results.run_report import FACTS, ContentFacts, fault_of
+from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
+from aptui.features.sharing.store import Mismatch
+from aptui.shared.errors import UserError
+from aptui.shared.forms import prepare_form
+
+# The name under which a job's result is shared: SHA-256 over everything the job is made of, the same on every machine.
+#
+# What a builder finds while it processes is not known before. So a *base key* covers what is known beforehand; at it lies
+# either the record itself (the builder found nothing) or a list of variants, each with the digests of what was found and the
+# key of its record.
+
+FORMAT = 5
+"""Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
+
+Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record
+says what its run reported to have used, and was kept only because that was what the job had been planned with: older ones may be of
+other code than their keys say. Since 4 the name of what a run found says which scan folder it lies in. Since 5
+the files that a run looked for in vain, and the folders that it listed, are among what it found.
+"""
+Discovered = tuple[tuple[str, str], ...]
+"""((name of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""
+_NAME = re.compile("[0-9a-f]{64}")
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class JobFacts(Struct, frozen=True):
+    """What a job is made of.
+
+    Args:
+        manifest: what the job is planned with (`Job.planned_inputs`): builder, its version, code and parameters, platform, source,
+            dependencies, each with its digest; in the order given.
+        abi: what else may change products: the versions of the SDK and of the engine's part in processing.
+        builder_name: for the account; the manifest holds it too.
+        code: digest of the files of the builder's code and tools, in hex, "" = none (`core.results.run_report`).
+    """
+
+    manifest: tuple[tuple[str, str, str], ...]
+    platform: str
+    job_key: str
+    builder: bytes
+    abi: str = ""
+    builder_name: str = ""
+    code: str = ""
+
+    @property
+    def known(self) -> tuple[tuple[str, str, str], ...]:
+        """What is known of the job before it runs."""
+        return tuple(entry for entry in self.manifest if entry[0] not in FOUND)
+
+
+def base_key(facts: JobFacts) -> str:
+    """Return the key of all that is known before the job runs, 64 hex digits."""
+    return _digest([FORMAT, "job", list(facts.known), facts.platform, facts.job_key, facts.builder.hex(), facts.abi])
+
+
+def variant_key(base: str, discovered: Discovered) -> str:
+    """Return the key of the record of a job that found these dependencies, whose base key is `base`."""
+    return _digest([FORMAT, "variant", base, discovered])
+
+
+def is_name(text: str) -> bool:
+    """Return whether `text` can name a record or a blob: SHA-256 in hex, lower case."""
+    return _NAME.fullmatch(text) is not None
+
+
+def as_discovered(found: Iterable[tuple[str, str]]) -> Discovered:
+    """Return discovered dependencies in the one order that keys are made of."""
+    return tuple(sorted(dict(found).items()))
+
+
+def _digest(parts: list[object]) -> str:
+    return hashlib.sha256(_encode(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+MAX_PRODUCTS = 10_000
+MAX_INPUTS = 100_000
+MAX_LOG_RECORDS = 100_000
+MAX_BLOB_BYTES = 1 << 40
+MAX_VARIANTS = 16
+_MAX_NAME_BYTES = 1024
+_MAX_PART_BYTES = 255
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: no calendar knows later moments."""
+_UUID_BYTES = 16
+_KINDS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
+_NO_FACTS = ContentFacts()
+_RECORD, _VARIANTS = "record", "variants"
+
+
+class Record(Struct, frozen=True):
+    """The result of one successful run.
+
+    Args:
+        base: the base key of the job that it belongs to (`keys.base_key`).
+        products: as a worker leaves them, but `staged` is "": their bytes are the blobs of their digests.
+        discovered: source dependencies found while processing.
+        duration_ms: how long the run took; what a hit saves.
+        reprocess: sources to be processed again, relative to a scan folder.
+        code: digest of the code and tools that the run reported, in hex, "" = it has none.
+        inputs: what the job was planned with, and the run was found to have used: (kind, name, digest), ...
+        builder: its name; `version` of it, `writer` and `written_ms` are for people alone.
+    """
+
+    base: str
+    products: tuple[StagedProduct, ...] = ()
+    discovered: Discovered = ()
+    log: tuple[LogRecord, ...] = ()
+    warnings: int = 0
+    errors: int = 0
+    duration_ms: int = 0
+    command_line: str = ""
+    reprocess: tuple[str, ...] = ()
+    builder: str = ""
+    version: str = ""
+    writer: str = ""
+    written_ms: int = 0
+    code: str = ""
+    inputs: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def blobs(self) -> dict[str, int]:
+        """{digest in hex: size} of its products."""
+        return {product.digest.hex(): product.size for product in self.products}
+
+
+class Variants(Struct, frozen=True):
+    """The variants at the base key of a job whose builder finds dependencies: ((found, record's key), ...), newest first."""
+
+    base: str
+    variants: tuple[tuple[Discovered, str], ...] = ()
+
+    def put_variant(self, discovered: Discovered, key: str) -> Variants:
+        """Return the list with this variant first; beyond the limit the oldest goes."""
+        others = [pair for pair in self.variants if pair[0] != discovered]
+        return replace(self, variants=((discovered, key), *others)[:MAX_VARIANTS])
+
+
+def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
+    """Return a record or a list of variants as it goes into a store.
+
+    Raises:
+        UserError: it cannot be shared, for the reason given.
+    """
+    try:
+        _check(entry)
+    except Mismatch as error:
+        raise UserError(f"the result cannot be shared: {error.what}") from None
+    body = msgspec.json.encode(entry, order="deterministic")
+    if len(body) > MAX_RECORD_BYTES - 1024:
+        raise UserError("the result cannot be shared: its log is too long")
+    return seal.seal_body(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
+
+
+def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
+    """Return what lies in a store for the job with base key `base`.
+
+    Raises:
+        Mismatch: it is damaged, not authentic, of another job, or says what no record of ours may say.
+    """
+    return decode_record(*seal.open_sealed(data), base)
+
+
+def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
+    """Return the record in the bytes of an opened one, checked; `Mismatch` as `open_record`."""
+    form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
+    try:
+        entry = msgspec.json.decode(body, type=prepare_form(form), strict=True)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Mismatch(f"the record is not of our form: {error}") from None
+    if entry.base != base:
+        raise Mismatch("the record is one of another job")
+    _check(entry)
+    return entry
+
+
+def difference(ours: Record, theirs: Record) -> str:
+    """Say how the products of two runs of one job differ, "" when they do not: such a builder is not deterministic."""
+    mine, other = ({(item.sub_id, item.name): item for item in record.products} for record in (ours, theirs))
+    if mine.keys() != other.keys():
+        names = sorted(name for _, name in mine.keys() ^ other.keys())
+        return f"only one of two runs made '{names[0]}'"
+    for slot, item in mine.items():
+        if _essence(item) != _essence(other[slot]):
+            return f"product '{item.name}' differs from the one that '{theirs.writer or 'somebody'}' made of the same sources"
+    return ""
+
+
+def flaw_of_report(record: Record, facts: JobFacts) -> str:
+    """Say how what a run reported to have used is not what this job is made of here, "" when it is."""
+    if record.code != facts.code:
+        return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
+    if record.inputs != facts.known:
+        return f"the record of a job of '{facts.builder_name}' is of other files than its key says"
+    kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
+    if any(not product.flags & kind for product in record.products):
+        return f"the record of a job of '{facts.builder_name}' has products of another platform than its key says"
+    return ""
+
+
+def _essence(item: StagedProduct) -> StagedProduct:
+    return replace(item, staged="", facts=None, flags=item.flags & ~ProductFlag.CACHED, links=tuple(sorted(item.links, key=repr)))
+
+
+def _check(entry: Record | Variants) -> None:
+    if not is_name(entry.base):
+        raise Mismatch("a record has the key of no job")
+    if isinstance(entry, Variants):
+        _check_variants(entry)
+        return
+    if len(entry.products) > MAX_PRODUCTS or len(entry.log) > MAX_LOG_RECORDS:
+        raise Mismatch(f"a record has more than {MAX_PRODUCTS} products or {MAX_LOG_RECORDS} lines of log")
+    numbers = (entry.warnings, entry.errors, entry.duration_ms, entry.written_ms, *(line.time_ms for line in entry.log))
+    if not all(0 <= number <= _LAST_MS for number in numbers) or not all(_has_bits(line.level, 31) for line in entry.log):
+        raise Mismatch("a record has a count or a moment that there cannot be")
+    if (entry.code and not is_name(entry.code)) or len(entry.inputs) > MAX_INPUTS:
+        raise Mismatch(f"a record has no digest of code, or more than {MAX_INPUTS} inputs")
+    _check_discovered(entry.discovered)
+    for path in entry.reprocess:
+        if flaw := flaw_of(path, is_product=False):
+            raise Mismatch(f"source {path!r} to process again {flaw}")
+    _check_names([product.name for product in entry.products])
+    sizes: dict[bytes, int] = {}
+    for product in entry.products:
+        _check_product(product)
+        if sizes.setdefault(product.digest, product.size) != product.size:
+            raise Mismatch("two products have one digest and two sizes")
+    if len({product.sub_id for product in entry.products}) != len(entry.products):
+        raise Mismatch("two products have one sub id")
+
+
+def _check_product(product: StagedProduct) -> None:
+    is_sound = (
+        not product.staged
+        and len(product.digest) == 32
+        and len(product.asset_type) in (0, _UUID_BYTES)
+        and 0 <= product.size <= MAX_BLOB_BYTES
+        and all(_has_bits(sub_id, 32) for sub_id in (product.sub_id, *product.legacy_sub_ids))
+        and _has_bits(product.hash64, 64)
+        and _has_bits(product.flags, 31)
+        and product.flags & _KINDS in (ProductFlag.PRODUCT, ProductFlag.INTERMEDIATE)
+    )
+    if not is_sound:
+        raise Mismatch(f"product '{product.name}' has a number out of its range, or a place of its own")
+    if not all(map(_is_link, product.links)):
+        raise Mismatch(f"product '{product.name}' needs what no product can need")
+    facts = product.facts or _NO_FACTS
+    if any(fault_of(name, value) for name in FACTS if (value := getattr(facts, name)) != getattr(_NO_FACTS, name)):
+        raise Mismatch(f"product '{product.name}' has facts that no product can have")
+
+
+def _has_bits(number: int, bits: int) -> bool:
+    return 0 <= number < 1 << bits
+
+
+def _is_link(link: ProductLink) -> bool:
+    """Whether a builder could have said so."""
+    if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
+        return False
+    if link.kind is LinkKind.ASSET:
+        return len(link.source_uuid) == _UUID_BYTES and any(link.source_uuid) and not link.path
+    try:
+        path_link(link.path, link.kind, link.flags)
+    except ValueError:
+        return False
+    return not link.source_uuid
+
+
+def _check_variants(entry: Variants) -> None:
+    if len(entry.variants) > MAX_VARIANTS:
+        raise Mismatch(f"a job has more than {MAX_VARIANTS} variants")
+    for discovered, key in entry.variants:
+        _check_discovered(discovered)
+        if not is_name(key):
+            raise Mismatch("a variant has the key of no record")
+
+
+def _check_discovered(discovered: Discovered) -> None:
+    if len(discovered) > MAX_PRODUCTS:
+        raise Mismatch(f"a job found more than {MAX_PRODUCTS} dependencies")
+    for name, digest in discovered:
+        if digest and not is_name(digest):
+            raise Mismatch(f"dependency '{name}' has no digest")
+        if flaw := flaw_of(name, is_product=False):
+            raise Mismatch(f"dependency {name!r} {flaw}")
+
+
+def _check_names(names: list[str]) -> None:
+    known = set(names)
+    if len(known) != len(names):
+        raise Mismatch("two products have one name")
+    for name in names:
+        if flaw := flaw_of(name):
+            raise Mismatch(f"product {name!r} {flaw}")
+        if any(folder in known for folder in _folders(name)):
+            raise Mismatch(f"product {name!r} lies in a folder that is a product")
+
+
+def flaw_of(name: str, *, is_product: bool = True) -> str:
+    """Say why `name` is no relative name of a file, or of a product, that this machine could have; "" when it is one."""
+    parts = name.split("/")
+    if any(part in {"", ".", ".."} for part in parts):
+        return "leads out of its folder, or nowhere"
+    if "\\" in name or any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or ord(char) == 127 for char in name):
+        return "has characters that no name has"
+    if is_product and (name != name.lower() or not unicodedata.is_normalized("NFC", name)):
+        return "is not in lower case and composed form (NFC)"
+    if len(name.encode()) > _MAX_NAME_BYTES or any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
+        return "is too long"
+    return ""
+
+
+def _folders(name: str) -> Iterator[str]:
+    end = name.find("/")
+    while end > 0:
+        yield name[:end]
+        end = name.find("/", end + 1)

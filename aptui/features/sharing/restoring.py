@@ -1,0 +1,138 @@
+"""Products of an earlier run, put back out of this machine's store: the run is the job's result until what it is made of changes.
+
+Nothing is pinned by a mark of its own: the job is current with the products of then, as with any other result that was not
+made here, and its origin says so wherever a reason is shown.
+
+Tests: `tests/features/sharing/test_restore_verb.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.config.dirs import asset_database
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.paths import to_text
+from aptui.core.records.history import RunStep, moments
+from aptui.core.results.quality import is_of_any_draft
+from aptui.core.results.retry import FailureKind
+from aptui.features.sharing.job_results import place_of
+from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import RESTORED, ProductRow, Reader, open_reader
+from aptui.worker import files
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.core.model import Job
+
+
+class StoredProduct(Struct, frozen=True):
+    """A product of then: where its bytes lie, and what it is, as the product of the same name is now."""
+
+    path: str
+    digest: str
+    row: ProductRow
+
+
+class StoredRun(Struct, frozen=True):
+    """A run whose products are all in the store."""
+
+    products: tuple[StoredProduct, ...]
+    origin: str
+
+
+def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
+    """Return what is kept of a run.
+
+    Raises:
+        UserError: the run is not known, or failed, or its products are not in the store (any more).
+    """
+    with closing(open_reader(asset_database(config.cache_dir))) as database, database.snapshot():
+        runs = database.runs_of(job_id)
+        at = next((at for at, run in enumerate(runs) if run.run_key == run_key), -1)
+        if at < 0:
+            raise UserError("there is no such run of this job", hint="'aptui log JOB --history' lists those that are kept")
+        known = {product.name: product for product in database.products_of(job_id)}
+        then = _moments(database, job_id, known)[at]
+    run = runs[at]
+    if run.outcome != Outcome.SUCCEEDED:
+        raise UserError(f"run {at + 1} of this job failed: it made nothing", hint="'aptui log JOB --history' tells which did not")
+    if is_of_any_draft(then.inputs):
+        hint = "'aptui log JOB --history' lists them all; its final is the next one"
+        raise UserError(f"run {at + 1} of this job made a draft: what is restored takes the place of finals", hint=hint)
+    if not config.sharing.local_store:
+        raise UserError("nothing is kept: this machine's store is switched off", hint="local_store: {enabled: true}")
+    products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.completed_ms / 1000))
+    return StoredRun(products, f"that of its run of {when}{RESTORED}")
+
+
+def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> list[RunStep]:
+    made = tuple((row.name, row.digest.hex()[:32], row.size) for row in known.values())
+    steps = ((run.outcome == Outcome.SUCCEEDED, run.step) for run in database.runs_of(job_id))
+    return moments(RunStep(database.inputs_of(job_id), made), steps)
+
+
+def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:
+    """Return where a product lies; the history knows half of its digest, which is enough to find it."""
+    if name not in known:
+        raise UserError(
+            f"the job makes no '{name}' any more, which that run made",
+            hint="restore its source from version control, and build that",
+        )
+    beside = Path(FolderStore(config.sharing.local_store, config.sharing.namespace, syncs=False).blob_path(digest.ljust(64, "0")))
+    found = sorted(beside.parent.glob(f"{digest}*")) if beside.parent.is_dir() else []
+    if not found:
+        hint = "copies of sources are not stored there, and results not used for long are removed"
+        raise UserError(f"'{name}' of that run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
+    return StoredProduct(str(found[0]), digest, known[name])
+
+
+def _place_name(name: str, roots: Sequence[str]) -> str:
+    """Return the absolute path of what a job found, which is relative where it is of a scan folder."""
+    return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
+
+
+def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
+    """Return the products of a run as the result of this order; one that is not what it was fails."""
+    began_s = time.monotonic()
+    staging = files.os_path(order.staging)
+    try:
+        if len(stored.products) != 1:
+            os.mkdir(staging)
+        products = tuple(
+            _make_staged(product, staging if len(stored.products) == 1 else f"{staging}/{at}")
+            for at, product in enumerate(stored.products)
+        )
+    except (OSError, files.FileChanged, ValueError) as error:
+        return RunResult(order.run_key, Outcome.FAILED, f"it cannot be restored: {error}", errors=1, kind=FailureKind.OBSTACLE)
+    return RunResult(
+        order.run_key,
+        Outcome.SUCCEEDED,
+        products=products,
+        source_digest=order.source_digest,
+        discovered=tuple((_place_name(name, tuple(roots.values())), digest) for name, digest in job.discovered),
+        log=(LogRecord(LogLevel.INFO, order.builder, f"the result is {stored.origin}", time.time_ns() // 1_000_000),),
+        duration_ms=round(1000 * (time.monotonic() - began_s)),
+        origin=stored.origin,
+        is_final=True,
+    )
+
+
+def _make_staged(product: StoredProduct, target: str) -> StagedProduct:
+    digest, hash64, size = files.copy_into(product.path, target)
+    if not digest.hex().startswith(product.digest):
+        raise ValueError(f"'{product.path}' in the store is damaged")
+    files.sync_file(target)
+    row = product.row
+    inner = row.name.partition("/")[2]
+    return StagedProduct(to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size)

@@ -1,0 +1,487 @@
+"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended.
+
+Its parts: `cache.inventory` (amounts), `cache.examination` (what a look found), `cache.tables` of both, `cache.mending`, and
+`cache.sharing`, the line that says what the team shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
+
+from aptui.features.sharing.screen.contents import (
+    WIDE_COLUMNS,
+    CacheInventory,
+    CacheProblem,
+    CacheShare,
+    CheckProgress,
+    InventoryReader,
+)
+from aptui.features.sharing.screen.examination import CacheExamination
+from aptui.features.sharing.screen.mending import Mending
+from aptui.features.sharing.screen.sharing import SharedSettings
+from aptui.shared.printing import count
+from aptui.tui.data.feed import Batch
+from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Pane
+from aptui.tui.screens.common.bars import Bar
+from aptui.tui.screens.common.listing import Listing
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell, share_bar
+from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.table import SideTable, Table
+from aptui.tui.words import size_text
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+
+
+# How amounts and findings look in rows of the Shared cache screen: columns, cells, and what they are sorted by.
+
+_BAR_CELLS = 12
+PLATFORMS = (
+    Column("name", "Platform", 0, 10),
+    Column("count", "Products", 9, align="right"),
+    Column("size", "Size", 10, align="right"),
+    Column("share", "", _BAR_CELLS, drop_rank=2, is_picture=True),
+    Column("made", "Made", 18, align="right", drop_rank=1),
+)
+FOLDERS = (
+    Column("name", "Folder", 0, 12),
+    Column("count", "Products", 9, align="right"),
+    Column("size", "Size", 10, align="right"),
+    Column("share", "", _BAR_CELLS, drop_rank=3, is_picture=True),
+)
+BUILDERS = (Column("name", "Builder", 0, 12), *FOLDERS[1:])
+FINDINGS = (
+    Column("problem", "Problem", 11),
+    Column("product", "In the cache", 0, 16, weight=3),
+    Column("source", "Made of", 0, 12, drop_rank=1, weight=2),
+    Column("size", "Size", 10, align="right", drop_rank=2),
+)
+_PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"), "unowned": ("hollow", "muted")}
+
+
+def share_cell(share: CacheShare, column: str) -> Cell:
+    """Draw a cell of an amount."""
+    match column:
+        case "name":
+            return Cell(share.name, "path")
+        case "count":
+            return Cell(f"{share.count:,}")
+        case "size":
+            return Cell(size_text(share.size_bytes))
+        case "share":
+            return Cell(share_bar(share.size_bytes / max(1, share.of_bytes), _BAR_CELLS), "accent")
+        case "made":
+            return _make_made_cell(share)
+        case _:
+            return Cell("")
+
+
+def _make_made_cell(share: CacheShare) -> Cell:
+    """Return what was made since yesterday, also again; where that is all of it, its figures stand there already."""
+    if not share.made:
+        return Cell(glyph("none"), "muted")
+    return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
+
+
+def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
+    """Return the columns that tell platforms apart: where all is new, or nothing, the summary says so already."""
+    is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
+    return PLATFORMS if is_shown else PLATFORMS[:-1]
+
+
+def share_order(share: CacheShare, column: str) -> object:
+    """Return what amounts are sorted by."""
+    orders: dict[str, object] = {
+        "name": share.name.lower(),
+        "count": share.count,
+        "made": share.made,
+    }
+    return orders.get(column, share.size_bytes)
+
+
+def problem_cell(problem: CacheProblem, column: str) -> Cell:
+    """Draw a cell of a finding."""
+    sign, role = _PROBLEMS[problem.kind]
+    match column:
+        case "problem":
+            return Cell(f"{glyph(sign)} {problem.kind}", role)
+        case "product":
+            return Cell(problem.name, "path")
+        case "source":
+            return Cell(problem.source or glyph("none"), "" if problem.source else "muted")
+        case _:
+            return Cell(size_text(problem.size_bytes) if problem.size_bytes >= 0 else glyph("none"), "muted")
+
+
+def problem_order(problem: CacheProblem, column: str) -> object:
+    """Return what findings are sorted by."""
+    orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
+    return orders.get(column, problem.name.lower())
+
+
+# The tables of the Shared cache screen: what stands in them, how they are sorted, how high they are.
+
+_SORTS = {"platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "findings": ("product", False)}
+_RISING = frozenset({"name", "problem", "product", "source"})
+"""Columns that begin with the first letter, the others with the largest number."""
+
+
+class Findings(Table):
+    """What a look at the cache found."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
+
+
+class CacheTables:
+    """Amounts by platform, folder and builder, and the findings; each widget is `cache-<name>`."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._amounts = {name: Listing(share_cell, share_order) for name in ("platforms", "folders", "builders")}
+        self._problems = Listing(problem_cell, problem_order, lambda problem, _: hash(problem.name))
+        self.platforms = SideTable(PLATFORMS, self._amounts["platforms"], id="cache-platforms")
+        self.builders = SideTable(BUILDERS, self._amounts["builders"], id="cache-builders")
+        self.folders = SideTable(FOLDERS, self._amounts["folders"], id="cache-folders")
+        self.findings = Findings(FINDINGS, self._problems, id="cache-findings")
+        self._widgets: dict[str, Table] = {
+            "platforms": self.platforms,
+            "builders": self.builders,
+            "folders": self.folders,
+            "findings": self.findings,
+        }
+
+    def _model(self, name: str) -> Listing[CacheShare] | Listing[CacheProblem]:
+        return self._problems if name == "findings" else self._amounts[name]
+
+    def show_inventory(self, contents: CacheInventory) -> None:
+        """Show what the cache holds."""
+        self.platforms.set_columns(platform_columns(contents.platforms))
+        for name, shares in (
+            ("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders),
+        ):  # fmt: skip
+            self._amounts[name].show(shares)
+            self._widgets[name].refresh_model()
+
+    def show_findings(self, progress: CheckProgress) -> None:
+        """Show what a look found so far."""
+        if len(progress.problems) != self._problems.row_count():  # while one look goes on they only become more
+            self._problems.show(progress.problems)
+        self.findings.refresh_model()
+
+    def problem(self, key: int) -> CacheProblem:
+        """Return the finding of a row."""
+        return self._problems.at(key)
+
+    def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
+        """Give tables that are short no more lines than they need."""
+        platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
+        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the head, and a row or why there is none
+        for name in ("builders", "folders"):
+            self._widgets[name].display = self._model(name).row_count() > 0
+        self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
+        self.findings.styles.height = "1fr" if is_zoomed else min(findings, max(3, size.height // 2))
+
+    # ----------------------------------------------------------------------------------------------------------------- order
+
+    def restore_order(self) -> None:
+        """Sort as it was."""
+        for name, usual in _SORTS.items():
+            column, is_descending = self._shell.memory.get(f"cache.sort.{name}", list(usual))
+            known = {each.id for each in self._widgets[name].columns if each.title}
+            self._sort(name, (column, bool(is_descending)) if column in known else usual)
+
+    def ask_order(self, table: Table) -> None:
+        """Choose what a table is sorted by."""
+        items = [MenuItem(column.id, f"by {column.title}") for column in table.columns if column.title]
+        Menu.ask(self._shell.app, items, lambda column: self.turn_order(table, column) if column else None, title="Sort")
+
+    def turn_order(self, table: Table, column: str) -> None:
+        """Sort by a column; again: the other way round."""
+        name = next((name for name, widget in self._widgets.items() if widget is table), "")
+        if not name or column == "share":
+            return
+        before = self._model(name).sort
+        is_descending = not before[1] if before and before[0] == column else column not in _RISING
+        self._sort(name, (column, is_descending))
+        self._shell.memory.put(f"cache.sort.{name}", [column, is_descending])
+
+    def _sort(self, name: str, sort: tuple[str, bool]) -> None:
+        self._model(name).sort_by(sort)
+        self._widgets[name].sort = sort
+        self._widgets[name].refresh_model()
+
+
+class CachePane(Pane):
+    """Amounts above, findings below."""
+
+    DEFAULT_CSS = """
+    CachePane { layout: vertical; }
+    #cache-columns { height: 1fr; }
+    #cache-left { width: 1fr; }
+    #cache-right { width: 1fr; margin: 0 0 0 2; }
+    #cache-platforms { height: auto; margin: 0 0 1 0; }
+    CachePane.-narrow #cache-columns { layout: vertical; }
+    CachePane.-narrow #cache-left { height: auto; width: 1fr; }
+    CachePane.-narrow #cache-builders { margin: 0 0 1 0; }
+    CachePane.-narrow #cache-right { height: 1fr; width: 1fr; margin: 0; }
+    #cache-shared { margin: 0 0 1 0; }
+    CachePane.-narrow #cache-shared { margin: 0; }
+    #cache-look { display: none; }
+    CachePane.-looked #cache-look { display: block; }
+    #cache-findings { height: 2; display: none; }
+    CachePane.-found #cache-findings { display: block; }
+    CachePane.-zoomed #cache-columns { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "cancel", "cancel", id="cache.cancel"),
+        Binding("r", "repair", "repair", id="cache.repair"),
+        Binding("D", "delete", "delete them", id="cache.delete"),
+        Binding("V", "verify", "verify", id="cache.verify"),
+        Binding("U", "unowned", "unowned", id="cache.unowned"),
+        Binding("e", "share", "shared cache", id="cache.share"),
+        Binding("y", "copy", "copy", id="cache.copy"),
+        Binding("z", "zoom", "zoom", id="cache.zoom"),
+        Binding("S", "sort", "sort", show=False, id="cache.sort"),
+        Binding("full_stop", "menu", "menu", show=False, id="cache.menu"),
+    ]
+
+    def __init__(self, **kwargs: str | None) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
+        self.inventory = InventoryReader(self.shell, self._show_inventory, self._draw)
+        self.examination = CacheExamination(self.shell, self._show_findings, self._offer_keys, self._go_to_findings)
+        self.sharing = SharedSettings(self.shell, self._draw)
+        self.mending = Mending(self.shell, lambda: self.examination.problems, self._take_gone)
+        self._is_informed = False
+        self.tables = CacheTables(self.shell)
+
+    def compose(self) -> ComposeResult:
+        """Yield summary, tables, and what was found."""
+        yield Bar(self.inventory.summary, id="cache-summary", rules=False)
+        yield Bar(self.sharing.summary, id="cache-shared", rules=False)
+        with Horizontal(id="cache-columns"):
+            with Vertical(id="cache-left"):
+                yield self.tables.platforms
+                yield self.tables.builders
+            with Vertical(id="cache-right"):
+                yield self.tables.folders
+        yield Bar(self._verdict, id="cache-look", rules=True)
+        yield self.tables.findings
+
+    def on_mount(self) -> None:
+        """Sort as it was."""
+        self.tables.restore_order()
+        self.tables.platforms.empty_text = "no products yet: what jobs make comes here"
+
+    def on_unmount(self) -> None:
+        """Give up what is under way."""
+        for each in (self.inventory, self.examination, self.mending, self.sharing):
+            each.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put the tables below each other where there is no room."""
+        self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
+        self._fit_tables()
+
+    # ---------------------------------------------------------------------------------------------------------------- beat
+
+    def activate(self) -> None:
+        """Read what the cache holds, if it may have changed."""
+        self.sharing.refresh_account()
+        self.inventory.read_if_stale()
+
+    def reload(self) -> None:
+        """Read everything again."""
+        self.sharing.refresh_account()
+        self.inventory.read()
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that something may be otherwise."""
+        self.inventory.note(batch)
+        self._is_informed = self._is_informed or bool(batch)
+
+    def on_frame(self) -> None:
+        """Read again if the engine rests; look whether what it was asked to delete is gone."""
+        self.inventory.read_if_stale()
+        if self._is_informed:
+            self.mending.find_gone()
+        self._is_informed = False
+        self._draw()
+
+    def status(self) -> str:
+        """Say how large it is."""
+        known = self.inventory.contents
+        return f"{count(known.count, 'product')}, {size_text(known.size_bytes)}" if known else ""
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        commands = [
+            Command("verify", "compare every product with its digest", lambda _rest: self.action_verify()),
+            Command("unowned", "list files in the cache that belong to no product", lambda _rest: self.action_unowned()),
+        ]
+        if self.shell.config is not None:
+            commands.append(Command("share", "mode, location and patterns of the shared cache", lambda _rest: self.action_share()))
+            commands.append(Command("test", "reach the shared cache", lambda _rest: self.sharing.test()))
+        if self.examination.has_found("damaged", "missing"):
+            commands.append(
+                Command("repair", "run the jobs of all findings again", lambda _: self.mending.ask_to_repair(), None, True)
+            )
+        if self.examination.has_found("unowned"):
+            commands.append(
+                Command("delete", "have the engine delete what belongs to no product", lambda _: self.action_delete(), None, True)
+            )
+        return commands
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what makes no sense now."""
+        if not self.is_attached:
+            return True
+        match action:
+            case "verify" | "unowned":
+                return self.inventory.contents is not None and not self.examination.is_busy
+            case "cancel":
+                return self.examination.is_busy
+            case "share":
+                return self.shell.config is not None
+            case "repair":
+                return self.shell.can_ask and self.examination.has_found("damaged", "missing")
+            case "delete":
+                return self.shell.can_ask and not self.examination.is_busy and self.examination.has_found("unowned")
+            case "zoom":
+                return self.has_class("-found")
+            case _:
+                return super().check_action(action, parameters)
+
+    # ----------------------------------------------------------------------------------------------------------- what is known
+
+    def _show_inventory(self, contents: CacheInventory) -> None:
+        self.tables.show_inventory(contents)
+        self._fit_tables()
+        self.refresh_bindings()
+
+    def _show_findings(self, progress: CheckProgress) -> None:
+        self.add_class("-looked")
+        self.tables.show_findings(progress)
+        self.set_class(bool(progress.problems), "-found")
+        if not progress.problems:
+            self.remove_class("-zoomed")
+            if self.shell.app.focused is self.tables.findings:
+                self.tables.platforms.focus()
+        self._fit_tables()
+        self._draw()
+
+    def _offer_keys(self) -> None:
+        self._draw()
+        self.refresh_bindings()
+
+    def _go_to_findings(self) -> None:
+        table = self.tables.findings
+        if self.examination.problems and self.shell.pane is self and not table.has_focus:
+            table.move_cursor(0)
+            table.focus()
+
+    def _verdict(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        return self.examination.verdict(width, are_going=bool(self.mending.going))
+
+    def _take_gone(self, gone: set[str]) -> None:
+        """Show without what the engine deleted."""
+        self.examination.forget(gone)
+        self._draw()
+
+    def _fit_tables(self) -> None:
+        """Give tables that are short no more lines than they need."""
+        self.tables.fit(self.size, is_narrow=self.has_class("-narrow"), is_zoomed=self.has_class("-zoomed"))
+
+    # ---------------------------------------------------------------------------------------------------------------- the keys
+
+    def action_share(self) -> None:
+        """Offer mode, location and patterns of the shared cache, a test, and to save or discard what was changed."""
+        self.sharing.refresh_account()
+        self.sharing.open_menu()
+
+    def action_verify(self) -> None:
+        """Compare every product with its digest."""
+        self._examine(self.examination.verify)
+
+    def action_unowned(self) -> None:
+        """Look for files that belong to no product."""
+        self._examine(self.examination.find_unowned)
+
+    def _examine(self, begin: Callable[[], None]) -> None:
+        if not self.examination.is_busy:
+            self.mending.going = []
+            self.tables.findings.marks.clear()
+        begin()
+
+    def action_cancel(self) -> None:
+        """Stop looking; what was found so far stays."""
+        self.examination.cancel()
+
+    def action_repair(self) -> None:
+        """Ask to run the jobs of what is wrong again: of the marked rows or the one under the cursor, or of all."""
+        table = self.tables.findings
+        self.mending.ask_to_repair([self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else [])
+
+    def action_delete(self) -> None:
+        """Have the engine delete the files that belong to no product, after asking."""
+        self.mending.ask_to_delete()
+
+    # ------------------------------------------------------------------------------------------------------------ the rest
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Offer what can be done about a finding."""
+        event.stop()
+        if event.rows is self.tables.findings:
+            self.mending.open_menu(self.tables.problem(event.key), None)
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Offer the same at the pointer."""
+        event.stop()
+        if event.rows is self.tables.findings:
+            self.mending.open_menu(self.tables.problem(event.key), (event.x, event.y))
+
+    def action_menu(self) -> None:
+        """Offer what can be done about the finding under the cursor."""
+        table = self.tables.findings
+        if table.has_focus and table.cursor_key is not None:
+            self.mending.open_menu(self.tables.problem(table.cursor_key), None)
+
+    def action_copy(self) -> None:
+        """Copy the rows that are marked, or the one under the cursor."""
+        table = self.shell.app.focused
+        if isinstance(table, Table):
+            lines = [table.row_text(key) for key in table.list_selected_keys()]
+            self.shell.copy_text("\n".join(lines)) if lines else None
+
+    def action_zoom(self) -> None:
+        """Give the findings all the room, or give it back."""
+        self.toggle_class("-zoomed")
+        if self.has_class("-zoomed"):
+            self.tables.findings.focus()
+        self._fit_tables()
+
+    def action_sort(self) -> None:
+        """Choose what the table is sorted by."""
+        table = self.shell.app.focused
+        if isinstance(table, Table):
+            self.tables.ask_order(table)
+
+    def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
+        """Sort by a column; again: the other way round."""
+        event.stop()
+        self.tables.turn_order(cast(Table, event.rows), event.column_id)
+
+    def _draw(self) -> None:
+        for line in self.query(Bar):
+            line.refresh_if_changed()

@@ -1,0 +1,310 @@
+"""The team's part of the Shared cache screen: a draft of mode, location and patterns, a test of it, and what sharing saved.
+
+The draft goes into the project's own `aptui.yaml`, character by character where something changed (`config.edit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.project import PatternKind
+from aptui.shared.errors import KnownError
+from aptui.tui.background import BackgroundTask
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.line import Part
+from aptui.tui.terminal.safety import make_safe
+from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
+
+if TYPE_CHECKING:
+    from aptui.config.model import SharedCacheSettings
+    from aptui.features.sharing.probe import ProbeAnswer
+    from aptui.shared.account import SharingSum
+    from aptui.tui.pane import Shell
+
+MODES = ("inactive", "client", "server")
+_MEANINGS = {"inactive": "not used", "client": "read", "server": "read and written"}
+_KINDS = {"glob": "Wildcard", "regex": "Regex"}
+_WIDE_COLUMNS = 110
+_WORTH_SHOWING_MS = 50
+"""Time that is less would be told as 0.0 s."""
+
+
+class SharingRow(Struct, frozen=True):
+    """A pattern as people edit it; `kind` is glob or regex."""
+
+    name: str = "New Name"
+    kind: str = "glob"
+    text: str = "*"
+    is_enabled: bool = True
+
+    def plain(self) -> dict[str, str | bool]:
+        """Return it as it stands in YAML."""
+        return {"name": self.name, self.kind: self.text} | ({} if self.is_enabled else {"enabled": False})
+
+
+class Draft(Struct, frozen=True):
+    """What would be saved."""
+
+    mode: str = "inactive"
+    store: str = ""
+    patterns: tuple[SharingRow, ...] = ()
+
+    def with_pattern(self, at: int, row: SharingRow | None) -> Draft:
+        """Return the draft with another pattern at a place, or without the one that is there."""
+        rows = list(self.patterns)
+        rows[at : at + 1] = [] if row is None else [row]
+        return replace(self, patterns=tuple(rows))
+
+
+def draft_of(sharing: SharedCacheSettings) -> Draft:
+    """Return what is in force."""
+    kinds = {PatternKind.GLOB: "glob", PatternKind.REGEX: "regex"}
+    rows = (SharingRow(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
+    return Draft(sharing.mode, sharing.store, tuple(rows))
+
+
+class SharedSettings:
+    """The draft, and the menus that change it.
+
+    Args:
+        shell: the app.
+        changed: called when the line about it is to be drawn anew.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
+        self._seen: Draft | None = None
+        """What was in force when it was looked at last."""
+        self._saved = Draft()
+        self.draft = Draft()
+        self.answer: ProbeAnswer | None = None
+        self.account = ""
+        self._sums: dict[str, SharingSum] = {}
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._task.close()
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is something to save."""
+        return self.draft != self._saved
+
+    @property
+    def project_dir(self) -> Path | None:
+        """The project whose settings these are."""
+        return self._shell.config.project_dir if self._shell.config is not None else None
+
+    def refresh_account(self) -> None:
+        """Take over what is in force now, if that changed and nobody has begun to edit; read what was saved so far."""
+        config = self._shell.config
+        if config is None:
+            return
+        now = draft_of(config.sharing)
+        if now != self._seen and not self.is_dirty:
+            self._saved = self.draft = now
+        self._seen = now
+        from aptui.features.sharing import totals as shared_totals  # for start-up
+        from aptui.shared.account import line, total
+
+        self._sums = shared_totals.read(self._shell.session.cache_dir).builders
+        self.account = line(total(self._sums.values()))
+
+    # --------------------------------------------------------------------------------------------------------------- words
+
+    def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Say in a line how things stand: what people wait for first, for on a small screen the end of the line is cut off."""
+        draft, is_news = self.draft, self.is_dirty or self.answer is not None
+        left = [Part(" shared cache  ", "muted")]
+        if self.answer is None or width >= _WIDE_COLUMNS:
+            left.append(Part(draft.mode, "title" if draft.mode != "inactive" else "muted"))
+        if self.is_dirty:
+            left.append(Part("   not saved", "warning"))
+        if self.answer is not None:
+            left.append(Part(f"   {make_safe(self.answer.message)}", "warning" if self.answer.is_bad else "completed"))
+        if draft.store:
+            left.append(Part(f"   {make_safe(draft.store)}", "muted"))
+        if draft.patterns:
+            enabled = sum(row.is_enabled for row in draft.patterns)
+            left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
+        # Of results from elsewhere it says something only where there are some, or could be.
+        has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
+        shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
+        return left, (Part(self.account, "muted"),) if shows_account else ()
+
+    # --------------------------------------------------------------------------------------------------------------- menus
+
+    def open_menu(self) -> None:
+        """Offer everything that can be said about it."""
+        draft, can_test = self.draft, bool(self.draft.store) and not self._task.is_busy
+        rows = [
+            MenuItem(f"pattern {at}", f"{'[x]' if row.is_enabled else '[ ]'} {row.name}   {_KINDS[row.kind]}   {row.text}")
+            for at, row in enumerate(draft.patterns)
+        ]
+        items: list[MenuItem | None] = [
+            MenuItem("mode", f"Mode   {draft.mode}: {_MEANINGS[draft.mode]}", "m"),
+            MenuItem("store", f"Location   {draft.store or 'none'}", "l"),
+            None,
+            *rows,
+            MenuItem("add", "Add pattern", "a"),
+            None,
+            MenuItem("test", "Test connection", "t", is_enabled=can_test),
+            MenuItem("statistics", "Statistics", "i", is_enabled=bool(self._sums)),
+            MenuItem("save", "Save changes", "s", is_enabled=self.is_dirty),
+            MenuItem("discard", "Discard", "d", is_enabled=self.is_dirty),
+        ]
+        Menu.ask(self._shell.app, items, self._take_choice, title="Shared cache")
+
+    def _take_choice(self, what: str | None) -> None:
+        match (what or "").split():
+            case ["mode"]:
+                items = [MenuItem(mode, f"{mode.capitalize()}   {_MEANINGS[mode]}", mode[0]) for mode in MODES]
+                Menu.ask(
+                    self._shell.app, items, lambda mode: self._edit(replace(self.draft, mode=mode)) if mode else None, title="Mode"
+                )
+            case ["store"]:
+                self._ask(
+                    "Location: a folder, http(s)://… or s3://…", self.draft.store, lambda text: replace(self.draft, store=text)
+                )
+            case ["add"]:
+                self._edit(replace(self.draft, patterns=(*self.draft.patterns, SharingRow())))
+            case ["pattern", number]:
+                self._open_pattern(int(number))
+            case ["test"]:
+                self.test()
+            case ["statistics"]:
+                self._open_statistics()
+            case ["save"]:
+                self.save()
+            case ["discard"]:
+                self.discard()
+            case _:
+                return
+
+    def _open_statistics(self) -> None:
+        """Show what sharing gave, for each builder, those that saved most first."""
+        sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
+        wide = max(len(name) for name, _ in sums)
+        gains = _gains([one for _, one in sums])
+        items = [MenuItem(f"builder {at}", f"{name:{wide}}   {gains[at]}") for at, (name, _) in enumerate(sums)]
+        Menu.ask(self._shell.app, items, lambda what: self.open_menu() if what else None, title=f"All runs: {self.account}")
+
+    def _open_pattern(self, at: int) -> None:
+        row = self.draft.patterns[at]
+        other = "regex" if row.kind == "glob" else "glob"
+        items = [
+            MenuItem("switch", "Disable it" if row.is_enabled else "Enable it", "e"),
+            MenuItem("name", f"Name   {row.name}", "n"),
+            MenuItem("kind", f"Type   {_KINDS[row.kind]}; make it {_KINDS[other]}", "t"),
+            MenuItem("text", f"Pattern   {row.text}", "p"),
+            MenuItem("remove", "Remove", "r", role="warning"),
+        ]
+
+        def take_choice(what: str | None) -> None:
+            match what:
+                case "switch":
+                    self._edit(self.draft.with_pattern(at, replace(row, is_enabled=not row.is_enabled)))
+                case "kind":
+                    self._edit(self.draft.with_pattern(at, replace(row, kind=other)))
+                case "remove":
+                    self._edit(self.draft.with_pattern(at, None))
+                case "name":
+                    self._ask("Name", row.name, lambda text: self.draft.with_pattern(at, replace(row, name=text)))
+                case "text":
+                    self._ask("Pattern", row.text, lambda text: self.draft.with_pattern(at, replace(row, text=text)))
+                case _:
+                    return
+
+        Menu.ask(self._shell.app, items, take_choice, title=row.name)
+
+    def _ask(self, label: str, value: str, made: Callable[[str], Draft]) -> None:
+        def take_answer(text: str | None) -> None:
+            if text is not None:
+                self._edit(made(text.strip()))
+
+        Prompt.ask(
+            self._shell.app, label, take_answer, value=value, check=lambda text: "" if text.strip() else "say something, or Esc"
+        )
+
+    def _edit(self, draft: Draft) -> None:
+        self.draft, self.answer = draft, None
+        self._changed()
+        self.open_menu()
+
+    # ----------------------------------------------------------------------------------------------------------------- row actions
+
+    def discard(self) -> None:
+        """Go back to what is in force."""
+        self.draft, self.answer = self._saved, None
+        self._changed()
+
+    def test(self) -> None:
+        """Reach the store of the draft, in a thread."""
+        config = self._shell.config
+        if config is None:
+            return
+        sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
+
+        def work(_task: BackgroundTask) -> ProbeAnswer:
+            from aptui.features.sharing.probe import probe  # for start-up
+
+            return probe(sharing)
+
+        def take_answer(answer: ProbeAnswer) -> None:
+            self.answer = answer
+            self._changed()
+
+        self._task.start(work, take_answer, self._complain)
+
+    def save(self) -> None:
+        """Write what differs into the project's file, in a thread."""
+        folder, draft, before = self.project_dir, self.draft, self._saved
+        if folder is None:
+            return
+
+        def work(_task: BackgroundTask) -> None:
+            from aptui.config.edit import writable_files, write  # for start-up
+
+            file = writable_files(folder)[0]
+            if draft.patterns != before.patterns:
+                write(folder, file, "shared_cache.patterns", [row.plain() for row in draft.patterns])
+            if draft.store != before.store:
+                write(folder, file, "shared_cache.store", draft.store)
+            if draft.mode != before.mode:  # last: a mode needs a place
+                write(folder, file, "shared_cache.mode", draft.mode)
+
+        def take_result(_nothing: None) -> None:
+            self._saved = draft
+            ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
+            self._shell.show_toast(f"the shared cache is {draft.mode} now, as '{folder / 'aptui.yaml'}' says{ending}", seconds=8)
+            self._changed()
+
+        if not self._task.start(work, take_result, self._complain):
+            self._shell.show_toast("the shared cache is being tested; try again", "warning")
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+        self._changed()
+
+
+def _gains(sums: Sequence[SharingSum]) -> list[str]:
+    """Say what sharing gave each builder, numbers below each other; nothing of time where none was saved or lost."""
+    from aptui.shared.account import duration  # for start-up
+
+    sentences = []
+    here, shared, made = (
+        max((len(f"{getattr(one, name):,}") for one in sums), default=0) for name in ("local_hits", "remote_hits", "misses")
+    )
+    for one in sums:
+        asked = one.hits + one.misses
+        share = f"{100 * one.hits // asked:3} %" if asked else "    –"
+        counts = f"{one.local_hits:{here},} here, {one.remote_hits:{shared},} shared, {one.misses:{made},} made"
+        time = f"   {duration(abs(one.saved_ms))} {'saved' if one.saved_ms > 0 else 'lost'}"
+        sentences.append(f"{share}   {counts}{time if abs(one.saved_ms) >= _WORTH_SHOWING_MS else ''}")
+    return sentences

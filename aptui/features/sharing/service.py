@@ -1,0 +1,436 @@
+"""Sharing as one thing: the store of this machine first, then the team's; found, fetched and verified, kept and uploaded.
+
+Nothing in here is in anybody's way: a store that is away, slow or wrong is a miss, is told once, and is left alone for a while. All
+methods may be called by any thread, and none waits longer for a store than the configuration allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.config.model import SharedCacheSettings
+from aptui.core.orders import StagedProduct
+from aptui.features.sharing import results
+from aptui.features.sharing.keeping import MadeResult, ResultUploader
+from aptui.features.sharing.namespaces import Namespace, namespaces_of
+from aptui.features.sharing.records.record import JobFacts, Record, base_key, flaw_of_report
+from aptui.features.sharing.results import Present, SharedResult
+from aptui.features.sharing.store import Mismatch, Store, StoreError
+from aptui.features.sharing.stores import placing
+from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
+from aptui.features.sharing.stores.http_store import SLOWEST_BYTES_PER_S
+from aptui.features.sharing.stores.local import LocalStore
+from aptui.features.sharing.stores.opening import TroubleReporter
+from aptui.features.sharing.stores.placing import Lease
+from aptui.shared.account import Account
+from aptui.shared.errors import KnownError
+
+# How long something took that several did at once: together they count each moment once.
+
+
+class Stopwatch:
+    """A clock that goes the more slowly the more are at work, so that what all of them took adds up to the time that went by.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._at_s, self._shown_s, self._count = clock, clock(), 0.0, 0
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        """Return what the clock shows, in seconds."""
+        with self._lock:
+            self._go_on()
+            return self._shown_s
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Be one more who is at work."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def _add(self, count: int) -> None:
+        with self._lock:
+            self._go_on()
+            self._count += count
+
+    def _go_on(self) -> None:
+        now_s = self._clock()
+        self._shown_s += (now_s - self._at_s) / max(self._count, 1)
+        self._at_s = now_s
+
+
+T = TypeVar("T")
+_SHUNNED_S = 600.0
+"""What was not as it should be is not asked for again so soon."""
+_RESERVED_BYTES = 1 << 27
+"""What a download leaves free: an engine starts nothing below that, and its database must be written."""
+_LOOKUP_THREADS = 8
+THIS_MACHINE = "this machine"
+
+
+class FoundResult(Struct, frozen=True):
+    """A result that somebody has: its record is here and believed, its blobs are still where they are."""
+
+    facts: JobFacts
+    result: SharedResult
+    namespace: Namespace
+    is_remote: bool
+    lookup_ms: int = 0
+
+    @property
+    def record(self) -> Record:
+        """What it restores."""
+        return self.result.record
+
+
+class CacheHit(Struct, frozen=True):
+    """A result that is here: `staged` are the absolute paths of its products' files, in the order of the record.
+
+    `origin` says where it came from, for people; `is_remote` whether anything did come from elsewhere.
+    """
+
+    builder: str
+    record: Record
+    staged: tuple[str, ...]
+    origin: str
+    is_remote: bool
+    fetched_bytes: int
+    fetch_ms: int
+
+    @property
+    def products(self) -> tuple[StagedProduct, ...]:
+        """The products as a worker would have left them."""
+        return tuple(replace(item, staged=path) for item, path in zip(self.record.products, self.staged, strict=True))
+
+
+class Service:
+    """What an engine asks and tells about shared results.
+
+    Args:
+        sharing: the configuration; `local_store` "" means that this machine keeps none of its own.
+        say: is told, once each, what goes wrong; any thread calls it.
+        may_differ: builders that are known to make other bytes each time and are uploaded all the same.
+
+    Raises:
+        UserError: the configuration names a key that cannot be read, or an address that is none.
+    """
+
+    def __init__(
+        self,
+        sharing: SharedCacheSettings,
+        say: Callable[[str], None] | None = None,
+        *,
+        may_differ: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.account = Account()
+        self._deadline_s, self._clock, self._stopwatch = sharing.deadline_s, clock, Stopwatch(clock)
+        self._reporter, self._breaker = TroubleReporter(say), Breaker(clock=clock)
+        self._shunned: dict[str, float] = {}
+        self._namespaces = namespaces_of(sharing, self._reporter)
+        self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
+        self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
+        writing = Breaker(clock=clock)
+        self._uploader = ResultUploader(
+            self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes, may_differ=may_differ
+        )
+
+    # ------------------------------------------------------------------------------------------------------------- reading
+
+    def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
+        """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
+        began, found, hit = self._stopwatch.now(), None, None
+        try:
+            with self._stopwatch.at_work():
+                found = self.look_up(facts, present, is_shared=is_shared)
+                hit = self.fetch(found, folder) if found is not None else None
+        except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
+            self._reporter.about(error)
+        if hit is None:
+            self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
+        return hit
+
+    def look_up(self, facts: JobFacts, present: Present, *, is_shared: bool = True) -> FoundResult | None:
+        """Return a job's result if somebody has it.
+
+        Args:
+            present: whether files that the builder found elsewhere have the same bytes here.
+            is_shared: whether others are asked, not only this machine.
+        """
+        base, began, started_s = base_key(facts), self._stopwatch.now(), self._clock()
+        for namespace in self._namespaces:
+            result = self._check_result(namespace, self._read_local(namespace, base, present), facts)
+            if result is not None and self._is_within_reach(namespace, result, is_shared=is_shared):
+                return FoundResult(facts, result, namespace, is_remote=False, lookup_ms=self._since(began))
+        for namespace in self._namespaces if is_shared else ():
+            if namespace.remote is None or self._is_shunned(base):
+                continue
+            left_s = self._deadline_s - (self._clock() - started_s)
+            result = self._ask(namespace.remote, base, left_s, _reader(namespace.remote, namespace, base, present))
+            result = self._check_result(namespace, result, facts, is_remote=True)
+            if result is not None:
+                return FoundResult(facts, result, namespace, is_remote=True, lookup_ms=self._since(began))
+        return None
+
+    def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
+        """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
+        began, products = self._stopwatch.now(), found.record.products
+        targets = [os.path.join(folder, str(number)) for number in range(len(products))]
+        try:
+            os.makedirs(folder, exist_ok=True)
+            missing = [index for index, item in enumerate(products) if not self._place(found.namespace, item, targets[index])]
+            is_whole = not missing or self._bring(found, folder, {targets[index]: products[index] for index in missing})
+        except OSError as error:
+            self._reporter.report("placing", f"a shared result cannot be put into '{folder}': {error.strerror}")
+            is_whole, missing = False, []
+        if not is_whole:
+            _remove(targets)
+            self._forget(found)
+            return None
+        if found.is_remote and found.namespace.fetched is not None:
+            with contextlib.suppress(KnownError):
+                results.publish(found.namespace.fetched, results.open_trusted, found.namespace.trust, found.result)
+        fetched = {products[index].digest: products[index].size for index in missing}
+        return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
+
+    def note_unused(self, hit: CacheHit) -> None:
+        """A result came too late, the job had been done meanwhile: it saved nothing."""
+        counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
+        self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
+
+    # ------------------------------------------------------------------------------------------------------------- writing
+
+    def put(
+        self,
+        facts: JobFacts,
+        record: Record,
+        files: Mapping[str, str],
+        *,
+        is_shared: bool = True,
+        is_current: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Keep a result, and upload it where this machine writes, both in the background.
+
+        Args:
+            files: {digest in hex: absolute path} of its products; they are verified as they are read.
+            is_current: whether no input was touched since before the run; asked right before anything is published.
+        """
+        self._uploader.put(MadeResult(facts, record, dict(files), is_current, is_shared))
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until everything that was put is kept and uploaded; return False when that takes longer than `limit_s`."""
+        return self._uploader.settle(limit_s)
+
+    @property
+    def waiting(self) -> int:
+        """How many results wait to be kept or uploaded."""
+        return self._uploader.waiting
+
+    def close(self) -> None:
+        """Give the lease back and let the threads end; what is not uploaded yet never is."""
+        self._uploader.close()
+        self._lookups.close()
+        if self._lease is not None:
+            self._lease.close()
+        for namespace in self._namespaces:
+            if namespace.remote is not None:
+                namespace.remote.close()
+
+    # -------------------------------------------------------------------------------------------------------------- inside
+
+    def _read_local(self, namespace: Namespace, base: str, present: Present) -> SharedResult | None:
+        if namespace.local is None:
+            return None
+        try:
+            return results.read(namespace.local, results.open_trusted, base, present)
+        except Mismatch as error:
+            namespace.local.drop_record(base)
+            self._reporter.about(error)
+        except StoreError as error:
+            self._reporter.about(error)
+        return None
+
+    def _check_result(
+        self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
+    ) -> SharedResult | None:
+        """Return a result whose run reported to have used what the job is made of.
+
+        Others are forgotten, or not asked for again soon.
+        """
+        flaw = flaw_of_report(result.record, facts) if result is not None else ""
+        if result is None or not flaw:
+            return result
+        if is_remote:
+            self._shunned[result.record.base] = self._clock() + _SHUNNED_S
+        elif namespace.local is not None:
+            namespace.local.drop_record(result.key)
+        self._reporter.about(Mismatch(flaw))
+        return None
+
+    def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
+        """Whether this machine has all blobs, or may have them from elsewhere."""
+        with contextlib.suppress(StoreError):
+            if namespace.local is not None and namespace.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
+                return True
+        return is_shared and namespace.remote is not None and not self._breaker.is_open
+
+    def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
+        """Ask a store of others, and remember how that went."""
+        if not self._breaker.allows():
+            return None
+        try:
+            answer = self._lookups.ask(call).wait(limit_s)
+        except Mismatch as error:
+            self._breaker.note_success()
+            self._shunned[name] = self._clock() + _SHUNNED_S
+            self._reporter.about(error)
+        except TooSlow:
+            self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
+        except StoreError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with a store must not hold up a job
+            self._fail(StoreError(f"{type(error).__name__}: {error}", where=store.address))
+        else:
+            self._breaker.note_success()
+            return answer
+        return None
+
+    def _fail(self, error: StoreError) -> None:
+        self._reporter.about(error)
+        if self._breaker.note_failure():
+            self._reporter.report(f"rest {error.where}", f"the shared cache is not used for a while: {error}")
+
+    def _is_shunned(self, name: str) -> bool:
+        return self._shunned.get(name, 0.0) > self._clock()
+
+    def _place(self, namespace: Namespace, item: StagedProduct, target: str) -> bool:
+        if namespace.local is None:
+            return False
+        try:
+            return namespace.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
+        except StoreError as error:
+            self._reporter.about(error)
+            return False
+
+    def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
+        """Download blobs beside `folder`, then move them in: an abandoned download cannot meddle with what is there by then."""
+        remote, base = found.namespace.remote, found.record.base
+        if remote is None or self._is_shunned(base):
+            return False
+        wanted = {item.digest.hex(): item.size for item in targets.values()}
+        if not self._fits_on_disk(folder, sum(wanted.values())):
+            return False
+        spool, is_given_up = f"{folder}.part-{secrets.token_hex(4)}", threading.Event()
+        limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
+        try:
+            is_here = self._ask(
+                remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._uploader.replaces)
+            )
+            if is_here:
+                _take_in(found.namespace, targets, spool)
+            return bool(is_here)
+        finally:
+            is_given_up.set()
+            shutil.rmtree(spool, ignore_errors=True)
+
+    def _fits_on_disk(self, folder: str, size: int) -> bool:
+        """Whether so many bytes leave enough space on the disk of `folder`: the size comes from a record that may be wrong."""
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
+        if size + _RESERVED_BYTES <= free:
+            return True
+        text = f"a shared result of {size >> 20:,} MiB is made here instead: the disk of '{folder}' has {free >> 20:,} MiB left"
+        self._reporter.report("room", text)
+        return False
+
+    def _forget(self, found: FoundResult) -> None:
+        """Drop a record of this machine whose blobs nobody has."""
+        if not found.is_remote and found.namespace.local is not None:
+            found.namespace.local.drop_record(found.result.key)
+
+    def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
+        remote, builder = found.namespace.remote, found.facts.builder_name
+        is_remote = remote is not None and (found.is_remote or fetched_bytes > 0)
+        origin = remote.address if is_remote and remote is not None else THIS_MACHINE
+        counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
+        self.account.count(builder, built_ms=found.record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
+        return CacheHit(builder, found.record, tuple(targets), origin, is_remote, fetched_bytes, fetch_ms)
+
+    def _since(self, began: float) -> int:
+        return round(1000 * (self._stopwatch.now() - began))
+
+
+def _take_lease(root: str) -> Lease | None:
+    with contextlib.suppress(OSError):
+        return Lease(root)
+    return None
+
+
+def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
+    return lambda: results.read(store, namespace.trust.open_sealed, base, present)
+
+
+def _download(
+    remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
+) -> bool:
+    """Fetch blobs into the new folder `spool`; return whether all are there."""
+    is_done = False
+    os.mkdir(spool)
+    try:
+        for digest, size in wanted.items():
+            if not _is_fetched(remote, digest, os.path.join(spool, digest), size, replaces):
+                return False
+        is_done = True
+        return True
+    finally:
+        if not is_done or is_given_up.is_set():
+            shutil.rmtree(spool, ignore_errors=True)
+
+
+def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Callable[[str], None]) -> bool:
+    try:
+        return remote.get_blob(digest, path, size)
+    except Mismatch:
+        replaces(digest)
+        raise
+
+
+def _take_in(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
+    """Put verified blobs where they are wanted, and into this machine's store."""
+    for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
+        placing.make_executable(os.path.join(spool, digest))  # before others may have the file under a name of theirs
+    for target, item in targets.items():
+        path = os.path.join(spool, item.digest.hex())
+        if namespace.local is None or not _is_placed(namespace.local, path, target, item):
+            shutil.copyfile(path, target)
+            if item.is_executable:
+                placing.make_executable(target)
+
+
+def _is_placed(local: LocalStore, path: str, target: str, item: StagedProduct) -> bool:
+    with contextlib.suppress(StoreError):
+        local.put_blob(item.digest.hex(), path)
+        return local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
+    return False
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

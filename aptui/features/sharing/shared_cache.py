@@ -1,0 +1,375 @@
+"""The shared cache between loop and pool: jobs with a known result are answered with it, results committed here are shared.
+
+Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs
+here meanwhile: the first to finish wins. Whatever goes wrong in here is a miss, reported once. All methods are the loop's;
+threads come back through `_done`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.config.dirs import own_folder
+from aptui.config.model import SharedCacheSettings
+from aptui.core.messages import CommitProducts
+from aptui.core.model import FileFact, Job, PathKey
+from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.paths import cache_path, from_text
+from aptui.core.project import Builder, BuilderKind, ScanFolder
+from aptui.core.results.quality import Quality, as_final
+from aptui.features.sharing import job_results as results
+from aptui.features.sharing import totals
+from aptui.features.sharing.stores.breaker import DeadlineExecutor
+
+if TYPE_CHECKING:
+    from aptui.config.model import SharedCacheSettings
+    from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.core.state.commits import Commit
+    from aptui.features.sharing.records.record import JobFacts
+    from aptui.features.sharing.service import CacheHit, Service
+    from aptui.shared.account import SharingSum
+
+
+# Rules of sharing: which builders' results are stored on this machine, and which are shared with a team; not where.
+
+
+class SharingRules:
+    """What the configuration says about taking part.
+
+    A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled
+    one matches, or whose builder has the name of one, as with O3DE's `ACS` recognizers.
+    """
+
+    def __init__(self, sharing: SharedCacheSettings) -> None:
+        self._by_builder = dict(sharing.builders)
+        enabled = [rule for rule in sharing.patterns if rule.is_enabled]
+        self._has_patterns = bool(sharing.patterns)
+        self._names = frozenset(rule.name for rule in enabled)
+        self._matchers = [re.compile(rule.pattern.regex, re.IGNORECASE) for rule in enabled]
+
+    def keeps(self, builder: str) -> bool:
+        """Whether results of a builder are kept at all, on this machine too."""
+        return self._by_builder.get(builder, True)
+
+    def shares(self, builder: str, rel: str) -> bool:
+        """Whether the result of a builder for a source is shared with others."""
+        if builder in self._by_builder:
+            return self._by_builder[builder]
+        return not self._has_patterns or builder in self._names or any(regex.fullmatch(rel) for regex in self._matchers)
+
+
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+_LOOKUP_THREADS = 8
+"""Threads that look up and fetch."""
+_AHEAD = 128
+"""So many jobs are looked up at a time, besides those that run."""
+_LEAST_TIMEOUT_S = 0.2
+_GRACE_S = 1.0
+"""What a stopped engine waits for what it is about to keep."""
+_LONGEST_S = 3600.0
+_FILES = frozenset({"source", "dependency", "companion", "discovered"})
+
+
+class _Group(Struct):
+    """The orders of one message: what is not found of them runs together, as it was meant to."""
+
+    open_count: int = 0
+    misses: list[Order] = field(default_factory=list)
+
+
+class _Lookup(Struct):
+    """A job that is being looked up: `is_running` it runs here meanwhile, `is_over` nobody wants the answer any more."""
+
+    order: ProcessOrder
+    facts: JobFacts
+    is_shared: bool
+    folder: str
+    group: _Group
+    due_s: float
+    is_running: bool = False
+    is_over: bool = False
+    hit: CacheHit | None = None
+
+
+class Turn(Struct):
+    """What became of jobs since the last turn: `results` to take, `misses` to run, a message each, `beaten` run keys to stop."""
+
+    results: list[RunResult] = field(default_factory=list)
+    misses: list[list[Order]] = field(default_factory=list)
+    beaten: list[int] = field(default_factory=list)
+
+
+class SharedCache:
+    """One engine's part in what machines and checkouts share.
+
+    Args:
+        service: finds results and keeps them.
+        builders: of the project.
+        folders: the scan folders, in the order in which they win.
+        wake: ends the loop's sleep; threads call it, and `tell`, which takes a sentence for people.
+        is_patient: no job runs because its result is slow to come.
+    """
+
+    def __init__(
+        self,
+        sharing: SharedCacheSettings,
+        service: Service,
+        builders: Iterable[Builder],
+        folders: Sequence[ScanFolder],
+        cache_dir: Path,
+        wake: Callable[[], None],
+        notify: Callable[[str], None],
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
+        self._notify, self._is_patient = notify, is_patient
+        self.has_found = False
+        """Whether the last answer was a result: then it is worth to look ahead of the workers."""
+        self._rules = SharingRules(sharing)
+        self._builders = {builder.uuid: builder for builder in builders}
+        self._named = {folder.name: folder.path for folder in folders}
+        self._root_of = {folder.id: folder.path for folder in folders}
+        self._folder = str(own_folder(cache_dir) / "staging" / "shared")
+        self._present = results.Present(self._named)
+        self._counted: dict[str, SharingSum] = {}
+        self._lookups: dict[int, _Lookup] = {}
+        self._fetched: dict[int, str] = {}
+        """{run key: folder} of what was found and is not in the cache yet."""
+        self._beaten: set[int] = set()
+        self._made_here: set[int] = set()
+        """How many lines of log a run that takes part came back with, by its key."""
+        self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
+        self._ready: list[list[Order]] = []
+        """Misses that wait for the next turn."""
+        self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
+
+    # ------------------------------------------------------------------------------------------------------------- looking
+
+    def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
+        """Look some of these orders up; return the others, which are to run."""
+        group = _Group()
+        for order in orders:
+            job = pipeline.running.get(order.run_key)
+            if job is None or not isinstance(order, ProcessOrder) or not self._is_probed(job):
+                group.misses.append(order)
+            else:
+                group.open_count += 1
+                self._look_up(order, job, group, pipeline.mean_ms(job) / 1000)
+        if group.open_count:
+            return []
+        return group.misses
+
+    def _is_probed(self, job: Job) -> bool:
+        return not (job.is_forced or (job.ties is not None and job.ties.runs_here)) and self._takes_part(job)
+
+    def _takes_part(self, job: Job) -> bool:
+        builder = self._builders[job.builder]
+        return builder.kind is not BuilderKind.COPY and self._rules.keeps(builder.name)
+
+    def _look_up(self, order: ProcessOrder, job: Job, group: _Group, mean_s: float) -> None:
+        builder = self._builders[job.builder]
+        facts = results.facts_of(job, builder, job.planned_inputs)
+        timeout_s = math.inf if self._is_patient else min(self._sharing.deadline_s, max(_LEAST_TIMEOUT_S, mean_s))
+        is_shared = self._rules.shares(builder.name, str(job.source.rel))
+        lookup = _Lookup(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + timeout_s)
+        self._lookups[order.run_key] = lookup
+        self._lookup_threads.ask(lambda: self._work(lookup))
+
+    def _work(self, lookup: _Lookup) -> None:
+        """Look one job up; runs in a thread."""
+        result = None
+        try:
+            if not lookup.is_over:
+                result = self._find_result(lookup)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong in here must not hold up a job
+            self._notify(f"the shared cache cannot be used for '{lookup.order.rel}': {type(error).__name__}: {error}")
+        finally:
+            self._done.append((lookup, result))
+            self._wake()
+
+    def _find_result(self, lookup: _Lookup) -> RunResult | None:
+        began_s = time.monotonic()
+        is_draft = lookup.order.quality == Quality.DRAFT
+        finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
+        places = results.FilePlaces(lookup.order.root, self._named)
+        for facts in (*finals, lookup.facts):  # where somebody has the final nobody needs the draft
+            hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
+            if hit is not None:
+                lookup.hit = hit
+                results.sync(hit.staged)
+                result = results.as_result(hit, lookup.order, places, round(1000 * (time.monotonic() - began_s)))
+                return replace(result, is_final=facts in finals)
+        return None
+
+    @property
+    def free_count(self) -> int:
+        """How many jobs more may be looked up now."""
+        return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether threads came back with something."""
+        return bool(self._done or self._ready)
+
+    def next_due_s(self) -> float | None:
+        """Return the next deadline (monotonic) of a waiting job, None when none waits."""
+        return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
+
+    def turn(self, now_s: float) -> Turn:
+        """Return what became of jobs since the last turn."""
+        turn = Turn()
+        while self._done:
+            self._settle(*self._done.popleft(), turn)
+        for lookup in self._lookups.values():
+            if not lookup.is_running and lookup.due_s <= now_s:
+                lookup.is_running = True
+                turn.misses.append([lookup.order])
+                self._close(lookup.group)
+        turn.misses += self._ready
+        self._ready = []
+        return turn
+
+    def _settle(self, lookup: _Lookup, result: RunResult | None, turn: Turn) -> None:
+        run_key = lookup.order.run_key
+        if lookup.is_over:
+            shutil.rmtree(lookup.folder, ignore_errors=True)
+            if lookup.hit is not None:
+                self._service.note_unused(lookup.hit)
+            return
+        del self._lookups[run_key]
+        self.has_found = result is not None
+        if result is not None:
+            turn.results.append(result)
+            self._fetched[run_key] = lookup.folder
+        elif not lookup.is_running:
+            lookup.group.misses.append(lookup.order)
+        if not lookup.is_running:
+            self._close(lookup.group)
+        elif result is not None:
+            self._beaten.add(run_key)
+            turn.beaten.append(run_key)
+
+    def _close(self, group: _Group) -> None:
+        """One order less of a message is waited for."""
+        group.open_count -= 1
+        if not group.open_count and group.misses:
+            self._ready.append(group.misses)
+
+    def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
+        """Stop looking these up; return answers for those that nobody else will answer."""
+        answers = []
+        for run_key in run_keys:
+            lookup = self._lookups.pop(run_key, None)
+            if lookup is None:
+                continue
+            lookup.is_over = True
+            if not lookup.is_running:
+                answers.append(RunResult(run_key, Outcome.CANCELLED, "cancelled"))
+                self._close(lookup.group)
+        return answers
+
+    def note_ended(self, result: RunResult) -> bool:
+        """Take note that a run ended here; return False when its job was answered before, and nobody wants this result."""
+        lookup = self._lookups.pop(result.run_key, None)
+        if lookup is not None:
+            lookup.is_over = True
+        if result.run_key in self._beaten:
+            self._beaten.discard(result.run_key)
+            return False
+        if result.outcome == Outcome.SUCCEEDED and not result.origin:
+            self._made_here.add(result.run_key)
+        return True
+
+    # ------------------------------------------------------------------------------------------------------------- keeping
+
+    def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
+        """Keep what these runs made, now that it lies in the cache."""
+        for commit in commits.commits:
+            folder = self._fetched.pop(commit.run_key, "")
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+        for run_key in done:
+            made = pipeline.committing(run_key) if run_key in self._made_here else None
+            self._made_here.discard(run_key)
+            if made is None or not self._takes_part(made.job):
+                continue
+            try:
+                self._keep(made, pipeline)
+            except Exception as error:  # noqa: BLE001 - what is not kept is made again, no more
+                self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
+
+    def note_discarded(self, run_keys: Iterable[int]) -> None:
+        """These runs came to nothing."""
+        for run_key in run_keys:
+            self._made_here.discard(run_key)
+            folder = self._fetched.pop(run_key, "")
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _keep(self, commit: Commit, pipeline: Pipeline) -> None:
+        job, result = commit.job, commit.result
+        builder = self._builders[job.builder]
+        if result.is_private:
+            return
+        facts = results.facts_of(job, builder, commit.inputs)
+        try:
+            record = results.record_of(
+                facts,
+                result,
+                builder,
+                results.FilePlaces(self._root_of[job.source.scan_folder], self._named),
+                {name for kind, name, _digest in commit.inputs if kind == "discovered" and name.startswith("/")},
+            )
+        except results.NotShareable:
+            return
+        files = {
+            product.digest.hex(): f"{self._cache_dir}/{os.fsdecode(from_text(cache_path(product.name)))}"
+            for product in commit.products
+        }
+        inputs = tuple(self._inputs(commit, pipeline))
+        self._service.put(
+            facts,
+            record,
+            files,
+            is_shared=self._rules.shares(builder.name, str(job.source.rel)),
+            is_current=lambda: all(map(results.is_untouched, inputs)),
+        )
+
+    def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.SharedInput]:
+        for kind, name, _digest in commit.inputs:
+            fact = commit.job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
+            if isinstance(fact, FileFact):
+                path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
+                yield results.SharedInput(path, fact.size, fact.mtime_ns, fact.ctime_ns)
+
+    def close(self, *, is_stopping: bool) -> None:
+        """Wait as long as the configuration says for what is still being kept, then let go."""
+        for lookup in self._lookups.values():
+            lookup.is_over = True
+        self._lookup_threads.close()
+        if not self._service.settle(_GRACE_S if is_stopping else self._timeout_s()):
+            self._notify(f"{self._service.waiting:,} results were not kept or uploaded in time")
+        self._service.close()
+        self.note()
+
+    def note(self) -> None:
+        """Write down what was saved since the last time."""
+        totals.add(self._cache_dir, self._service.account, self._counted)
+
+    def _timeout_s(self) -> float:
+        """Return how long a run that has nothing else to do waits for what is still being kept or uploaded."""
+        if self._sharing.writes and not self._sharing.waits_for_uploads:
+            return max(self._sharing.deadline_s, _GRACE_S)
+        return _LONGEST_S

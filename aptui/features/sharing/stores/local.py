@@ -1,0 +1,261 @@
+"""The store of this machine: what any checkout has made or fetched, placed into a cache as a link instead of made again.
+
+It has the layout of `folder_store`, so `server` can offer it to others. Blobs are read-only, and where the file system cannot share
+bytes (reflink) a placed product is a copy; a second name of the blob only where the project asks for that (`links: hard`). A blob
+is used only while its size, its times and its inode's change time are those of the last check; if they differ, its bytes are
+checked, and a changed blob is thrown away.
+
+Records carry a seal of this machine (`here`), made with a secret that lies in the store: what others put there over the network is
+believed only if the team's seals vouch for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable
+
+from aptui.features.sharing.records import seal
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.store import Mismatch
+from aptui.features.sharing.stores import placing
+from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.features.sharing.stores.placing import share_with_gc
+from aptui.features.sharing.stores.streams import digest_of, name_errors, read_verified, write_verified
+from aptui.shared.errors import HostError
+
+_SECRET_BYTES = 32
+_HERE = "here"
+
+
+class LocalStore:
+    """The part of this machine's store that holds one namespace; a `Store` whose blobs are links where that can be.
+
+    Args:
+        root: its folder; it is made, for this user alone.
+        trust: whose results; what it trusts decides which records others put there are believed.
+        links: whether a product may be a second name of a blob: whoever writes into one such product changes the others with it.
+        origins: addresses of stores whose results this machine believes, besides its own ("").
+        origin: whose results are written: "" those made here, else those fetched from that store. Where no key says who wrote a
+            record, one project's store must not speak to another project through this one.
+        say: is told of blobs that somebody changed.
+
+    Raises:
+        HostError: the folder cannot be made or used.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        trust: Seal,
+        *,
+        links: bool = False,
+        origins: Iterable[str] = (),
+        origin: str = "",
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.address = root
+        self._trust = trust
+        self._links = links
+        self._origin, self._origins = origin, {"", *origins}
+        self._say = say or (lambda _text: None)
+        self._clock = clock
+        self._secret = _read_secret(root)
+        self._files = FolderStore(root, trust.namespace, syncs=False)
+
+    def get_record(self, key: str) -> bytes | None:
+        """Return a record that this machine wrote, or the team vouches for; None when there is none."""
+        data = self._files.get_record(key)
+        if data is None or not self._is_trusted(data):
+            return None
+        self._note_use(self._files.record_path(key))
+        return data
+
+    def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
+        """Publish a record; one that is not believed here does not count as present."""
+        _, _, body = seal.part_sealed(data)
+        ours = seal.with_field(data, _HERE, self._here(data, body, self._origin))
+        with name_errors(self.address), share_with_gc(self.address):
+            if self._files.put_record(key, ours, if_absent=if_absent):
+                return True
+            return self.get_record(key) is None and self._files.put_record(key, ours, if_absent=False)
+
+    def blob_path(self, digest: str) -> str:
+        """Return where the blob of this digest lies, if it is there."""
+        return self._files.blob_path(digest)
+
+    def drop_record(self, key: str) -> None:
+        """Forget a record that turned out to be of no use."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._files.record_path(key))
+
+    def get_blob(self, digest: str, target: str, size: int, *, is_executable: bool = False) -> bool:
+        """Place a blob at the new file `target` by reflink, link or copy; it is what its name says.
+
+        All names of a file have one mode: a product that is executable, of a blob that is not, is a file of its own.
+
+        Raises:
+            Mismatch: the blob was changed; it is gone from the store now.
+        """
+        path = self._files.blob_path(digest)
+        with name_errors(self.address):
+            try:
+                checked = os.stat(path, follow_symlinks=False)
+                if not self._is_sound(path, digest):
+                    self._throw_away(path, digest)
+                if checked.st_size != size:
+                    raise Mismatch(f"blob {digest} does not have {size} bytes", where=self.address)
+                self._put_at(path, target, is_executable=is_executable)
+                self._note_use_of_blob(path, checked)
+            except FileNotFoundError:
+                return False
+            return True
+
+    def has_blobs(self, digests: Iterable[str]) -> set[str]:
+        """Return which of these have a file."""
+        return self._files.has_blobs(digests)
+
+    def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
+        """Take a file in by reflink, link or copy. After a link the file at `source` is read-only, for it is the blob.
+
+        Raises:
+            Mismatch: its bytes do not have this digest any more.
+        """
+        path = self._files.blob_path(digest)
+        with name_errors(self.address), share_with_gc(self.address):
+            with contextlib.suppress(FileNotFoundError):
+                if not replaces and self._is_sound(path, digest):
+                    self._note_use(path)
+                    return
+            self._adopt(source, path, digest)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _adopt(self, source: str, path: str, digest: str) -> None:
+        written = self._files.temporary()
+        try:
+            if placing.reflink(source, written) or (self._links and _is_ours(source) and placing.link(source, written)):
+                if digest_of(written) != digest:
+                    raise Mismatch(f"'{source}' changed since it was made; it is not shared")
+            else:
+                write_verified(read_verified(source, digest), written, digest, os.stat(source).st_size)
+            placing.remember(written)
+            placing.make_read_only(written)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.rename(written, path)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(written)  # there still is one when the blob already was this very file: rename(2) does nothing then
+
+    def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
+        if not placing.reflink(path, target):
+            may_link = self._links and placing.is_executable(os.stat(path)) == is_executable
+            if may_link and placing.link(path, target):
+                return
+            placing.copy(path, target)
+        if is_executable:
+            placing.make_executable(target)
+
+    def _is_sound(self, path: str, digest: str) -> bool:
+        if placing.is_remembered(path, os.stat(path, follow_symlinks=False)):
+            return True
+        if digest_of(path) != digest:
+            return False
+        _remember_again(path)
+        return True
+
+    def _throw_away(self, path: str, digest: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        self._say(f"blob {digest[:12]} in '{self.address}' was changed, perhaps through a product that is a link to it; it is gone")
+        raise Mismatch(f"blob {digest} was changed", where=self.address)
+
+    def _note_use(self, path: str) -> None:
+        """Note when a file was last used in its access time; the modification time belongs to the check."""
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
+
+    def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
+        """Note when a blob was last used, and that it is still the one that was `checked`: doing so moves its change time."""
+        state = os.stat(path)
+        is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
+        is_ours = (
+            state.st_ctime_ns == checked.st_ctime_ns or placing.is_remembered(path, state) or state.st_nlink > checked.st_nlink
+        )
+        self._note_use(path)
+        if is_same and is_ours:
+            _remember_again(path)
+
+    def _is_trusted(self, data: bytes) -> bool:
+        try:
+            _, fields, body = seal.part_sealed(data)
+            here = fields.get(_HERE, "")
+            if any(hmac.compare_digest(here, self._here(data, body, origin)) for origin in self._origins):
+                return True
+            if self._trust.is_open:
+                return False
+            self._trust.open_sealed(data)
+        except Mismatch:
+            return False
+        return True
+
+    def _here(self, data: bytes, body: bytes, origin: str) -> str:
+        kind = data[:64].split(b" ")[1]
+        return hmac.new(self._secret, b"\0".join((self._trust.policy, origin.encode(), kind, body)), hashlib.sha256).hexdigest()
+
+
+def _read_secret(root: str) -> bytes:
+    """Return the secret of the store at `root`; both are made where they are not there."""
+    path = os.path.join(root, "secret")
+    try:
+        os.makedirs(root, mode=0o700, exist_ok=True)
+        if os.stat(root).st_uid != os.geteuid():
+            raise HostError("the store of this machine belongs to another user", where=root)
+        _make_secret(root, path)
+        with open(path, "rb") as file:
+            secret = file.read()
+    except OSError as error:
+        raise HostError(f"the store of this machine cannot be used: {error.strerror}", where=root) from None
+    if len(secret) != _SECRET_BYTES:
+        raise HostError(
+            "the secret of the store is damaged", where=path, hint="remove the file: what the store holds is made again"
+        )
+    return secret
+
+
+def _make_secret(root: str, path: str) -> None:
+    """Write the secret once: whoever comes second finds it whole."""
+    if os.path.exists(path):
+        return
+    written = os.path.join(root, f".secret-{secrets.token_hex(8)}")
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, secrets.token_bytes(_SECRET_BYTES))
+        os.fsync(descriptor)
+        with contextlib.suppress(FileExistsError):
+            os.link(written, path)
+    finally:
+        os.close(descriptor)
+        os.unlink(written)
+
+
+def _is_ours(path: str) -> bool:
+    """Return whether the file may become a blob as it is: a plain one of this user."""
+    state = os.stat(path, follow_symlinks=False)
+    return state.st_uid == os.geteuid() and state.st_mode & 0o170000 == 0o100000
+
+
+def _remember_again(path: str) -> None:
+    """Note on a read-only file that it was checked; only who may write to a file may note something on it."""
+    mode = os.stat(path).st_mode & 0o7777
+    with contextlib.suppress(OSError):
+        os.chmod(path, mode | 0o200)
+        placing.remember(path)
+        os.chmod(path, mode)

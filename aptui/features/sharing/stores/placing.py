@@ -1,0 +1,222 @@
+"""How one file becomes two without moving bytes: reflink, hard link, copy; and the memory of which bytes were last seen in it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+
+from aptui.features.sharing.stores.streams import CHUNK_BYTES
+
+# Several processes, one store: leases for its use, its clean-up, and uploads meanwhile.
+#
+# A lease is a locked file: it ends with its process, however that dies. While anybody has one, what was used a short while ago
+# stays. Whoever puts something in shares a lock with others who do; removing files needs it alone, for a moment. No lock is
+# trusted for correctness: a record whose blob is gone is a miss.
+
+
+class Lease:
+    """Says that a process uses the store at `root`, until it is closed or the process ends."""
+
+    def __init__(self, root: str) -> None:
+        folder = os.path.join(root, "leases")
+        os.makedirs(folder, exist_ok=True)
+        name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        hidden, self._path = os.path.join(folder, f".{name}"), os.path.join(folder, name)
+        self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(hidden, self._path)  # nobody sees it before it is locked
+
+    def close(self) -> None:
+        """Give the lease back; once is enough."""
+        if self._descriptor < 0:
+            return
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def living(root: str) -> int:
+    """Return how many leases there are; those of processes that died are removed."""
+    folder, count = os.path.join(root, "leases"), 0
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            count += not name.startswith(".") and not _is_dead(os.path.join(folder, name))
+    return count
+
+
+@contextlib.contextmanager
+def share_with_gc(root: str) -> Iterator[None]:
+    """Put something in while nothing is removed."""
+    with _lock(os.path.join(root, "lock"), fcntl.LOCK_SH):
+        yield
+
+
+@contextlib.contextmanager
+def alone(root: str) -> Iterator[None]:
+    """Remove something while nothing is put in."""
+    with _lock(os.path.join(root, "lock"), fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def cleaning(root: str) -> Iterator[bool]:
+    """Be the one who cleans up; yields False when somebody else does."""
+    descriptor = os.open(os.path.join(root, "gc"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _lock(path: str, how: int) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_dead(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(path)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return True
+
+
+_FICLONE = 0x40049409
+"""ioctl_ficlone(2): both files share their bytes until one of them is written to."""
+_MEMO = "user.aptui"
+_SLACK_NS = 50_000_000
+"""Writing the note, and what follows it at once (permissions, a rename), moves the inode's change time. Later changes are somebody
+else's, and a modification time that was put back hides none of them: nobody can put the change time back."""
+_CANNOT = frozenset(
+    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
+)
+_no_reflinks: set[tuple[int, int]] = set()
+
+
+def reflink(source: str, target: str) -> bool:
+    """Make the new file `target` share the bytes of `source`; return False, and leave nothing, where the file system cannot."""
+    pair = (os.stat(source).st_dev, os.stat(os.path.dirname(target)).st_dev)
+    if pair in _no_reflinks:
+        return False
+    with open(source, "rb") as read, open(target, "xb") as write:
+        try:
+            fcntl.ioctl(write.fileno(), _FICLONE, read.fileno())
+        except OSError as error:
+            os.unlink(target)
+            if error.errno not in _CANNOT:
+                raise
+            _no_reflinks.add(pair)
+            return False
+    return True
+
+
+def link(source: str, target: str) -> bool:
+    """Give the file `source` a second name; return False where that cannot be."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+        return False
+    return True
+
+
+def copy(source: str, target: str) -> None:
+    """Copy the bytes of `source` into the new file `target`; nothing is left of it when that fails."""
+    with open(source, "rb", buffering=0) as read, open(target, "xb", buffering=0) as write:
+        try:
+            while os.copy_file_range(read.fileno(), write.fileno(), CHUNK_BYTES * 64):
+                pass
+        except OSError:
+            os.lseek(read.fileno(), 0, os.SEEK_SET)
+            write.truncate(0)
+            write.seek(0)
+            _copy_slowly(read.fileno(), write.fileno(), target)
+
+
+def remember(path: str) -> None:
+    """Note on a file, where its file system takes notes, that its bytes have been checked; every name of the file has the note.
+
+    The note is good for as long as size and modification time stay, the inode does not change after it (`_SLACK_NS`), and the
+    machine is not started anew: what a power cut left on the disk is looked at again.
+    """
+    with contextlib.suppress(OSError):
+        state = os.stat(path)
+        os.setxattr(path, _MEMO, f"{_note(state)} {time.time_ns()}".encode())
+
+
+def is_remembered(path: str, state: os.stat_result) -> bool:
+    """Return whether the file is as it was when it was checked."""
+    try:
+        note, _, noted_ns = os.getxattr(path, _MEMO).decode("ascii", "replace").rpartition(" ")
+        return note == _note(state) and state.st_ctime_ns <= int(noted_ns) + _SLACK_NS
+    except (OSError, ValueError):
+        return False
+
+
+def is_executable(state: os.stat_result) -> bool:
+    """Return whether somebody may run the file."""
+    return bool(state.st_mode & 0o111)
+
+
+def make_executable(path: str) -> None:
+    """Let everybody run a file who may read it."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    os.chmod(path, mode | (mode & 0o444) >> 2)
+
+
+def make_read_only(path: str) -> None:
+    """Take everybody's permission to write: a file with several names is changed by nobody by accident."""
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)
+
+
+def _copy_slowly(read: int, write: int, target: str) -> None:
+    try:
+        while chunk := os.read(read, CHUNK_BYTES):
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(write, view) :]
+    except OSError:
+        os.unlink(target)
+        raise
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return str(os.getpid())
+
+
+_BOOT = _boot()
+
+
+def _note(state: os.stat_result) -> str:
+    return f"{_BOOT} {state.st_ino} {state.st_size} {state.st_mtime_ns}"

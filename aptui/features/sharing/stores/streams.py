@@ -1,0 +1,95 @@
+"""Bytes on their way from and to a store: only what has the right digest is published or left at a target."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+
+from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
+
+CHUNK_BYTES = 1 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int) -> None:
+    """Write `chunks` to the new file `target`.
+
+    Never more than `size` bytes are written, whatever comes.
+
+    Raises:
+        Mismatch: length or SHA-256 is another one. Whatever is raised, there is no file `target` then.
+        FileExistsError: there is one already; it stays as it is.
+    """
+    hasher, left = hashlib.sha256(), size
+    with open(target, "xb", buffering=0) as file:
+        try:
+            for chunk in chunks:
+                left -= len(chunk)
+                if left < 0:
+                    raise Mismatch(f"blob {digest} is longer than {size} bytes")
+                hasher.update(chunk)
+                _write_all(file.fileno(), chunk)
+            if left:
+                raise Mismatch(f"blob {digest} ends {left} bytes too early")
+            if hasher.hexdigest() != digest:
+                raise Mismatch(f"blob {digest} has other bytes than its name says")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
+
+
+def read_verified(path: str, digest: str) -> Iterator[bytes]:
+    """Yield the bytes of a file, the last ones only when the digest of all is right: an upload cannot end with others.
+
+    Raises:
+        Mismatch: the file is not what it was.
+    """
+    hasher, held = hashlib.sha256(), b""
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            hasher.update(chunk)
+            if held:
+                yield held
+            held = chunk
+    if hasher.hexdigest() != digest:
+        raise Mismatch(f"'{path}' changed since it was made; it is not shared")
+    yield held
+
+
+def digest_of(path: str) -> str:
+    """Return the SHA-256 of a file's bytes in hex."""
+    with open(path, "rb", buffering=0, opener=quietly) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def quietly(path: str, flags: int) -> int:
+    """Open a file so that reading it does not count as using it, for `open(opener=…)`; only its owner may do that."""
+    try:
+        return os.open(path, flags | os.O_NOATIME)
+    except PermissionError:
+        return os.open(path, flags)
+
+
+@contextlib.contextmanager
+def name_errors(address: str) -> Iterator[None]:
+    """Turn what the system says of a file into what a store says."""
+    try:
+        yield
+    except OSError as error:
+        text = error.strerror or str(error)
+        if error.errno in _FULL:
+            raise StoreFull(f"no space is left: {text}", where=address) from error
+        if error.errno in _REFUSED:
+            raise StoreRefused(text, where=address) from error
+        raise StoreError(text, where=address) from error
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,70 @@
+"""What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends.
+
+Tests: `tests/features/sharing/screen/test_sharing.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from msgspec import Struct, to_builtins
+
+from aptui.config.dirs import OWN_FOLDER
+from aptui.shared.account import Account, SharingSum, sum_of
+
+_FILE = Path(OWN_FOLDER, "shared.json")
+
+
+class SharingTotals(Struct, frozen=True):
+    """{builder: its counts} of all runs since `since_ms`, and of the last one, which ended at `last_ms`."""
+
+    builders: dict[str, SharingSum]
+    last: dict[str, SharingSum]
+    since_ms: int = 0
+    last_ms: int = 0
+
+
+def read(cache_dir: Path) -> SharingTotals:
+    """Return what was counted so far; a file that is damaged counts for nothing."""
+    try:
+        data = json.loads((cache_dir / _FILE).read_text(encoding="utf-8"))
+        return SharingTotals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return SharingTotals({}, {})
+
+
+def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None = None) -> None:
+    """Add the account of a run; a disk that cannot be written costs only the count.
+
+    Args:
+        counted: what of it was added before; it is brought up to date.
+    """
+    known = {} if counted is None else counted
+    now = account.by_builder()
+    run = {name: rest for name, one in now.items() if (rest := one.since(known.get(name, SharingSum()))) != SharingSum()}
+    if not run:
+        return
+    known.update(now)
+    before, now_ms = read(cache_dir), time.time_ns() // 1_000_000
+    builders = dict(before.builders)
+    for name, one in run.items():
+        builders.setdefault(name, SharingSum()).add(one)
+    text = json.dumps({"since_ms": before.since_ms or now_ms, "last_ms": now_ms, "builders": _plain(builders), "last": _plain(run)})
+    path = cache_dir / _FILE
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError:
+        return
+
+
+def _plain(sums: dict[str, SharingSum]) -> dict[str, dict[str, int]]:
+    return {name: to_builtins(one) for name, one in sums.items()}
+
+
+def _sums(data: dict[str, dict[str, int]]) -> dict[str, SharingSum]:
+    return {name: sum_of(one) for name, one in data.items()}

@@ -1,0 +1,348 @@
+"""`cache`: results of jobs that are kept outside the cache, their maintenance, and whether shared caches can be reached.
+
+What is shared, and with whom, is said in the configuration. Only `verify --rebuild` runs jobs.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
+
+from aptui.batch.options import load_config
+from aptui.config.dirs import user_file
+from aptui.shared import printing
+from aptui.shared.errors import UserError, install_advice
+
+if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+
+    from aptui.config.model import Config
+    from aptui.features.sharing.stores.maintenance import StoreMaintenance
+    from aptui.shared.account import SharingSum
+
+INCOMPLETE = 1
+_PORT = 8089
+CACHE_ACTIONS = {
+    "init": "make the team's key for the shared cache, and say what teammates need",
+    "stats": "show what is kept, and what it saved, for each builder",
+    "gc": "remove what was used longest ago, down to the size limit",
+    "verify": "read everything that this machine keeps; remove what is damaged, or what a rebuild contradicts",
+    "test": "reach the shared cache, read from it, and as a server write to it",
+    "prefetch": "fetch what the shared cache has for this project as it is now; run no builder",
+    "ready": "say whether the results of everything in a commit are there; runs the analyses of its builders",
+    "serve": "offer this machine's results to others over HTTP",
+}
+
+
+def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
+    """Declare the options of `cache`, or of one of its actions alone."""
+    actions = "; ".join(f"{name}: {text}" for name, text in CACHE_ACTIONS.items())
+    if not action:
+        parser.add_argument("action", choices=list(CACHE_ACTIONS), metavar="ACTION", help=actions)
+    if action in ("", "ready"):
+        parser.add_argument(
+            "commit", metavar="COMMIT", nargs="?", default="", help="ready: a commit, branch or tag of the repository"
+        )
+        parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
+    if action in ("", "ready", "prefetch"):
+        parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+    if action in ("", "verify"):
+        _rebuild_arguments(parser)
+    if action in ("", "gc"):
+        gc_arguments(parser)
+    elif action != "serve":
+        _json_argument(parser)
+    if action in ("", "serve"):
+        _serve_arguments(parser.add_argument_group("serve"))
+
+
+def _rebuild_arguments(parser: ArgumentParser) -> None:
+    from aptui.cli.rebuild import share
+
+    parser.add_argument(
+        "--rebuild",
+        type=share,
+        metavar="SHARE",
+        help="verify: instead, make 5%% (or so many) of what is kept for this project twice more, in private, and compare",
+    )
+    parser.add_argument("--seed", type=int, metavar="NUMBER", help="with --rebuild: the same number chooses the same results")
+
+
+def _json_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _serve_arguments(parser: _ArgumentGroup) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; this machine alone by default")
+    parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
+    parser.add_argument("--writable", action="store_true", help="on this machine alone: let everybody write")
+    parser.add_argument(
+        "--read-token-file",
+        metavar="FILE",
+        help="who may read, a token to a line; by default everybody on this machine, and elsewhere who may write",
+    )
+    parser.add_argument("--write-token-file", metavar="FILE", help="who may write: a token to a line, a namespace behind it")
+    parser.add_argument("--certificate", metavar="FILE", help="speak TLS with it")
+    parser.add_argument("--key", metavar="FILE", help="its private key")
+    parser.add_argument("--plain", action="store_true", help="no TLS, for a proxy in front speaks it")
+
+
+def gc_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `gc`."""
+    parser.add_argument("--limit", metavar="SIZE", help="instead of the configured size limit, for example 5GiB")
+    _json_argument(parser)
+
+
+def cache(arguments: Namespace) -> int:
+    """Do what is asked; return the exit code."""
+    actions: dict[str, Callable[[Namespace], int]] = {
+        "init": _init,
+        "stats": _stats,
+        "gc": gc,
+        "verify": _verify,
+        "test": _test,
+        "prefetch": _prefetch,
+        "ready": _ready,
+        "serve": _serve,
+    }
+    if bool(arguments.commit) != (arguments.action == "ready"):
+        raise UserError("'ready' is asked of a commit, and nothing else is", hint="for example 'aptui cache ready main'")
+    if arguments.rebuild and arguments.action != "verify":
+        raise UserError("'--rebuild' goes with 'verify' alone", hint="for example 'aptui cache verify --rebuild 5%'")
+    return actions[arguments.action](arguments)
+
+
+# --------------------------------------------------------------------------------------------------- this machine's store
+
+
+def _store_of(config: Config) -> str:
+    path = config.sharing.local_store
+    if not path:
+        raise UserError(
+            "no results are kept on this machine: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true"
+        )
+    return path
+
+
+def gc(arguments: Namespace) -> int:
+    """Remove what was used longest ago."""
+    from aptui.config.edit import mistake_in, value_of
+    from aptui.config.yaml.scalars import byte_count
+    from aptui.features.sharing.stores import maintenance
+
+    config = load_config(arguments)
+    path = _store_of(config)
+    size_limit = value_of(arguments.limit or "0")
+    if mistake_in("local_store.size_limit", size_limit):
+        raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
+    limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
+    done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
+    if arguments.json:
+        printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
+    elif done.is_busy:
+        printing.say("another process is doing that already")
+    else:
+        removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
+        printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} are left")
+    return 0
+
+
+def _verify(arguments: Namespace) -> int:
+    from aptui.features.sharing.stores import maintenance
+
+    config = load_config(arguments)
+    path = _store_of(config)
+    if arguments.rebuild:
+        from aptui.cli.opening import open_for_reading
+        from aptui.features.sharing.store_rebuild import rebuild_store
+
+        with open_for_reading(arguments, config) as project:
+            return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
+    found = maintenance.verify(path) if os.path.isdir(path) else maintenance.StoreMaintenance()
+    if arguments.json:
+        printing.say_json({"store": path, **to_builtins(found)})
+    else:
+        for name in found.damaged:
+            printing.say(f"damaged, and removed: {printing.line(name)}", "red")
+        printing.say(f"{_describe_held(found)} as they should be", "yellow" if found.damaged else "green")
+    return INCOMPLETE if found.damaged else 0
+
+
+def _describe_held(found: StoreMaintenance) -> str:
+    return f"{printing.count(found.records, 'result')}, {printing.count(found.blobs, 'product')}, {printing.size(found.size_bytes)}"
+
+
+def _stats(arguments: Namespace) -> int:
+    from aptui.features.sharing import totals as shared_totals
+    from aptui.features.sharing.stores import maintenance
+
+    config = load_config(arguments)
+    sharing, path = config.sharing, config.sharing.local_store
+    held = maintenance.count(path) if path and os.path.isdir(path) else maintenance.StoreMaintenance()
+    totals = shared_totals.read(config.cache_dir)
+    if arguments.json:
+        printing.say_json(
+            {
+                "mode": sharing.mode,
+                "shared_store": sharing.store,
+                "local_store": path,
+                "limit_bytes": sharing.local_limit_bytes,
+                "records": held.records,
+                "blobs": held.blobs,
+                "size_bytes": held.size_bytes,
+                "since": printing.iso(totals.since_ms),
+                "last_run": {name: to_builtins(one) for name, one in totals.last.items()},
+                "builders": {name: to_builtins(one) for name, one in totals.builders.items()},
+            }
+        )
+        return 0
+    limit = f" of {printing.size(sharing.local_limit_bytes)}" if sharing.local_limit_bytes else ""
+    printing.say(f"this machine: {printing.line(path)}: {_describe_held(held)}{limit}" if path else "this machine keeps no results")
+    where = f"shared cache: {sharing.mode}, {printing.line(sharing.store)}" if sharing.store else "shared cache: inactive"
+    printing.say(where)
+    _print_totals(totals.builders, totals.since_ms)
+    return 0
+
+
+def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
+    from aptui.shared.account import duration, line, total
+
+    if not builders:
+        printing.say("nothing was looked up yet")
+        return
+    printing.say(f"since {printing.when(since_ms)}: {line(total(builders.values()))}", "bold")
+    rows = []
+    for name, one in sorted(builders.items(), key=lambda item: -item[1].saved_ms):
+        asked = one.hits + one.misses
+        share = f"{100 * one.hits // asked} %" if asked else ""
+        lost = duration(-one.saved_ms)
+        saved = f"-{lost}" if one.saved_ms < 0 and lost != duration(0) else duration(max(one.saved_ms, 0))
+        counts = (one.local_hits, one.remote_hits, one.misses)
+        sizes = (printing.size(one.fetched_bytes), printing.size(one.uploaded_bytes))
+        rows.append([printing.line(name), share, *map(str, counts), saved, *sizes, str(one.unusable), str(one.differences)])
+    heads = ["builder", "hits", "here", "shared", "misses", "saved", "fetched", "sent", "unusable", "different"]
+    printing.table(heads, rows, right=range(1, len(heads)), spare=(9, 8, 7, 6))
+
+
+# ------------------------------------------------------------------------------------------------------- the shared cache
+
+
+def _init(arguments: Namespace) -> int:
+    """Make a key that seals results, unless there is one."""
+    from aptui.features.sharing.records.seal import make_key, read_key
+
+    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the key that it lacks is made here
+    config = load_config(arguments)
+    path = config.sharing.team_key_file or str(user_file().with_name("team.key"))
+    is_new = make_key(path)
+    read_key(path)
+    if arguments.json:
+        printing.say_json({"team_key_file": path, "is_new": is_new, "store": config.sharing.store})
+        return 0
+    printing.say(f"{'made' if is_new else 'there already'}: {printing.line(path)}", "green")
+    printing.say("in aptui.yaml, for everybody:")
+    store, home = config.sharing.store or "/PLACE/OF/THE/STORE", os.path.join(os.path.expanduser("~"), "")
+    place = f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    given = f"store: '{printing.line(store)}', team_key_file: '{printing.line(place)}'"
+    printing.say(f"  shared_cache: {{mode: server, {given}}}")
+    if not config.sharing.store:
+        printing.say("put a folder that all can write, or the URL of 'aptui cache serve', in place of /PLACE/OF/THE/STORE")
+    printing.say(
+        "each teammate needs a copy of the key at that place, readable by them alone (chmod 600); send it as you send a password,"
+    )
+    printing.say(
+        "never with the project. What was shared without it is not used any more. A machine that only reads gets 'mode: client' and"
+    )
+    printing.say(
+        "a token that reads, as this key both seals and opens: 'writers' and 'signing_key_file' tell readers from writers."
+    )
+    return 0
+
+
+def _test(arguments: Namespace) -> int:
+    from aptui.features.sharing.probe import probe
+
+    sharing = load_config(arguments).sharing
+    if not sharing.store:
+        raise UserError("no shared cache is configured", hint="'shared_cache: {mode: client, store: …}' in aptui.yaml")
+    answer = probe(sharing)
+    if arguments.json:
+        printing.say_json(to_builtins(answer))
+    else:
+        printing.say(f"{printing.line(answer.address)}: {printing.line(answer.message)}", "red" if answer.is_bad else "green")
+    return INCOMPLETE if answer.is_bad else 0
+
+
+def _prefetch(arguments: Namespace) -> int:
+    from aptui.features.sharing.readiness import look_up
+
+    return _print_found(arguments, look_up(load_config(arguments)), "this project")
+
+
+def _ready(arguments: Namespace) -> int:
+    from aptui.features.sharing.readiness import look_up_commit
+
+    config = load_config(arguments)
+    return _print_found(
+        arguments, look_up_commit(config, arguments.commit, arguments.platforms, trusts_code=arguments.trust_code), arguments.commit
+    )
+
+
+def _print_found(arguments: Namespace, found: Any, what: str) -> int:
+    if arguments.json:
+        printing.say_json(to_builtins(found))
+        return INCOMPLETE if found.missing else 0
+    for name in found.missing:
+        printing.say(f"  not there: {printing.line(name)}", "yellow")
+    for text in found.doubts:
+        printing.say(f"  {printing.line(text)}", "yellow")
+    is_all = not found.missing and not found.doubts
+    printing.say(
+        f"{printing.line(what)}: {found.found:,} of {printing.count(found.found + len(found.missing), 'result')} there",
+        "green" if is_all else "yellow",
+    )
+    return 0 if is_all else INCOMPLETE
+
+
+def _serve(arguments: Namespace) -> int:
+    try:
+        from aptui.features.sharing.cache_server.server import CacheServer, serve
+    except ImportError:
+        raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
+    path = _store_of(load_config(arguments))
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    serving = CacheServer(
+        path,
+        arguments.host,
+        arguments.port,
+        read_tokens=tuple(_tokens(arguments.read_token_file)),
+        write_tokens=_tokens(arguments.write_token_file),
+        is_writable=arguments.writable,
+        certificate=arguments.certificate or "",
+        private_key=arguments.key or "",
+        is_plain=arguments.plain,
+    )
+    serve(serving, started=lambda address: printing.complain(f"serving '{printing.line(path)}' at {address}"))
+    return 0
+
+
+def _tokens(file: str | None) -> dict[str, str]:
+    """Return {token: the namespace it may write}: one to a line, `trusted` unless a name stands behind it."""
+    from aptui.features.sharing.records.seal import TRUSTED
+
+    if not file:
+        return {}
+    try:
+        with open(file, encoding="utf-8") as stream:
+            if os.fstat(stream.fileno()).st_mode & 0o077:
+                raise UserError("other users can read these tokens", where=file, hint=f"chmod 600 '{file}'")
+            lines = [words for text in stream if (words := text.split()) and not text.startswith("#")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
+        ) from None
+    return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}

@@ -1,0 +1,22 @@
+"""Asset lists, bundles, checks, lint, and the search for undeclared references."""
+
+from aptui.feature import Feature
+
+FEATURE = Feature(
+    name="shipping",
+    summary="asset lists, bundles, checks, lint, and the search for undeclared references",
+    verbs={
+        "assetlist": ("aptui.features.shipping.verbs", "list which products ship with some assets"),
+        "bundle": ("aptui.features.shipping.verbs", "pack the products that ship with some assets"),
+        "compare": ("aptui.features.shipping.verbs", "compare two asset lists"),
+        "check": (
+            "aptui.features.shipping.check_verb",
+            "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands",
+        ),
+        "lint": (
+            "aptui.features.shipping.lint",
+            "look for what breaks elsewhere: spelling, dead references, unreachable assets, case",
+        ),
+        "scan-missing": ("aptui.features.shipping.missing_verb", "look for assets that products name and do not declare"),
+    },
+)

@@ -1,0 +1,358 @@
+"""Queries and rows of the search for missing product dependencies: what is scanned, known assets, declared and found ones.
+
+Names are looked up hundreds at a time, each by an index; there is no question for a single one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
+
+from aptui.core.patterns import wildcard
+from aptui.features.shipping.missing_records import SCANNER, VERSION, Names
+from aptui.store.queries.assets import INTERMEDIATE_FLAG, parse_asset_id
+from aptui.store.queries.reader import Reader
+
+NO_UUID = bytes(16)
+"""What rows hold in place of a UUID that only say how a scan ended."""
+NOTHING = "No missing dependencies found"
+UNREADABLE = "The file could not be opened."
+BROKEN = "An error occured, see log for details."
+PARTIAL = "partially scanned: a line has more names than are followed"
+"""Texts of such rows; the first three are O3DE's, its spelling too."""
+_AT_ONCE = 500
+_NAMES_AT_ONCE = 5000
+_FOLDERS_MAX = 64
+"""Names without their first folder are followed up to so many of those: each name is looked up in each."""
+_EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
+_REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
+_OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
+_INNER = "substr(p.ProductName, instr(p.ProductName, '/') + 1)"
+_PLATFORM = "substr(p.ProductName, 1, instr(p.ProductName, '/') - 1)"
+# Products alone are filtered; only what passes is joined.
+_JOBS_OF = (
+    "SELECT j.JobID FROM Sources s JOIN aptui_sources w ON w.source_id = s.SourceID JOIN Jobs j ON j.SourcePK = s.SourceID WHERE"
+)
+_CHOSEN_SQL = f"""SELECT p.ProductID, p.ProductName, COALESCE(o.digest, x''), s.SourceGuid, p.SubID, j.Platform,
+    COALESCE(NULLIF(s.AnalysisFingerprint, ''), lower(hex(w.digest)), '')
+FROM Products p CROSS JOIN Jobs j ON j.JobID = p.JobPK CROSS JOIN Sources s ON s.SourceID = j.SourcePK
+LEFT JOIN aptui_products o ON o.product_id = p.ProductID
+LEFT JOIN aptui_sources w ON w.source_id = s.SourceID WHERE {_REAL}"""
+
+T = TypeVar("T")
+
+
+class Scanned(NamedTuple):
+    """A product that is to be scanned; `digest` b"" when not known."""
+
+    product_id: int
+    name: str
+    digest: bytes
+    uuid: bytes
+    sub_id: int
+    platform: str
+    fingerprint: str
+
+    @property
+    def inner(self) -> str:
+        """Its path in lower case without the platform."""
+        return self.name.partition("/")[2].lower()
+
+
+class MissingTarget(NamedTuple):
+    """A product that a name means.
+
+    `inner` is its path in lower case without the platform, `platforms` those that it is made for.
+    """
+
+    uuid: bytes
+    sub_id: int
+    inner: str
+    platforms: tuple[str, ...] = ()
+
+
+class MissingHit(NamedTuple):
+    """What looks like a dependency and was not declared."""
+
+    text: str
+    uuid: bytes
+    sub_id: int
+    product: str
+    """The name of the product that it means."""
+
+
+class DeclaredReference(Struct):
+    """What a product declares: asset ids with the sources they are of, and paths and wildcards in lower case."""
+
+    assets: set[tuple[bytes, int]] = field(default_factory=set)
+    sources: set[bytes] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    wildcards: list[re.Pattern[str]] = field(default_factory=list)
+
+    def note(self, uuid: bytes, sub_id: int, path: str) -> None:
+        """Take a row of ProductDependencies."""
+        if "*" in path and not path.startswith(":"):
+            self.wildcards.append(wildcard(path))
+        elif path and not path.startswith(":"):
+            self.paths.add(path.lower())
+        if uuid and uuid != NO_UUID:
+            self.assets.add((uuid, sub_id))
+            self.sources.add(uuid)
+
+    def has_path(self, path: str) -> bool:
+        """Whether a path (lower case) is declared as such."""
+        return path in self.paths or any(pattern.fullmatch(path) for pattern in self.wildcards)
+
+
+class FoundName(NamedTuple):
+    """A row of a scan, for people: a hit, or with `uuid` `NO_UUID` how the scan ended."""
+
+    product_id: int
+    name: str
+    text: str
+    uuid: bytes
+    sub_id: int
+    meant: str
+    scanned_s: int
+
+
+# ------------------------------------------------------------------------------------------------------- what is scanned
+
+
+def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
+    """Return the products that patterns and ids name, all without any, by name; what is only an intermediate is none.
+
+    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over
+    either, the path of a source, a UUID or an asset id.
+    """
+    conditions: list[str] = []
+    values: list[object] = []
+    for pattern in patterns:
+        condition, bound = _condition(pattern.strip().removesuffix("/") or "%")
+        conditions.append(condition)
+        values += bound
+    if product_ids:
+        conditions.append("p.ProductID IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(list(product_ids)))
+    where = f" AND ({' OR '.join(conditions)})" if conditions else ""
+    found = [Scanned(*row) for row in reader.ask(f"{_CHOSEN_SQL}{where}", values)]
+    return sorted(found, key=lambda each: (each.name, each.product_id))
+
+
+def _condition(pattern: str) -> tuple[str, list[object]]:
+    asset = parse_asset_id(pattern)
+    if asset is not None:
+        condition = f"p.JobPK IN ({_JOBS_OF} s.SourceGuid = ?)"
+        return (condition, [asset[0]]) if asset[1] is None else (f"({condition} AND p.SubID = ?)", [asset[0], asset[1]])
+    if "*" in pattern or "?" in pattern:
+        like = _escape(pattern).replace("*", "%").replace("?", "_")
+        return f"(p.ProductName LIKE ? ESCAPE '|' OR {_INNER} LIKE ? ESCAPE '|')", [like, like]
+    if "%" in pattern:
+        return f"(p.ProductName LIKE ? OR {_INNER} LIKE ?)", [pattern, pattern]
+    below = f"{_escape(pattern)}/%"
+    is_named = f"p.ProductName = ? OR p.ProductName LIKE ? ESCAPE '|' OR {_INNER} = ? COLLATE NOCASE OR {_INNER} LIKE ? ESCAPE '|'"
+    return f"({is_named} OR p.JobPK IN ({_JOBS_OF} w.path_key = ?))", [pattern, below, pattern, below, pattern.lower()]
+
+
+def _escape(text: str) -> str:
+    return "".join(f"|{character}" if character in "|%_" else character for character in text)
+
+
+def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
+    """Return {product id: digest of the bytes that were read, names in them} for products that were read on these `terms`."""
+    sql = """SELECT c.product_id, c.digest, c.names FROM json_each(?) k
+        JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"""
+    rows = reader.ask(sql, (json.dumps(list(product_ids)), terms))
+    return {number: (digest, unpack_names(names)) for number, digest, names in rows}
+
+
+def read_declared(reader: Reader, product_ids: Collection[int]) -> dict[int, DeclaredReference]:
+    """Return {product id: what it declares}."""
+    sql = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
+        FROM json_each(?) k JOIN ProductDependencies d ON d.ProductPK = k.value"""
+    found = {number: DeclaredReference() for number in product_ids}
+    for number, uuid, sub_id, path in reader.ask(sql, (json.dumps(list(product_ids)),)):
+        found[number].note(uuid, sub_id, path)
+    return found
+
+
+def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, DeclaredReference]:
+    """Return {path in lower case: what the products of that source declare, and what it depends on itself}."""
+    found = {key: DeclaredReference() for key in keys}
+    of_products = """SELECT k.value, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
+        FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value JOIN Jobs j ON j.SourcePK = w.source_id
+        JOIN Products p ON p.JobPK = j.JobID JOIN ProductDependencies d ON d.ProductPK = p.ProductID"""
+    of_edges = """SELECT k.value, e.target FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value
+        JOIN aptui_edges e ON e.source_id = w.source_id"""
+    listed = json.dumps(list(keys))
+    for key, uuid, sub_id, path in reader.ask(of_products, (listed,)):
+        found[key].note(uuid, sub_id, path)
+    for key, target in reader.ask(of_edges, (listed,)):
+        parsed = parse_asset_id(target)
+        if parsed is None:
+            found[key].note(b"", 0, target)
+        else:
+            found[key].sources.add(parsed[0])
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------- what there is
+
+
+class KnownName:
+    """The assets there are. Ask `learn` for all names of many files, then the others as often as you like.
+
+    `extensions` are those of all sources and products, in lower case; `platforms` those that have jobs.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.extensions = frozenset(self._extensions())
+        self.platforms = tuple(name for (name,) in reader.ask("SELECT DISTINCT Platform FROM Jobs ORDER BY Platform"))
+        self._prefixes: dict[str, list[str]] = {}
+        self.forget()
+
+    def _extensions(self) -> Iterator[str]:
+        for table, column in (("Products", "ProductName"), ("Sources", "SourceName")):
+            sql = f"SELECT DISTINCT lower({_EXTENSION.format(column)}) FROM {table} WHERE instr({column}, '.')"
+            yield from (text for (text,) in self._reader.ask(sql) if text and "/" not in text)
+
+    def forget(self) -> None:
+        """Forget what was learnt, for it takes memory."""
+        self._uuids: dict[bytes, tuple[MissingTarget, ...]] = {}
+        self._sources: dict[str, tuple[MissingTarget, ...]] = {}
+        self._products: dict[tuple[str, str], MissingTarget] = {}
+
+    def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
+        """Look up UUIDs, paths of sources, and {platform: paths of products}."""
+        for some in _portions(uuids, _AT_ONCE):
+            sql = f"""SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s
+                JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID"""
+            rows = self._reader.ask(
+                f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
+            )
+            _add(self._uuids, ((uuid, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
+            self._learn_former([uuid for uuid in some if uuid not in self._uuids])
+        for names in _portions(paths, _NAMES_AT_ONCE):
+            sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k
+                JOIN aptui_sources w ON w.path_key = k.value
+                JOIN Sources s ON s.SourceID = w.source_id JOIN Jobs j ON j.SourcePK = s.SourceID
+                JOIN Products p ON p.JobPK = j.JobID
+                WHERE {_REAL} ORDER BY p.ProductID"""
+            rows = self._reader.ask(sql, (json.dumps(names),))
+            _add(
+                self._sources, ((path, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows)
+            )
+        for platform, of_platform in of_platforms.items():
+            self._learn_products(platform, of_platform)
+
+    def _learn_former(self, uuids: list[bytes]) -> None:
+        """Look up UUIDs that sources had before they got their own, or had another path."""
+        sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
+            JOIN Sources s ON s.SourceID = l.source_id
+            JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+            WHERE l.uuid IN ({", ".join("?" * len(uuids))}) AND {_REAL} ORDER BY l.created_ms, p.ProductID"""
+        rows = self._reader.ask(sql, uuids)
+        _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
+
+    def _learn_products(self, platform: str, paths: Collection[str]) -> None:
+        """A product is named without its platform, or without that and its first folder, or with both."""
+        sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
+            JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""
+        prefixes = json.dumps(["", *self._prefixes_of(platform)])
+        for names in _portions(paths, _NAMES_AT_ONCE):
+            for path, uuid, sub_id, inner in self._reader.ask(sql, (json.dumps(names), prefixes)):
+                self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
+
+    def _prefixes_of(self, platform: str) -> list[str]:
+        """Return `<platform>/` and, if they are not too many, `<platform>/<first folder>/` of all products, the shortest first."""
+        if platform not in self._prefixes:
+            sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
+                FROM Products p
+                WHERE p.ProductName LIKE ? ESCAPE '|'"""
+            found = {prefix for (prefix,) in self._reader.ask(sql, (f"{_escape(platform)}/%",))}
+            found = {f"{platform}/"} | (found if len(found) <= _FOLDERS_MAX else set())
+            self._prefixes[platform] = sorted(found, key=lambda prefix: (prefix.count("/"), prefix))
+        return self._prefixes[platform]
+
+    def of_uuid(self, uuid: bytes) -> tuple[MissingTarget, ...]:
+        """Return all products of a source on any platform, each sub id once."""
+        return self._uuids.get(uuid, ())
+
+    def of_source(self, path: str) -> tuple[MissingTarget, ...]:
+        """Return all products of the source at a path, each sub id once."""
+        return self._sources.get(path, ())
+
+    def of_product(self, platform: str, path: str) -> MissingTarget | None:
+        """Return the product that a path means on a platform."""
+        return self._products.get((platform, path))
+
+
+def _add(found: dict[T, tuple[MissingTarget, ...]], rows: Iterable[tuple[T, MissingTarget]]) -> None:
+    for key, target in rows:
+        before = found.get(key, ())
+        known = next((other for other in before if other.sub_id == target.sub_id), None)
+        if known is None:
+            found[key] = (*before, target)
+        elif not set(target.platforms) <= set(known.platforms):
+            more = known._replace(platforms=(*known.platforms, *target.platforms))
+            found[key] = tuple(more if other is known else other for other in before)
+
+
+def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while portion := list(islice(rest, size)):
+        yield portion
+
+
+# ------------------------------------------------------------------------------------------------------------------- rows
+
+
+def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
+    """Return the parameters of "put_missing" for a product: its hits, and `says` if there is anything to say.
+
+    `stamp` is the time, in seconds since 1970 and for people.
+    """
+    head = product.product_id, SCANNER, VERSION, product.fingerprint
+    tail = stamp[1], stamp[0], product.name, product.digest
+    rows: list[tuple[object, ...]] = [(*head, hit.uuid, hit.sub_id, hit.text, *tail) for hit in hits]
+    return [*rows, (*head, NO_UUID, 0, says, *tail)] if says or not hits else rows
+
+
+def pack_names(names: Names) -> bytes:
+    """Return names as `aptui_missing_scans` holds them."""
+    assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in names.assets.items()]
+    uuids = [[uuid.hex(), text] for uuid, text in names.uuids.items()]
+    encoded = json.dumps([assets, uuids, list(names.paths.items()), names.is_partial], separators=(",", ":"))
+    return zlib.compress(encoded.encode())
+
+
+def unpack_names(data: bytes) -> Names:
+    """Return what `pack_names` packed."""
+    assets, uuids, paths, is_partial = json.loads(zlib.decompress(data))
+    return Names(
+        {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
+        {bytes.fromhex(uuid): text for uuid, text in uuids},
+        dict(paths),
+        is_partial,
+    )
+
+
+def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
+    """Return what is missing of these products, and how their scans ended, by name.
+
+    A hit is named on its own platform if possible.
+    """
+    meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
+        WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""
+    sql = f"""SELECT p.ProductID, p.ProductName, m.MissingDependencyString, m.DependencySourceGuid, m.DependencySubId,
+        COALESCE(({meant} AND j.Platform = {_PLATFORM} LIMIT 1), ({meant} LIMIT 1), ''), m.ScanTimeSecondsSinceEpoch
+        FROM json_each(?) k JOIN Products p ON p.ProductID = k.value JOIN MissingProductDependencies m ON m.ProductPK = p.ProductID
+        ORDER BY p.ProductName, m.MissingProductDependencyId"""
+    return [FoundName(*row) for row in reader.ask(sql, (json.dumps(list(product_ids)),))]

@@ -1,0 +1,372 @@
+"""`scan-missing`: searches products (and other files) for assets that they name without declaring them.
+
+Only products have rows in the database. Other files are searched here, whether an engine runs or not, and told of at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aptui.batch.options import load_config
+from aptui.cli.opening import open_for_reading, os_path
+from aptui.config.dirs import asset_database
+from aptui.config.model import Config
+from aptui.core.messages import Rows
+from aptui.core.notices import MissingScan, Notice
+from aptui.engine.loop.opening import PreparedSession
+from aptui.engine.scan.verification import Verification
+from aptui.engine.scan.walk import text_of
+from aptui.features.shipping.missing_records import LINE_LIMIT
+from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, FoundName, choose_scanned, results
+from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace, Tally
+from aptui.link import port
+from aptui.link.client import EngineClient, NoEngine
+from aptui.shared import printing
+from aptui.shared.errors import BusyError, KnownError, UserError
+from aptui.shared.forms import prepare_form
+from aptui.shared.printing import line
+from aptui.store.db.archive import DatabaseArchive
+from aptui.store.queries.assets import asset_id_text
+from aptui.store.queries.reader import SourceRow, open_reader
+
+if TYPE_CHECKING:
+    from aptui.store.db.writer import Writer
+
+
+FOUND = 1
+_HEAD_BYTES = 4096
+_INCOMPLETE = 2
+
+
+def scan_missing_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `scan-missing`."""
+    parser.add_argument(
+        "patterns",
+        nargs="*",
+        metavar="PATTERN",
+        help="products: a path, a folder, a wildcard ('*.lua'), LIKE ('%%.lua'), UUID, asset id",
+    )
+    parser.add_argument("--sources", action="store_true", help="search the text files among the sources too")
+    parser.add_argument(
+        "--folders", nargs="+", action="extend", default=[], metavar="DIR", help="search all files in these folders too"
+    )
+    parser.add_argument(
+        "--max-matches",
+        type=int,
+        default=LINE_LIMIT,
+        metavar="N",
+        help=f"follow so many names a line; 0 = all (default: {LINE_LIMIT})",
+    )
+    parser.add_argument("--clear", action="store_true", help="search nothing: forget what was found in these products")
+    parser.add_argument("--fail", action="store_true", help="exit 1 when something is missing")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def scan_missing(arguments: Namespace) -> int:
+    """Search; with `--fail`, exit 1 when something is missing."""
+    config = load_config(arguments)
+    _refuse_no_folders(arguments.folders)
+    with _engine(config) as client:
+        if client is not None:
+            client.ask(port.Settle())
+        with open_for_reading(arguments, config) as project:
+            product_ids = [each.product_id for each in choose_scanned(project.database, arguments.patterns)]
+            sources = list(_sources(project.database.sources(), arguments.patterns)) if arguments.sources else []
+        if arguments.patterns and not product_ids and not sources and not arguments.folders:
+            raise UserError(f"no product matches '{printing.line(' '.join(arguments.patterns))}'", hint="a wildcard is '*.lua'")
+        if arguments.clear:
+            return _clear(arguments, config, client)
+        tally = Tally()
+        if product_ids:
+            tally = _alone(config, arguments) if client is None else _ask(client, arguments)
+    files = [*filter(_is_text, sources), *_files_in(arguments.folders)]
+    found, more = _search(config, arguments).files(files) if files else ([], Tally())
+    with open_for_reading(arguments, config) as project:
+        rows = results(project.database, product_ids) if product_ids else []
+    _print(arguments, tally, rows, found, more)
+    if tally.is_given_up:
+        return _INCOMPLETE
+    return FOUND if arguments.fail and tally.flawed + more.flawed else 0
+
+
+@contextmanager
+def _engine(config: Config) -> Iterator[EngineClient | None]:
+    """Connect to the engine that runs, None = none does."""
+    try:
+        client = EngineClient.of(config.cache_dir, kind="scan-missing")
+    except NoEngine:
+        yield None
+        return
+    with client:
+        yield client
+
+
+def _search(config: Config, arguments: Namespace) -> MissingSearch:
+    roots = tuple(folder.path for folder in config.project.scan_folders)
+    return MissingSearch(NamePlace(asset_database(config.cache_dir), config.cache_dir, roots), arguments.max_matches)
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+@contextmanager
+def _hold_database(config: Config) -> Iterator[Writer]:
+    """Hold the cache as an engine would, and write its database."""
+    from aptui.engine.loop.opening import PreparedSession
+    from aptui.store.db.writer import Writer
+
+    opening = PreparedSession(config)
+    opening.take()
+    with closing(opening):
+        if not is_settled(opening):
+            printing.complain("aptui: warning: not everything is processed; 'aptui batch' comes first", "yellow")
+        with closing(Writer(opening.database, lambda _ticket: None)) as writer:
+            yield writer
+
+
+def _alone(config: Config, arguments: Namespace) -> Tally:
+    with _hold_database(config) as writer:
+        with closing(open_reader(asset_database(config.cache_dir))) as reader:
+            wanted = choose_scanned(reader, arguments.patterns)
+        reporter = _MissingReporter(len(wanted))
+
+        def save(rows: Rows) -> None:
+            writer.run(rows, durable=False)
+
+        try:
+            return _search(config, arguments).products(wanted, save, lambda tally: reporter(tally.done, tally.hits))
+        finally:
+            reporter.close()
+
+
+def _ask(client: EngineClient, arguments: Namespace) -> Tally:
+    """Have the engine search; its news are followed."""
+    reporter = _MissingReporter(0)
+
+    def take_notice(notice: Notice) -> None:
+        if isinstance(notice, MissingScan) and not notice.is_over:
+            reporter(notice.done_count, notice.hit_count, notice.file_count)
+
+    answers: list[port.Answer | KnownError] = []
+    client.ask(port.Subscribe(wants_all=False))
+    client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
+    try:
+        client.listen_while_alive(lambda: answers, on_news=lambda news: take_notice(news.notice))
+    finally:
+        reporter.close()
+    answer = answers[0]
+    if isinstance(answer, KnownError):
+        raise answer
+    return msgspec.convert(answer, prepare_form(Tally))
+
+
+class _MissingReporter:
+    """Says on a terminal how far it is."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._is_shown = count, False
+        self._can_show = printing.is_terminal(sys.stderr)
+
+    def __call__(self, done: int, hits: int, count: int = 0) -> None:
+        self._count = count or self._count
+        if self._can_show:
+            self._is_shown = True
+            print(f"\r{done:,} of {self._count:,} products, {hits:,} missing", end="\033[K", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self._is_shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._is_shown = False
+
+
+def _clear(arguments: Namespace, config: Config, client: EngineClient | None) -> int:
+    if client is not None:
+        count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
+    else:
+        with _hold_database(config) as writer, closing(open_reader(asset_database(config.cache_dir))) as reader:
+            products = choose_scanned(reader, arguments.patterns)
+            writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
+            count = len(products)
+    if arguments.json:
+        printing.say_json({"cleared": count})
+    else:
+        printing.say(f"{printing.count(count, 'product')} cleared")
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------------------- other files
+
+
+def _refuse_no_folders(folders: Sequence[str]) -> None:
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UserError(
+                f"there is no folder '{printing.line(folder)}'", hint="--folders takes folders; patterns stand before it"
+            )
+
+
+def _sources(rows: Iterator[object], patterns: Sequence[str]) -> Iterator[str]:
+    wanted = [pattern.lower().replace("%", "*").removesuffix("/") for pattern in patterns]
+    for row in rows:
+        assert isinstance(row, SourceRow)
+        path = row.source.lower()
+        if not wanted or any(fnmatch(path, pattern) or path.startswith(f"{pattern}/") for pattern in wanted):
+            yield os_path(f"{row.root}/{row.source}")
+
+
+def _is_text(path: str) -> bool:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return True  # the search says why it cannot be read
+    return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
+
+
+def _files_in(folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        for parent, _, names in os.walk(os.path.abspath(folder)):
+            yield from (os.path.join(parent, name) for name in sorted(names) if os.path.isfile(os.path.join(parent, name)))
+
+
+# ----------------------------------------------------------------------------------------------------------------- telling
+
+
+def _print(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> None:
+    if arguments.json:
+        printing.say_json(_json(tally, rows, files, more))
+        return
+    for complaint in dict.fromkeys([*tally.complaints, *more.complaints]):
+        printing.complain(f"aptui: warning: {printing.line(complaint)}", "yellow")
+    before = ""
+    for row in rows:
+        if row.text == NOTHING and row.uuid == NO_UUID:
+            continue
+        if row.name != before:
+            printing.say(printing.line(row.name), "bold")
+            before = row.name
+        _print_one(row.text, row.uuid, row.sub_id, row.meant)
+    for file in files:
+        printing.say(printing.line(file.path), "bold")
+        for hit in file.hits:
+            _print_one(hit.text, hit.uuid, hit.sub_id, hit.product)
+        if file.says:
+            printing.say(f"  {file.says}", "yellow")
+    printing.say(_verdict(tally, more))
+
+
+def _print_one(text: str, uuid: bytes, sub_id: int, meant: str) -> None:
+    if uuid == NO_UUID:
+        printing.say(f"  {printing.line(text)}", "yellow")
+    else:
+        printing.say(f"  '{printing.line(text)}' is {printing.line(meant)}  {asset_id_text(uuid, sub_id)}", "red")
+
+
+def _verdict(tally: Tally, more: Tally) -> str:
+    parts = [printing.count(tally.done, "product")] + ([printing.count(more.done, "other file")] if more.done else [])
+    hits, flawed = tally.hits + more.hits, tally.flawed + more.flawed
+    dependencies = f"{hits:,} missing {'dependency' if hits == 1 else 'dependencies'}"
+    missing = f"{dependencies} in {printing.count(flawed, 'file')}" if hits else "no missing dependencies"
+    rest = [f"{number:,} {word}" for number, word in _rest(tally, more) if number]
+    took = printing.duration(tally.seconds + more.seconds)
+    return f"{' and '.join(parts)} searched, {tally.read + more.read:,} of them read: {', '.join((missing, *rest))}; {took}"
+
+
+def _rest(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
+    return (
+        (tally.partial + more.partial, "only in part"),
+        (tally.ignored + more.ignored, "ignored by file tags"),
+        (tally.failed + more.failed, "unreadable"),
+    )
+
+
+def _json(tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> dict[str, object]:
+    counts = ("done", "read", "flawed", "hits", "failed", "partial", "ignored")
+    return {
+        **{name: getattr(tally, name) + getattr(more, name) for name in counts},
+        "seconds": round(tally.seconds + more.seconds, 3),
+        "products": [_format_found(row) for row in rows if row.uuid != NO_UUID],
+        "remarks": [{"product": row.name, "text": row.text} for row in rows if row.uuid == NO_UUID and row.text != NOTHING],
+        "files": [
+            {
+                "path": file.path,
+                "says": file.says,
+                "missing": [
+                    {"text": hit.text, "asset_id": asset_id_text(hit.uuid, hit.sub_id), "means": hit.product} for hit in file.hits
+                ],
+            }
+            for file in files
+        ],
+        "complaints": list(dict.fromkeys([*tally.complaints, *more.complaints])),
+    }
+
+
+def _format_found(row: FoundName) -> dict[str, object]:
+    return {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}
+
+
+# For `bundle` and `scan-missing`: whether a cache is made of the sources as they are now.
+#
+# Nothing is processed, and no digest is made.
+
+_ADVICE = "'aptui batch' processes it; --unsettled packs what was made before"
+_MOST_NAMES = 3
+
+
+def refuse_stale(config: Config) -> None:
+    """Refuse a cache that `aptui batch` would look at more closely; where an engine runs, it keeps the cache current itself.
+
+    Raises:
+        UserError: a source, a builder or the configuration changed since, or products in the cache did.
+    """
+    opening = PreparedSession(config)
+    try:
+        opening.take()
+    except BusyError:
+        return
+    opening.close()
+    if opening.is_current:
+        return
+    if opening.check is None or opening.check.is_clean:
+        raise UserError("sources, builders, the configuration or products in the cache changed since the last run", hint=_ADVICE)
+    folders = list(_find_changed(opening))
+    if folders:
+        more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
+        names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_MOST_NAMES])
+        raise UserError(f"sources changed since they were processed, in {names}{more}", hint=_ADVICE)
+
+
+def is_settled(opening: PreparedSession) -> bool:
+    """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
+    if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
+        return opening.is_current
+    with closing(DatabaseArchive(opening.database, {})) as archive:
+        return not archive.list_unfinished() and not archive.has_intents()
+
+
+def _find_changed(opening: PreparedSession) -> Iterator[str]:
+    """Yield folders whose files are others, or have other bytes; times say nothing of what was written just before the check."""
+    assert opening.check is not None
+    assert opening.walk is not None
+    with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:
+        for folder, parts in opening.check.differing:
+            entries, _below = opening.walk.read_folders(parts)
+            here = {
+                (part.scan_folder.id, f"{part.rel}/{name}".lstrip("/"))
+                for part, files in entries
+                for name in (text_of(entry[0]) for entry in files)
+            }
+            known = {
+                (number, str(fact.rel)) for number, (_d, facts) in archive.folders.folder_parts(folder).items() for fact in facts
+            }
+            if here != known or not bytes_of.is_same(folder, entries):
+                yield folder
+    yield from sorted(opening.check.vanished)

@@ -1,0 +1,352 @@
+"""The search for missing product dependencies: assets that files name and their makers did not declare.
+
+A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are
+only looked up again, because the assets there are may be others. They are read again when the bytes, the limit, or the
+extensions that assets have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.core.messages import Rows
+from aptui.core.paths import cache_path, from_text, to_text
+from aptui.features.shipping import missing_rows as store
+from aptui.features.shipping.missing_records import LINE_LIMIT, VERSION, Names, join_path
+from aptui.features.shipping.missing_rows import DeclaredReference, KnownName, MissingHit, MissingTarget, Scanned
+from aptui.features.shipping.readers import Readers, Reading, ScanRules, read_rules
+from aptui.store.queries.reader import Reader, open_reader
+
+# The meaning of names in a file: which assets they are, and which of them its maker did not declare.
+#
+# The database is asked through `store.queries.problems.missing.KnownName`.
+
+
+class ScannedProduct(NamedTuple):
+    """The file that names: `inner` is its path in lower case (for relative names).
+
+    `uuid` is its source's, `platforms` say where to look for products.
+    """
+
+    uuid: bytes
+    sub_id: int
+    inner: str
+    platforms: tuple[str, ...]
+
+
+def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> None:
+    """Look up all that these files name, at once; what was known before is forgotten."""
+    known.forget()
+    uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
+    paths = {subject.inner for subject, _ in named}
+    of_platforms: dict[str, set[str]] = {}
+    for subject, names in named:
+        meant = {path for name in names.paths for path in _meanings(subject, name)}
+        paths |= meant
+        for platform in subject.platforms:
+            of_platforms.setdefault(platform, set()).update(meant)
+    known.learn(uuids, paths, of_platforms)
+
+
+def _meanings(subject: ScannedProduct, name: str) -> list[str]:
+    """Return which paths a name can mean: as it stands, and relative to who names it."""
+    relative = join_path(subject.inner.rpartition("/")[0], name)
+    return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
+
+
+def hits_of(
+    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference, rules: ScanRules
+) -> Iterator[MissingHit]:
+    """Yield what a file names and its maker did not declare, each product once."""
+    seen = {(subject.uuid, subject.sub_id)}
+    for text, targets in _targets(known, subject, names, declared):
+        for target in targets:
+            asset = target.uuid, target.sub_id
+            if asset in seen or asset in declared.assets or not _is_made_for(subject, target):
+                continue
+            if not declared.has_path(target.inner) and not rules.is_shipped(target.inner):
+                seen.add(asset)
+                yield MissingHit(text, *asset, target.inner)
+
+
+def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
+    """Whether a product is made for any platform of who names it: what is not made for it at all is not missing there."""
+    wanted = {platform.lower() for platform in subject.platforms}
+    return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
+
+
+def _targets(
+    known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
+) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
+    """Yield (text, the products it means). Whoever names a source means any of its products: one that is declared is enough."""
+    for (uuid, sub_id), text in names.assets.items():
+        yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
+    for uuid, text in names.uuids.items():
+        targets = known.of_uuid(uuid)
+        if not _is_settled(targets, subject, declared):
+            yield text, targets
+    for name, text in names.paths.items():
+        if not declared.has_path(name):
+            yield text, _find_by_name(known, subject, name, declared)
+
+
+def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared: DeclaredReference) -> tuple[MissingTarget, ...]:
+    for path in _meanings(subject, name):
+        targets = known.of_source(path)
+        if targets:
+            return () if _is_settled(targets, subject, declared) else targets
+        for platform in subject.platforms:
+            target = known.of_product(platform, path)
+            if target is not None:
+                return (target,)
+    return ()
+
+
+def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
+    """Whether the source that these are products of is the subject's own, or declared by one of its products."""
+    return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
+
+
+READERS = 2
+"""Processes that read; they are CPU-bound, and the engine has work too."""
+_PAGE = 128
+_REPORT_EVERY_S = 0.2
+
+
+class NamePlace(Struct, frozen=True):
+    """Where to search: the database, the cache, the scan folders in order."""
+
+    database: Path
+    cache_dir: Path
+    roots: tuple[str, ...] = ()
+
+
+class Tally(Struct):
+    """Progress of a search: `read` does not count remembered files.
+
+    `flawed` are files with missing dependencies, `hits` the dependencies.
+    """
+
+    files: int = 0
+    done: int = 0
+    read: int = 0
+    flawed: int = 0
+    hits: int = 0
+    failed: int = 0
+    partial: int = 0
+    ignored: int = 0
+    seconds: float = 0.0
+    began_s: float = field(default_factory=time.monotonic)
+    is_given_up: bool = False
+    complaints: list[str] = field(default_factory=list)
+
+
+class FileFound(NamedTuple):
+    """A file that is no product, and what it names; `says` = how its scan ended, "" = as it should."""
+
+    path: str
+    hits: tuple[MissingHit, ...]
+    says: str
+
+
+OnProgress = Callable[[Tally], object]
+_Begun = dict[int, Names | Future[Reading]]
+"""{product id: its names as remembered, or what reads them}."""
+
+
+class MissingSearch:
+    """A search, in one thread.
+
+    Args:
+        place: where.
+        line_limit: so many names are followed in one line, 0 = all.
+        is_given_up: asked between pages of files.
+    """
+
+    def __init__(self, place: NamePlace, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
+        self._place, self._line_limit, self._is_given_up = place, line_limit, is_given_up
+
+    def products(
+        self, wanted: Sequence[Scanned], save: Callable[[Rows], object], on_progress: OnProgress = lambda _: None
+    ) -> Tally:
+        """Scan products; `save` takes the rows of some of them at a time.
+
+        Raises:
+            KnownError: the database cannot be read, or `save` says so.
+        """
+        tally = Tally(files=len(wanted))
+        with self._work(tally) as work:
+            pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
+            begun = work.begin(pages[0]) if pages else {}
+            for at, page in enumerate(pages):
+                # The next page is being read while this one is looked up.
+                following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
+                save(work.rows_of(page, begun))
+                begun = following
+                self._report(tally, on_progress)
+                if tally.is_given_up:
+                    break
+        return tally
+
+    def files(self, paths: Iterable[str], on_progress: OnProgress = lambda _: None) -> tuple[list[FileFound], Tally]:
+        """Scan files that are no products (absolute, as Python's file functions want them); return those with something to say."""
+        listed = list(paths)
+        tally, found = Tally(files=len(listed)), []
+        with self._work(tally) as work:
+            for at in range(0, len(listed), _PAGE):
+                found += work.find_in(listed[at : at + _PAGE])
+                self._report(tally, on_progress)
+                if tally.is_given_up:
+                    break
+        return found, tally
+
+    def _report(self, tally: Tally, on_progress: OnProgress) -> None:
+        tally.seconds = time.monotonic() - tally.began_s
+        tally.is_given_up = self._is_given_up()
+        on_progress(tally)
+
+    @contextmanager
+    def _work(self, tally: Tally) -> Iterator[_Work]:
+        rules = read_rules(self._place.roots)
+        tally.complaints += rules.complaints
+        with closing(open_reader(self._place.database)) as reader:
+            known = KnownName(reader)
+            with Readers(READERS, known.extensions, self._line_limit) as readers:
+                yield _Work(self._place, reader, known, readers, rules, self._terms(known), tally, self._is_given_up)
+        tally.seconds = time.monotonic() - tally.began_s
+
+    def _terms(self, known: KnownName) -> str:
+        """Return what, beside its bytes, decides which names are taken of a file."""
+        extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
+        return f"{VERSION} {self._line_limit} {extensions}"
+
+
+class _Work(Struct):
+    """What a search works with."""
+
+    place: NamePlace
+    reader: Reader
+    known: KnownName
+    readers: Readers
+    rules: ScanRules
+    terms: str
+    tally: Tally
+    is_given_up: Callable[[], bool]
+
+    # ----------------------------------------------------------------------------------------------------------- products
+
+    def begin(self, page: Sequence[Scanned]) -> _Begun:
+        """Return the names of some products as remembered, or about to be read; those that are to be skipped are not in it."""
+        remembered = store.read_remembered(self.reader, [each.product_id for each in page], self.terms)
+        begun: _Begun = {}
+        for each in page:
+            if self.rules.tags_of(each.inner, is_product=True):
+                continue
+            digest, names = remembered.get(each.product_id, (b"", None))
+            if names is not None and digest == each.digest:
+                begun[each.product_id] = names
+            else:
+                path = os.path.join(self.place.cache_dir, os.fsdecode(from_text(cache_path(each.name))))
+                begun[each.product_id] = self.readers.read(path)
+        return begun
+
+    def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
+        """Return the rows of some products: what is missing of them, or why that is not known."""
+        moment = int(time.time())
+        stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
+        rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
+        named: list[tuple[Scanned, ScannedProduct, Names]] = []
+        for each in page:
+            reading = self._reading(begun.get(each.product_id))
+            if reading.names is None:
+                says = reading.error or f"Ignored by its file tags: {', '.join(self.rules.tags_of(each.inner, is_product=True))}"
+                rows["put_missing"] += store.result_rows(each, (), says, stamp)
+                continue
+            named.append((each, ScannedProduct(each.uuid, each.sub_id, each.inner, (each.platform,)), reading.names))
+            if reading.digest:
+                rows["put_missing_scan"].append(
+                    (each.product_id, reading.digest, self.terms, store.pack_names(reading.names), each.name)
+                )
+        learn(self.known, [(subject, names) for _, subject, names in named])
+        declared = store.read_declared(self.reader, [each.product_id for each, _, _ in named])
+        for each, subject, names in named:
+            hits = list(hits_of(self.known, subject, names, declared[each.product_id], self.rules))
+            self._count(hits, names)
+            says = store.PARTIAL if names.is_partial else "" if hits else store.NOTHING
+            rows["put_missing"] += store.result_rows(each, hits, says, stamp)
+        self.tally.done += len(page)
+        return rows
+
+    def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
+        """Return what came of a file: with a digest if it was read now; without names and error if it was to be skipped."""
+        if begun is None:
+            self.tally.ignored += 1
+            return Reading()
+        if isinstance(begun, Names):
+            return Reading(names=begun)
+        reading = self._await(begun)
+        if reading.names is None:
+            self.tally.failed += 1
+            self.tally.complaints += [reading.error] if reading.is_broken else []
+            return replace(reading, error=store.BROKEN if reading.is_broken else store.UNREADABLE)
+        self.tally.read += 1
+        return reading
+
+    def _await(self, begun: Future[Reading]) -> Reading:
+        """Return what came of a file; nobody waits for a disk that hangs once the search is given up."""
+        while True:
+            try:
+                return begun.result(_REPORT_EVERY_S)
+            except TimeoutError:
+                if self.is_given_up():
+                    return Reading(error="the search was given up", is_broken=True)
+
+    # -------------------------------------------------------------------------------------------------------------- files
+
+    def find_in(self, paths: Sequence[str]) -> list[FileFound]:
+        """Return of some files those with undeclared references, and those that cannot be read."""
+        begun: dict[str, Future[Reading] | None] = {}
+        for path in paths:
+            is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))
+            begun[path] = None if is_skipped else self.readers.read(path)
+        named: list[tuple[str, ScannedProduct, Names]] = []
+        found: list[FileFound] = []
+        for path, future in begun.items():
+            reading = self._reading(future)
+            if reading.names is not None:
+                named.append((path, ScannedProduct(b"", 0, self._inner(path), self.known.platforms), reading.names))
+            elif reading.error:
+                found.append(FileFound(path, (), reading.error))
+        learn(self.known, [(subject, names) for _, subject, names in named])
+        declared = store.read_declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
+        for path, subject, names in named:
+            own = {target.uuid for target in self.known.of_source(subject.inner)}
+            hits = tuple(
+                hit for hit in hits_of(self.known, subject, names, declared[subject.inner], self.rules) if hit.uuid not in own
+            )
+            self._count(hits, names)
+            if hits or names.is_partial:
+                found.append(FileFound(path, hits, store.PARTIAL if names.is_partial else ""))
+        self.tally.done += len(paths)
+        return found
+
+    def _inner(self, path: str) -> str:
+        """Return the path below its scan folder, in lower case; the whole one for a file elsewhere."""
+        roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
+        return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
+
+    def _count(self, hits: Sequence[MissingHit], names: Names) -> None:
+        self.tally.hits += len(hits)
+        self.tally.flawed += bool(hits)
+        self.tally.partial += names.is_partial

@@ -1,0 +1,193 @@
+"""Searching for missing dependencies from the Assets screen: what is asked of the engine, and the line that says how far it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.core.notices import MissingScan
+from aptui.shared.sanitize import sanitize
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Line, Part, Parts
+from aptui.tui.screens.assets.asset_trees import AssetTrees
+from aptui.tui.screens.assets.panel import Panel
+from aptui.tui.screens.assets.readers import QueryWorker
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import fit
+from aptui.tui.widgets.menu import MenuItem
+from aptui.tui.words import shorten
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+    from aptui.store.queries.reader import Reader
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+_NAME_CELLS = 48
+"""Of a path in a question."""
+_BUSY = "the engine is busy: products are searched for missing dependencies once it is idle"
+
+
+class ScanLine(Line):
+    """The newest search: when it began, what of, how far it is, what came of it."""
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-scan")
+        self._began = ""
+        self._news: MissingScan | None = None
+
+    def show(self, news: MissingScan) -> None:
+        """Say how far a search is."""
+        is_new = self._news is None or self._news.is_over or self._news.name != news.name
+        if is_new:
+            self._began = time.strftime("%H:%M:%S")
+        self._news = news
+        self.add_class("-shown")
+        self.refresh_if_changed()
+
+    def leave(self) -> None:
+        """Go, unless a search is under way."""
+        if self._news is not None and self._news.is_over:
+            self.remove_class("-shown")
+
+    def parts(self, width: int) -> Parts:
+        """Return the line; what is scanned is foreign text, and gives way when there is no room."""
+        news = self._news
+        if news is None:
+            return ()
+        if news.error:
+            head, tail, role = f"{self._began} Search of ", f" ended: {news.error}", "failed"
+        elif news.is_over:
+            head, tail = f"{self._began} Completed scanning ", f" in {news.seconds:.1f} s: {_missing(news.hit_count)}"
+            role = "failed" if news.hit_count else "completed"
+        else:
+            head, role = f"{self._began} Scanning {news.file_count:,} files for ", "processing"
+            tail = f": {news.done_count:,} done, {_missing(news.hit_count)}"
+        sign = {"failed": "error", "completed": "completed", "processing": "processing"}[role]
+        free_width = max(8, width - len(head) - len(tail) - 4)
+        name = fit(news.name, free_width).text.rstrip()
+        return (
+            Part(f" {glyph(sign)} ", role),
+            Part(head),
+            Part(name, "path"),
+            Part(fit(tail, max(1, width - len(head) - len(name) - 3)).text),
+        )
+
+
+def _missing(count: int) -> str:
+    return f"{count:,} missing" if count else "nothing missing"
+
+
+class MissingScans:
+    """Has products searched, and what was found forgotten.
+
+    Args:
+        line: says how far the newest search is.
+    """
+
+    def __init__(self, shell: Shell, trees: AssetTrees, queries: QueryWorker, line: ScanLine) -> None:
+        self._shell, self._trees, self._queries, self._line = shell, trees, queries, line
+
+    def menu_items(self, panel: Panel) -> list[MenuItem | None]:
+        """Return the entries of the menu; while the engine works they say why they cannot be taken."""
+        count, can_ask = len(self._trees.view.marks), self._shell.can_ask
+        what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
+        why = "" if self._is_engine_idle() or not can_ask else " (once the engine is idle)"
+        clear = "Clear the results of its scan…" if not count else "Clear the results of their scans…"
+        return [
+            None,
+            MenuItem("scan_missing", f"Scan {what} for missing dependencies{why}", "s", can_ask and not why),
+            MenuItem("clear_missing", clear, "S", can_ask),
+        ]
+
+    def _is_engine_idle(self) -> bool:
+        progress = self._shell.session.latest_progress
+        if progress is None or self._shell.session.state is not SessionState.ATTACHED:
+            return True  # the engine will say
+        return not progress.is_working
+
+    def scan(self) -> None:
+        """Search the product, all products of the source, or of the folder; or those that are marked."""
+        if self._is_engine_idle():
+            self._with_products(self._ask_to_scan)
+        else:
+            self._shell.show_toast(_BUSY, "warning")
+
+    def scan_matching(self, pattern: str) -> None:
+        """Search the products that a pattern names (`store.missing.choose_scanned`), all without one."""
+        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
+
+        if self._is_engine_idle():
+            self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
+        else:
+            self._shell.show_toast(_BUSY, "warning")
+
+    def clear(self) -> None:
+        """Forget what was found in them, after asking."""
+        self._with_products(self._ask_to_clear)
+
+    def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
+        """Call `do` with (name of all of it, how many files and folders it is, patterns for folders, ids of products)."""
+        model, kind = self._trees.model, self._trees.kind
+        keys = self._trees.view.list_selected_keys()
+        if not keys or model.tree is None:
+            return
+        nodes = [node for key in keys if (node := model.node_of(key)) is not None]
+        paths = [model.tree.path(node) for node in nodes]
+        name = paths[0] if len(paths) == 1 else f"{len(paths):,} files and folders"
+        folders = tuple(path for path, node in zip(paths, nodes, strict=True) if model.tree.is_folder(node))
+        files = [key for key in keys if key >= 0]
+        self._queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, len(paths), folders))
+
+    def _ask_to_scan(self, name: str, _count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
+
+        if self._is_something(name, folders, product_ids):
+            self._shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
+
+    def _ask_to_clear(self, name: str, count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
+        from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
+
+        order = ClearMissing(tuple(folders), tuple(product_ids))
+
+        def clear() -> None:
+            self._line.leave()
+            self._shell.ask(order, then=self._report_cleared)
+
+        if self._is_something(name, folders, product_ids):
+            path = f"{'all of ' if folders else ''}'{shorten(sanitize(name), _NAME_CELLS)}'"
+            text = f"clear the scan results of {path if count == 1 else name}?"
+            self._shell.question(text, [Choice("y", "clear them", clear), Choice("n", "leave them")])
+
+    def _report_cleared(self, answer: Answer) -> None:
+        count = answer.get("count", 0)
+        self._shell.show_toast(
+            f"scan results of {count:,} product{'' if count == 1 else 's'} cleared" if isinstance(count, int) else ""
+        )
+
+    def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
+        """Whether anything is asked for: without patterns and ids the engine would take all there is."""
+        if not (folders or product_ids):
+            self._shell.show_toast(f"'{name}' has no products", "warning")
+        return bool(folders or product_ids)
+
+    def note(self, batch: Batch) -> None:
+        """Show how far a search is."""
+        for scan in batch.missing_scans[-1:]:
+            self._line.show(scan)
+
+
+def _products_of(reader: Reader, kind: Kind, keys: Sequence[int]) -> list[int]:
+    """Return the ids of products, or of all products of sources."""
+    if kind is Kind.PRODUCTS:
+        return list(keys)
+    sql = (
+        "SELECT p.ProductID FROM json_each(?) k JOIN Jobs j ON j.SourcePK = k.value JOIN Products p ON p.JobPK = j.JobID"
+        " ORDER BY p.ProductID"
+    )
+    return [number for (number,) in reader.ask(sql, (json.dumps(list(keys)),))]

@@ -1,0 +1,374 @@
+"""`assetlist`, `bundle`, `compare`: products that ship with some assets, packed into one file, compared between two lists."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import zipfile
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from aptui.cli.naming import AskedAssets, AssetNames, database_argument, open_asked, product_path
+from aptui.config.own_files import note_written
+from aptui.core.paths import from_text
+from aptui.features.shipping.asset_list import (
+    CHANGES,
+    LIST_BYTES_MOST,
+    AssetList,
+    AssetListChange,
+    ListedProduct,
+    as_json,
+    closure,
+    orphans,
+    read,
+)
+from aptui.features.shipping.asset_list import compare as differences
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.replacing import replace_bytes, replacing
+from aptui.shared.printing import line
+from aptui.store.graph.asset_graph import AssetGraph, Node
+
+DIFFERS = 1
+
+# --------------------------------------------------------------------------------------------------------------- assetlist
+
+
+def assetlist_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `assetlist`."""
+    parser.add_argument("seeds", nargs="*", metavar="SEED", help="a source, a product, an asset id, or a pattern with * and ?")
+    parser.add_argument("--platform", default="", metavar="ID", help="for which platform; not needed where there is one")
+    parser.add_argument(
+        "--orphans",
+        action="store_true",
+        help="list the products that no SEED reaches; without SEED those that no other product needs",
+    )
+    parser.add_argument("--output", metavar="FILE", help="write the list for 'bundle' and 'compare'")
+    parser.add_argument("--json", action="store_true", help="print that list")
+    database_argument(parser)
+
+
+def assetlist(arguments: Namespace) -> int:
+    """List what ships with the seeds."""
+    if not arguments.seeds and not arguments.orphans:
+        raise UserError("which assets? no SEED was given", hint="for example: aptui assetlist 'levels/*' --platform linux")
+    with open_asked(arguments) as place:
+        platform = _platform(arguments, place)
+        graph = place.graph(platform)
+        seeds = _seeds(arguments.seeds, place, graph, platform)
+        found = orphans(graph, seeds, platform) if arguments.orphans else closure(graph, seeds, arguments.seeds, platform)
+    if arguments.output:
+        replace_bytes(Path(arguments.output), as_json(found).encode("ascii"), what=f"'{arguments.output}'")
+        note_written(arguments.output)
+    if arguments.json:
+        sys.stdout.write(as_json(found))
+    elif not arguments.output:
+        _print_list(found, is_orphans=arguments.orphans)
+    else:
+        printing.say(_total(found))
+    return 0
+
+
+def _platform(arguments: Namespace, place: AskedAssets) -> str:
+    """Return the platform that was named, or the only one there is."""
+    if arguments.platform:
+        return str(arguments.platform)
+    known = [name for name in place.graph().platforms() if name.lower() not in ("common", "all")]
+    if len(known) != 1:
+        names = ", ".join(map(printing.line, known)) or "none yet"
+        raise UserError(
+            "for which platform? there is more than one" if known else "nothing was made yet", hint=f"--platform: {names}"
+        )
+    return known[0]
+
+
+def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: str) -> list[Node]:
+    names = AssetNames(place, graph)
+    found: dict[Node, None] = {}
+    for word in words:
+        products = graph.ends_of_chains(names.products(word))
+        if not products:
+            raise UserError(
+                f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'",
+                hint="'aptui jobs' says what became of it; '--platform' names another one",
+            )
+        found.update(dict.fromkeys(products))
+    return list(found)
+
+
+def _print_list(found: AssetList, *, is_orphans: bool) -> None:
+    if is_orphans:
+        printing.table(
+            ("product", "size", "source"), ([item.name, _size(item.size), item.source] for item in found.products), right=(1,)
+        )
+    else:
+        rows = ([item.name, _size(item.size), item.pulled_in_by or "a seed"] for item in found.products)
+        printing.table(("product", "size", "pulled in by"), rows, right=(1,), spare=(2,))
+    printing.say(_total(found))
+    for end in found.loose_ends:
+        what = {"unmet": "needs", "dangling": "needs asset", "missing": "mentions, undeclared,"}[end.kind]
+        note = "" if end.kind == "missing" else ", which does not exist"
+        printing.say(f"{end.kind}: {printing.line(end.product)} {what} {printing.line(end.target)}{note}", "yellow")
+
+
+def _total(found: AssetList) -> str:
+    kinds = Counter(end.kind for end in found.loose_ends)
+    ends = "".join(f", {number:,} {kind}" for kind, number in sorted(kinds.items()))
+    return f"{printing.count(len(found.products), 'product')}, {printing.size(found.total_bytes)}{ends}"
+
+
+def _size(size: int) -> str:
+    return printing.size(size) if size >= 0 else "?"
+
+
+# ------------------------------------------------------------------------------------------------------------------ bundle
+
+
+def bundle_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `bundle`."""
+    parser.add_argument("seeds", nargs="*", metavar="SEED", help="a source, a product, an asset id, or a pattern with * and ?")
+    parser.add_argument("--platform", default="", metavar="ID", help="for which platform; not needed where there is one")
+    parser.add_argument(
+        "--list", metavar="FILE", help="pack what this list says, which 'assetlist --output' wrote, and nothing else"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the zip to write")
+    parser.add_argument("--store", action="store_true", help="do not compress: the same bytes whatever made Python's zlib")
+    parser.add_argument(
+        "--unsettled",
+        action="store_true",
+        help="also where jobs wait or failed, or sources changed since: the last good products",
+    )
+    database_argument(parser)
+
+
+def bundle(arguments: Namespace) -> int:
+    """Pack what ships with the seeds."""
+    if bool(arguments.seeds) == bool(arguments.list):
+        raise UserError("which assets? either SEED or --list FILE", hint="for example: aptui bundle 'levels/*' -o levels.zip")
+    given = _list_in(arguments.list) if arguments.list else None
+    with open_asked(arguments) as place:
+        platform = _platform_of(given, arguments) if given else _platform(arguments, place)
+        graph = place.graph(platform)
+        if not arguments.unsettled:
+            _refuse_unsettled(graph)
+            if place.config is not None:
+                from aptui.features.shipping.missing_verb import refuse_stale  # it brings the engine's first half
+
+                refuse_stale(place.config)
+        if given is not None:
+            found = _as_it_is_now(given, graph, arguments.list)
+        else:
+            found = closure(graph, _seeds(arguments.seeds, place, graph, platform), arguments.seeds, platform)
+        with replacing(Path(arguments.output), what=f"'{arguments.output}'") as stream:
+            size = pack(found, place.cache_dir, stream, is_compressed=not arguments.store)
+        note_written(arguments.output)
+    for end in found.loose_ends:
+        if end.kind != "missing":
+            printing.complain(
+                f"aptui: warning: {printing.line(end.product)} needs {printing.line(end.target)}: {end.kind}", "yellow"
+            )
+    printing.say(f"{_total(found)} -> {printing.line(arguments.output)}, {printing.size(size)}")
+    return 0
+
+
+def _platform_of(given: AssetList, arguments: Namespace) -> str:
+    if arguments.platform and arguments.platform.lower() != given.platform.lower():
+        raise UserError(f"the list is for platform '{printing.line(given.platform)}'", where=arguments.list)
+    return given.platform
+
+
+def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
+    """Return the products of a list as the database has them.
+
+    Raises:
+        UserError: one is gone, or other bytes than when the list was made.
+    """
+    now = closure(graph, graph.products_named([item.name for item in given.products]), given.seeds, given.platform)
+    known = {item.name: item for item in now.products}
+    hint = "make the list again"
+    for item in given.products:
+        here = known.get(item.name)
+        if here is None:
+            raise UserError(f"there is no product '{printing.line(item.name)}' any more", where=file, hint=hint)
+        if item.digest and here.digest and item.digest != here.digest:
+            raise UserError(f"'{printing.line(item.name)}' has changed since", where=file, hint=hint)
+    wanted = {item.name for item in given.products}
+    return AssetList(
+        given.platform,
+        given.seeds,
+        tuple(item for item in now.products if item.name in wanted),
+        tuple(end for end in now.loose_ends if end.product in wanted),
+    )
+
+
+def _refuse_unsettled(graph: AssetGraph) -> None:
+    rows = graph.list_unsettled()
+    if not rows:
+        return
+    kinds = Counter(kind for _source, _platform, kind in rows)
+    summary = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
+    first = ", ".join(printing.line(source) for source in list(dict.fromkeys(row[0] for row in rows))[:3])
+    raise UserError(
+        f"the cache is not settled: of its jobs {summary}, such as {first}",
+        hint="'aptui batch' settles it; --unsettled packs the last good products",
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def compare_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `compare`."""
+    parser.add_argument("old", metavar="LIST1", help="a list that 'assetlist --output' wrote, or a bundle")
+    parser.add_argument("new", metavar="LIST2", help="another one")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def compare(arguments: Namespace) -> int:
+    """Compare two lists; exit 1 when they differ."""
+    old, new = _list_in(arguments.old), _list_in(arguments.new)
+    changes = differences(old, new)
+    if arguments.json:
+        printing.say_json(
+            {
+                "old": {"products": len(old.products), "total_bytes": old.total_bytes},
+                "new": {"products": len(new.products), "total_bytes": new.total_bytes},
+                **{kind: [to_builtins(change) for change in changes if change.kind == kind] for kind in CHANGES},
+            }
+        )
+    else:
+        _print_changes(changes, old, new)
+    return DIFFERS if changes else 0
+
+
+def _print_changes(changes: list[AssetListChange], old: AssetList, new: AssetList) -> None:
+    if changes:
+        rows = (
+            [
+                item.kind,
+                item.name,
+                _or_none(item.old_bytes, item.kind != "added"),
+                _or_none(item.new_bytes, item.kind != "removed"),
+                _more(item),
+            ]
+            for item in changes
+        )
+        printing.table(("change", "product", "old", "new", "more"), rows, right=(2, 3, 4))
+    kinds = Counter(change.kind for change in changes)
+    summary = ", ".join(f"{kinds[kind]:,} {kind}" for kind in CHANGES if kinds[kind]) or "equal"
+    more = new.total_bytes - old.total_bytes
+    printing.say(
+        f"{summary}; {printing.count(len(old.products), 'product')}, {printing.size(old.total_bytes)} -> "
+        f"{len(new.products):,}, {printing.size(new.total_bytes)} ({_with_sign(more)})"
+    )
+
+
+def _or_none(size: int, is_there: bool) -> str:  # one caller, beside it
+    return printing.size(size) if is_there else ""
+
+
+def _more(change: AssetListChange) -> str:
+    return _with_sign(change.new_bytes - change.old_bytes)
+
+
+def _with_sign(more: int) -> str:
+    return f"{'-' if more < 0 else '+'}{printing.size(abs(more))}" if more else "0"
+
+
+def _list_in(name: str) -> AssetList:
+    """Read a list, or the manifest of a bundle."""
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: a pipe waits for who writes, a device has no end
+            raise UserError(
+                f"'{printing.line(name)}' is no regular file",
+                hint="name a bundle, or what 'aptui assetlist SEED --output FILE' wrote",
+            )
+        data = manifest_in(Path(name))
+        if data is None:
+            with open(name, "rb") as file:
+                data = file.read(LIST_BYTES_MOST)
+    except OSError as error:
+        raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}", hint="check its permissions") from error
+    return read(data, name)
+
+
+# Bundles: a zip of products with a manifest, the same bytes for the same products; `shipping` chooses the products.
+
+MANIFEST = "manifest.json"
+"""No product is called so: their names begin with their platform."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that zip knows."""
+_UNIX = 3
+_MODE = 0o100644 << 16
+_CHUNK = 1 << 20
+
+
+def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
+    """Write the products and the manifest to `target`, each compared with its recorded digest on the way; return the zip's size.
+
+    Names are sorted, times, modes and compression fixed. The manifest stands last: where digests were not recorded, it has those
+    packed. It says what is in the bundle, not why: the same products are the same bytes, whoever asked for them.
+
+    Raises:
+        HostError: a product cannot be read, or is not what was recorded.
+    """
+    with zipfile.ZipFile(target, "w", strict_timestamps=True) as bundle:
+        counting = bundle.fp or target  # where `target` is a pipe, this one counts
+        by_name = {item.name: item for item in wanted.products}
+        ordered = sorted(by_name.values(), key=lambda item: from_text(item.name))
+        packed = tuple(_add(bundle, product, cache_dir, is_compressed=is_compressed) for product in ordered)
+        manifest = as_json(AssetList(wanted.platform, (), packed)).encode("ascii")
+        with bundle.open(_entry(MANIFEST, len(manifest), is_compressed=is_compressed), "w") as file:
+            file.write(manifest)
+    return counting.tell()
+
+
+def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
+    entry.create_system, entry.external_attr, entry.file_size = _UNIX, _MODE, size
+    return entry
+
+
+def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is_compressed: bool) -> ListedProduct:
+    """Copy one product into the zip; return it with the digest and the size it has."""
+    path = product_path(cache_dir, product.name)
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            expected = os.fstat(file.fileno()).st_size
+            with bundle.open(_entry(product.name, expected, is_compressed=is_compressed), "w") as packed:
+                while data := file.read(_CHUNK):
+                    digest.update(data)
+                    size += len(data)
+                    packed.write(data)
+    except OSError as error:
+        if error.filename != os.fspath(path):
+            raise
+        raise HostError(
+            f"product '{line(os.fspath(path))}' cannot be read: {error.strerror}", hint="'aptui verify' looks at all"
+        ) from error
+    if (product.digest and digest.hexdigest() != product.digest) or product.size not in (-1, size):
+        raise HostError(
+            f"product '{line(product.name)}' is not what was recorded",
+            hint="'aptui verify --repair' makes it again; nothing was written",
+        )
+    return replace(product, digest=digest.hexdigest(), size=size, pulled_in_by="")
+
+
+def manifest_in(path: Path) -> bytes | None:
+    """Return the manifest of a bundle, None when the file is none."""
+    if not zipfile.is_zipfile(path):
+        return None
+    try:
+        with zipfile.ZipFile(path) as bundle, bundle.open(MANIFEST) as file:
+            return file.read(LIST_BYTES_MOST)
+    except (KeyError, zipfile.BadZipFile):
+        return b""

@@ -1,1 +1,0 @@
-"""Relocations of sources as others see them: requests, results, and how these read; `engine.relocate` makes them."""

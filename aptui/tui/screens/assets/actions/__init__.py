@@ -1,1 +1,0 @@
-"""What can be done with an asset of the Assets screen."""

@@ -1,1 +1,0 @@
-"""The trees of the Assets screen: one in front, searched, kept current."""

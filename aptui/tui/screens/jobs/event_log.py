@@ -1,0 +1,572 @@
+"""The two lower panes of the Jobs screen: the log of the selected job's run, and the details of the line under the cursor.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from msgspec import Struct
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.message import Message
+
+from aptui.shared.sanitize import sanitize
+from aptui.store.logs.joblog import JobLogLine, is_tally
+from aptui.store.logs.joblog import JobLogLine as Record
+from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.frame.line import Part, width_of
+from aptui.tui.screens.common.bars import FRAME_CELLS, Bar
+from aptui.tui.screens.jobs import texts
+from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
+from aptui.tui.screens.jobs.log.running import RunningLines, RunningLog, goes_on, with_running
+from aptui.tui.screens.jobs.log_lines import EventLines, LogSearch, window_cells
+from aptui.tui.screens.jobs.texts import job_facts
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import fit
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.keyvalue import KeyValue
+from aptui.tui.widgets.logpane import LogPane
+from aptui.tui.widgets.menu import Checks, Menu, MenuItem
+from aptui.tui.widgets.rows.rows import Rows
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.jobs.details import JobDetails
+    from aptui.tui.widgets.logpane import LogPane
+
+
+# What stands beside the line under the cursor of a job's log; where it has nothing, what is known of the job.
+
+
+class LineContext(Vertical):
+    """A title, and keys with values."""
+
+    def __init__(self) -> None:
+        super().__init__(id="event-side")
+        self.panel = KeyValue(id="details")
+        self.is_about_job = False
+        """Whether they are those of the job."""
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Bar(self._title, id="details-title", rules=True)
+        yield self.panel
+
+    def _title(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        words = "About this job" if self.is_about_job else "Details of this line" if self.panel.pairs else ""
+        return (Part(words, "title" if self.panel.has_focus else "header"),), ()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.panel.show([])
+        self.is_about_job = False
+
+    def show(self, context: Sequence[tuple[str, str]], job_details: JobDetails | None) -> bool:
+        """Show what stands beside a line, else of its job, None = nothing; return whether that is something else."""
+        is_about_job = not context and job_details is not None
+        pairs = job_facts(job_details) if is_about_job and job_details is not None else list(context)
+        is_other = pairs != self.panel.pairs or is_about_job != self.is_about_job
+        self.is_about_job = is_about_job
+        if is_other:
+            self.panel.show(pairs)
+        return is_other
+
+
+# The copy menus of the event log and of a line's details; what the texts look like is decided in `screens.jobs.texts`.
+
+Place = tuple[int, int] | None
+_Copies = list[tuple[MenuItem, Callable[[], str]]]
+
+
+def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
+    """Ask what of a log to copy; `keys` are the lines that are meant."""
+    if job_details is None or not job_details.records:
+        shell.show_toast("there is no line to copy", "warning")
+        return
+    lines = [job_details.records[key] for key in keys if key < len(job_details.records)]
+    word = "line" if len(lines) == 1 else f"{len(lines):,} lines"
+    copies: _Copies = [
+        (MenuItem("line", f"Copy {word}", "y", bool(lines)), lambda: texts.log_text(lines, has_details=False)),
+        (MenuItem("details", f"Copy {word} with details", "d", bool(lines)), lambda: texts.log_text(lines, has_details=True)),
+        (MenuItem("all", "Copy all", "a"), lambda: texts.log_text(job_details.records, has_details=True)),
+        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: texts.bug_report(job_details)),
+    ]
+    _ask(shell, copies, place)
+
+
+def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
+    """Ask what of the details to copy; `pair` is the one under the cursor."""
+    if pair is None:
+        return
+    copies: _Copies = [
+        (MenuItem("value", "Copy selected value", "y,v"), lambda: pair[1]),
+        (MenuItem("key", "Copy selected key", "k"), lambda: pair[0]),
+        (MenuItem("all", "Copy all values", "a"), lambda: "\n".join(f"{key} = {value}" for key, value in pairs)),
+    ]
+    _ask(shell, copies, place)
+
+
+def _ask(shell: Shell, copies: _Copies, place: Place) -> None:
+    def take_choice(what: str | None) -> None:
+        for item, text in copies:
+            if item.id == what:
+                shell.copy_text(text())
+
+    Menu.ask(shell.app, [item for item, _ in copies], take_choice, title="Copy", place=place)
+
+
+# Where the cursor of a job's log goes by itself: to what matters most in it.
+
+
+class LogCursor:
+    """The cursor of one log.
+
+    Args:
+        pane: returns whose cursor it is.
+    """
+
+    def __init__(self, pane: Callable[[], LogPane]) -> None:
+        self._pane = pane
+        self._is_wanted = False
+
+    def want(self) -> None:
+        """Have it go to what matters once the log was read."""
+        self._is_wanted = True
+
+    def forget(self) -> None:
+        """Leave it where it is."""
+        self._is_wanted = False
+
+    def reach(self, job_details: JobDetails | None) -> None:
+        """Go to what matters in a log that was read, if that is wanted."""
+        if self._is_wanted and job_details is not None:
+            self._is_wanted = False
+            self.go(job_details)
+
+    def go(self, job_details: JobDetails | None) -> None:
+        """Go to the first error, else the first warning, else the last line that says more than how many there are.
+
+        Of a run that goes on the last line matters.
+        """
+        if job_details is not None and job_details.running_key:
+            self._pane().action_last()
+        elif not self._pane().go_to_first_error():
+            self.leave_tally(job_details.records if job_details is not None else ())
+
+    def leave_tally(self, records: Sequence[JobLogLine]) -> None:
+        """Go to what was said last where it is on the line that counts errors."""
+        pane = self._pane()
+        if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
+            pane.action_move(-1)
+
+
+# The line above a job's log: whose it is, which run, and at the right what is searched for, which levels show and how many
+# lines.
+
+
+class TitledLog(Struct, frozen=True):
+    """What the line is about: `info` is the job under the cursor, `job_details` what is shown, which may still be another's."""
+
+    info: JobRowInfo | None
+    job_details: JobDetails | None
+    is_reading: bool
+    has_focus: bool
+    line_count: int
+    modes: str
+    search: Sequence[Part]
+
+
+def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+    """Return both ends of the line."""
+    info, job_details = log.info, log.job_details
+    if log.is_reading and job_details is not None:
+        info = job_details.info  # whose lines still stand below
+    role = "title" if log.has_focus else "header"
+    if info is None:
+        return (Part("Event log", role),), ()
+    is_read = job_details is not None and job_details.info.key == info.key
+    right = [*log.search, *(Part(f"{word}  ", "accent") for word in log.modes.split("  ") if word)]
+    count = log.line_count
+    right += [Part(f"{count:,} line{'' if count == 1 else 's'}" if is_read else "reading", "muted")] if width >= 60 else []
+    head, tail = [Part("Event log", role), Part(" · ", "muted")], _run_parts(log.info, job_details if is_read else None)
+    job = [Part(sanitize(f" · {info.platform} · {info.job_key}"), "muted")]
+    free_width = width - FRAME_CELLS - width_of(head + tail + right)
+    job = job if free_width - width_of(job) >= cell_len(sanitize(info.source)) else []
+    path = fit(info.source, max(1, free_width - width_of(job))).text.rstrip()
+    return [*head, Part(path, "path"), *job, *tail], right
+
+
+def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[Part]:
+    parts = []
+    if job_details is not None and job_details.running_key:
+        parts.append(Part(f" · run {job_details.running_key}", "muted"))
+    elif job_details is not None and job_details.run is not None:
+        # Counted as `log --history` and `restore` do: 1 is the last run.
+        number = f" · run {job_details.at + 1} of {len(job_details.runs)}"
+        parts.append(Part(number, "muted" if job_details.is_newest else "warning"))
+    if info is not None and info.status == "processing":
+        parts.append(Part(f" {glyph('processing')} running", "processing"))
+    return parts
+
+
+_MOST_DETAILS = 10
+_TITLES = 3
+"""That of the log, that of the details, and the heads of their columns."""
+WIDE = 120
+"""From so many columns on log and details stand side by side."""
+_LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
+
+
+class EventLog(Vertical):
+    """Log and details; `show` says of which job. The reader is given once there is a database to read."""
+
+    DEFAULT_CSS = """
+    EventLog { width: 1fr; height: auto; }
+    EventLog #event-filter { display: none; }
+    EventLog #event-body { layout: vertical; width: 1fr; height: 1fr; }
+    EventLog #event-main { width: 1fr; height: 1fr; }
+    EventLog #event-side { width: 1fr; height: auto; }
+    EventLog.-wide #event-body { layout: horizontal; }
+    EventLog.-wide #event-main { width: 2fr; }
+    EventLog.-wide #event-side { width: 1fr; height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", id="event.search"),
+        Binding("ampersand", "only_hits", "only hits", show=False, id="event.only_hits"),
+        Binding("L", "levels", "levels", show=False, id="event.levels"),
+        Binding("y", "copy", "copy", id="event.copy"),
+        Binding("escape", "back", "back", id="event.back"),
+    ]
+
+    class LogLeft(Message):
+        """Esc: the cursor goes back to the jobs."""
+
+    class DetailsShown(Message):
+        """Other job_details are shown, or the size of the details is another one."""
+
+    def __init__(self, *, is_wide: bool = False) -> None:
+        super().__init__(id="event-log", classes="-wide" if is_wide else None)
+        self.reader: DetailsReader | None = None
+        self.job_details: JobDetails | None = None
+        self.info: JobRowInfo | None = None
+        self.search = LogSearch(self)
+        self._only, self._is_alone = "", False
+        self.side = LineContext()
+        self.cursor = LogCursor(lambda: self.log_pane)
+        self._running_lines: RunningLines | None = None
+        self._asking: RunningLog | None = None
+        self.chosen_run = 0
+        """Which run people stepped to; 0 = the newest, be it under way."""
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        with Container(id="event-body"):
+            with Vertical(id="event-main"):
+                yield Bar(self._title, id="event-title", rules=True)
+                yield FilterBox(id="event-filter", placeholder="search in this log", disabled=True)
+                yield LogPane(id="event-lines", wraps=True)
+            yield self.side
+
+    def on_mount(self) -> None:
+        """Begin with nothing."""
+        self.log_pane.empty_text = "no job is selected"
+        self._show_details()
+
+    @property
+    def shell(self) -> Shell:
+        """The app."""
+        return cast("Shell", self.app)
+
+    @property
+    def log_pane(self) -> LogPane:
+        """The lines."""
+        return self.query_one(LogPane)
+
+    @property
+    def search_box(self) -> FilterBox:
+        """Where people type what is searched for."""
+        return self.query_one("#event-filter", FilterBox)
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The lines of the log, as they were read."""
+        return self.job_details.records if self.job_details else ()
+
+    def show_title(self) -> None:
+        """Draw the title again."""
+        self.query_one("#event-title", Bar).refresh_if_changed()
+
+    @property
+    def details(self) -> KeyValue:
+        """The context of the line under the cursor."""
+        return self.side.panel
+
+    # ------------------------------------------------------------------------------------------------------------ the job
+
+    def show(self, info: JobRowInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
+        """Show the log of a job, as soon as it is read; None = of none.
+
+        Args:
+            expects: (status, run key) as news told them; the database is read until it says the same.
+            run_key: which run; 0 = the newest.
+        """
+        self.info, self.chosen_run = info, run_key
+        if info is None or self.reader is None:
+            self.cursor.forget()
+            self.take_details(None)
+            return
+        self.reader.request(DetailsRequest(info, run_key, expects))
+        self.show_title()
+
+    def take_details(self, job_details: JobDetails | None) -> None:
+        """Show what was read; what is not wanted any more is let go."""
+        if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
+            return
+        if job_details is not None and self.info is not None and self._running_lines is not None:
+            job_details, self._running_lines = with_running(
+                job_details, self.info, self._running_lines, is_wanted=not self.chosen_run
+            )
+        before, self.job_details = self.job_details, job_details
+        if (
+            job_details is None
+            or before is None
+            or (job_details.info.key, job_details.log, job_details.records) != (before.info.key, before.log, before.records)
+        ):
+            if job_details is not None and goes_on(before, job_details):
+                self._go_on(job_details)
+            else:
+                self._renew(job_details)
+        self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
+        self.details.empty_text = "" if job_details is None else "this line has no details"
+        self.cursor.reach(job_details)
+        self.log_pane.refresh()
+        self._show_context(self.log_pane.cursor_key)
+        self._show_details()
+        self.post_message(self.DetailsShown())
+
+    @property
+    def running_id(self) -> int:
+        """The job whose running log is wanted: it runs, and its lines have a place to be seen; 0 = none."""
+        info = self.info
+        is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
+        return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
+
+    def refresh_running(self) -> None:
+        """Have a job that runs say what it has logged since; call it with each frame."""
+        self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
+        self._asking.ask()
+
+    def take_running(self, running: RunningLines) -> None:
+        """Show what a job that runs has logged so far."""
+        if self.is_mounted and self.running_id == running.job_id:
+            self._running_lines = running
+            self.take_details(self.job_details)
+
+    def _go_on(self, job_details: JobDetails) -> None:
+        """Show more of the same log, or all of it now that its run has ended; nothing jumps."""
+        pane = self.log_pane
+        self.search.forget(is_other=False)
+        pane.set_window_cells(window_cells(job_details))
+        pane.renew_source(EventLines(job_details.lines))
+        self.cursor.leave_tally(self.records)
+        self.search.again()
+
+    def _renew(self, job_details: JobDetails | None) -> None:
+        pane = self.log_pane
+        self.search.forget(is_other=True)
+        pane.set_window_cells(window_cells(job_details))
+        pane.set_source(EventLines(job_details.lines if job_details else ()))
+        self.side.clear()  # what stood there was of another log
+        if pane.is_following:
+            pane.action_last()
+        else:
+            self.cursor.go(job_details)
+        self.search.again()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether another job's log is to be shown than the one that is."""
+        return self.info is not None and (self.job_details is None or self.job_details.info.key != self.info.key)
+
+    def go_to_first_error(self) -> None:
+        """Put the cursor there, now or when the log was read."""
+        self.cursor.want()
+        if self.info is not None and not self.is_reading:
+            self.cursor.reach(self.job_details)
+
+    def step_run(self, step: int) -> None:
+        """Show the run after (1) or before (-1) the one that is shown."""
+        job_details = self.job_details
+        if job_details is None or self.info is None or job_details.info.key != self.info.key or not job_details.runs:
+            return
+        at = (-1 if job_details.running_key else job_details.at) - step
+        first = -1 if self.info.status == "processing" else 0
+        if first <= at < len(job_details.runs):
+            self.show(self.info, run_key=job_details.runs[at].run_key if at > first else 0)
+        else:
+            self.shell.show_toast("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
+
+    # ---------------------------------------------------------------------------------------------------------- its places
+
+    def lay_out(self, only: str, *, is_alone: bool = False) -> None:
+        """Show both panes ("" ), or only "log" or "details"; side by side where there is room, unless one is to be alone."""
+        self._only, self._is_alone = only, is_alone
+        self._show_details()
+
+    @property
+    def has_details(self) -> bool:
+        """Whether the line under the cursor carries context."""
+        return bool(self.details.pairs) and not (self.side.is_about_job and not self.has_class("-wide"))
+
+    def _show_details(self) -> None:
+        """Give each part its room."""
+        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # as guessed, until it is known
+        is_wide = shows_wide and not self._is_alone
+        if is_wide != self.has_class("-wide"):
+            self.set_class(is_wide, "-wide")
+            self._show_context(self.log_pane.cursor_key)
+        only = "" if is_wide or self._fits_both() else self._only
+        shows_details = (self.has_details or is_wide) and only != "log"
+        shows_log = not (only == "details" and shows_details)
+        had_focus = self.screen.focused is self.details and not shows_details
+        for part in ("#event-main", "#event-title", "#event-lines"):
+            self.query_one(part).display = shows_log
+        for part in ("#event-side", "#details-title", "#details"):
+            self.query_one(part).display = shows_details
+        self.query_one("#event-side").styles.height = "1fr" if is_wide or not shows_log else "auto"
+        lines = self.details.count_rows() + 1
+        most = max(2, self.size.height // 2 - 1) if self.size.height else _MOST_DETAILS
+        self.details.styles.height = "1fr" if is_wide or not shows_log else min(lines, _MOST_DETAILS, most)
+        if had_focus:
+            self.screen.set_focus(self.log_pane)
+        for bar in self.query(Bar):
+            bar.refresh_if_changed()
+
+    def _fits_both(self) -> bool:
+        """Return whether the whole log leaves the details of its line the rows that they need, titles included."""
+        if self._is_alone or not (self.size.height and self.has_details):
+            return False
+        return self.log_pane.fits_into(self.size.height - self.details.count_rows() - _TITLES)
+
+    def _swap(self, one: str, other: str) -> None:
+        """Go from log to details or back; where only one of them shows, the other takes its place."""
+        target = self.details if other == "details" else self.log_pane
+        target.display = True
+        self.screen.set_focus(target)
+        self._only = other if self._only == one else self._only
+        self._show_details()
+
+    def on_resize(self) -> None:
+        """Give the details their share of the new height."""
+        self._show_details()
+
+    def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        pane = self.log_pane
+        shown = TitledLog(
+            self.info,
+            self.job_details,
+            self.is_reading,
+            pane.has_focus,
+            pane.source.line_count(),
+            pane.modes(),
+            self.search.parts(),
+        )
+        return title(shown, width)
+
+    # -------------------------------------------------------------------------------------------------------------- events
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show the details of the line under the cursor."""
+        event.stop()
+        if event.rows is not self.log_pane:
+            return
+        had_details = self.has_details
+        if self._show_context(event.key):
+            self._show_details()
+            if had_details != self.has_details:
+                self.post_message(self.DetailsShown())
+
+    def _show_context(self, key: int | None) -> bool:
+        """Show what stands beside a line; return whether that is something else."""
+        records = self.records
+        context = records[key].context if key is not None and key < len(records) else ()
+        return self.side.show(context, self.job_details if self.has_class("-wide") else None)
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go from a line to its details."""
+        event.stop()
+        if event.rows is self.log_pane and self.has_details:
+            self._swap("log", "details")
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Offer to copy."""
+        event.stop()
+        self.action_copy((event.x, event.y))
+
+    def on_log_pane_modes_changed(self, event: LogPane.ModesChanged) -> None:
+        """Draw the modes."""
+        event.stop()
+        self.show_title()
+
+    def on_descendant_focus(self) -> None:
+        """Show which part has the keys."""
+        for bar in self.query(Bar):
+            bar.refresh_if_changed()
+
+    on_descendant_blur = on_descendant_focus
+
+    def action_back(self) -> None:
+        """Go back: from the details to the line; from a search to the whole log; from the log to the jobs."""
+        if self.details.has_focus:
+            self._swap("details", "log")
+        elif self.search.text:
+            self.search.search("")
+        else:
+            self.post_message(self.LogLeft())
+
+    # -------------------------------------------------------------------------------------------------------------- search
+
+    def action_search(self) -> None:
+        """Ask what to search for."""
+        if self._only == "details":
+            self.action_back()
+        self.search.begin()
+
+    def action_only_hits(self) -> None:
+        """Show the lines with a hit alone, or all again."""
+        self.search.turn_only_hits()
+
+    def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
+        """Search as people type."""
+        event.stop()
+        self.search.search(event.text)
+
+    def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
+        """Go to the first hit, if there is one."""
+        event.stop()
+        self.search.leave(stays=event.is_remembered)
+
+    # ------------------------------------------------------------------------------------------------------- levels, copying
+
+    def action_levels(self) -> None:
+        """Choose which levels show: Space and letters toggle, Enter and Esc go back."""
+        pane = self.log_pane
+        items = [MenuItem(level, word, level.lower()) for level, word in _LEVELS]
+
+        def show(on: set[str]) -> None:
+            for level in on ^ set(pane.levels):
+                pane.action_level(level)
+
+        Checks.offer(self.app, items, set(pane.levels), show, title="Levels")
+
+    def action_copy(self, place: tuple[int, int] | None = None) -> None:
+        """Ask what to copy: of the details, or of the log."""
+        if self.details.has_focus:
+            ask_details(self.shell, self.details.current(), self.details.pairs, place)
+        else:
+            ask_lines(self.shell, self.job_details, self.log_pane.list_selected_keys(), place)

@@ -1,0 +1,273 @@
+"""The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business.
+
+Tests: `tests/tui/screens/jobs/test_pane.py`.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from rich.cells import cell_len
+
+from aptui.core.notices import LogLevel
+from aptui.shared.errors import KnownError
+from aptui.shared.sanitize import sanitize
+from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
+from aptui.store.jobs.texts import Texts
+from aptui.store.logs.joblog import JobLogLine as Record
+from aptui.tui.frame.line import Part
+from aptui.tui.widgets.cells import Spans
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.lines import LogPaneLine
+from aptui.tui.widgets.logpane import LogPane
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.jobs.details import JobDetails
+
+
+_SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
+"""So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
+
+
+class EventLines:
+    """A `LineSource` over lines that do not change; a line's key is its place in the log, whatever is left out."""
+
+    def __init__(self, lines: Sequence[LogPaneLine] = ()) -> None:
+        self._lines = lines
+        self._filtered: Sequence[int] | None = None
+        self.version = 1
+
+    def keep(self, keys: Sequence[int] | None) -> None:
+        """Show these lines alone; None = all."""
+        self._filtered = keys
+        self.version += 1
+
+    def line_count(self) -> int:
+        """Return how many lines there are."""
+        return len(self._lines) if self._filtered is None else len(self._filtered)
+
+    def line(self, index: int) -> LogPaneLine:
+        """Return a line."""
+        return self._lines[self.key(index)]
+
+    def key(self, index: int) -> int:
+        """Return a line's place in the log."""
+        return index if self._filtered is None else self._filtered[index]
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a line is."""
+        if self._filtered is None:
+            return key if 0 <= key < len(self._lines) else None
+        at = bisect.bisect_left(self._filtered, key)
+        return at if at < len(self._filtered) and self._filtered[at] == key else None
+
+    def of_levels(self, levels: str) -> Sequence[int]:
+        """Return the indices of the lines of these levels."""
+        return [index for index in range(self.line_count()) if self.line(index).level in levels]
+
+    def next_of(self, index: int, levels: str, step: int) -> int | None:
+        """Return the nearest line of these levels."""
+        reach = range(index + step, self.line_count() if step > 0 else -1, step)
+        return next((at for at in reach if self.line(at).level in levels), None)
+
+
+class LogColumns:
+    """A log for the filter language: a bare term is about the message, `error` and `warning` are levels, fields the window."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        count = len(records)
+        self._count = count
+        self._codes = np.arange(count, dtype=np.int32)
+        self._messages = Texts(record.text for record in records)
+        self._windows = Texts(record.window for record in records)
+        levels = np.fromiter((record.level for record in records), np.int32, count)
+        self._numbers: dict[str, npt.NDArray[np.number]] = {
+            "status": np.full(count, STATUS_CODES["completed"], np.int32),
+            "warnings": (levels == LogLevel.WARNING).astype(np.int32),
+            "errors": (levels >= LogLevel.ERROR).astype(np.int32),
+            "completed_ms": np.fromiter((record.time_ms for record in records), np.int64, count),
+            "duration_ms": np.zeros(count, np.int32),
+        }
+
+    def row_count(self) -> int:
+        """Return how many lines there are."""
+        return self._count
+
+    def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
+        """Return a column of texts."""
+        return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
+
+    def read_log_lines(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
+        """Return what these lines say: the log is here."""
+        return [self._messages[int(row)] for row in rows]
+
+    def number(self, field: str) -> npt.NDArray[np.number]:
+        """Return a column of numbers."""
+        return self._numbers[field]
+
+
+class LineSearch:
+    """A search in a log that was understood: `hits` are places, `spans` what is to be highlighted in a message."""
+
+    def __init__(self, found: Filter, hits: list[int]) -> None:
+        self.filter, self.hits = found, hits
+
+    def spans(self, text: str) -> Spans:
+        """Return where a message is hit."""
+        return self.filter.spans([text])[0]
+
+
+def search(text: str, columns: LogColumns) -> LineSearch:
+    """Search a log; takes milliseconds, more where polars is not imported yet: call it in a thread.
+
+    Raises:
+        KnownError: the text is no filter.
+    """
+    found = parse(text)
+    found.check()
+    return LineSearch(found, np.flatnonzero(found.matches(columns)).tolist())
+
+
+def window_cells(job_details: JobDetails | None) -> int:
+    """Return how wide the column of windows is: as the widest name in the first lines."""
+    windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
+    windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
+    return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
+
+
+# What is searched for in a job's log: as people type, in a thread, and again when another log is shown.
+#
+# What a search finds is decided in `lines`.
+
+
+class SearchedLog(Protocol):
+    """What this needs of the lower panes."""
+
+    @property
+    def shell(self) -> Shell:
+        """The app."""
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether they are on the screen still."""
+
+    @property
+    def log_pane(self) -> LogPane:
+        """The lines."""
+
+    @property
+    def search_box(self) -> FilterBox:
+        """The line to type in."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The lines of the log, as they were read."""
+
+    def show_title(self) -> None:
+        """Draw the title again."""
+
+    def run_worker(self, work: Callable[[], Any], *, thread: bool, exclusive: bool, group: str) -> object:
+        """Run a function in a thread."""
+
+
+class LogSearch:
+    """The search in the log of one job after the other; its text stays."""
+
+    def __init__(self, log: SearchedLog) -> None:
+        self._log = log
+        self._columns: LogColumns | None = None
+        self._found: LineSearch | None = None
+        self._number = 0
+        self.text = ""
+        self._shows_only_hits = False
+
+    def begin(self) -> None:
+        """Ask what to search for."""
+        box = self._log.search_box
+        box.disabled, box.display = False, True
+        box.text = self.text
+        box.begin()
+
+    def leave(self, *, stays: bool) -> None:
+        """Go to the first hit, if there is one."""
+        box, pane = self._log.search_box, self._log.log_pane
+        box.display, box.disabled = False, True
+        pane.focus()
+        if stays and self._found and self._found.hits and pane.cursor_key not in self._found.hits:
+            pane.action_hit(1)
+
+    def turn_only_hits(self) -> None:
+        """Show the lines with a hit alone, or all again."""
+        self._shows_only_hits = not self._shows_only_hits
+        self._keep_hits()
+
+    def forget(self, *, is_other: bool) -> None:
+        """The log has more lines, or is another one: before it is shown."""
+        self._columns = None
+        if is_other:
+            self._found = None
+            self._log.log_pane.set_search(None)
+
+    def again(self) -> None:
+        """Search in what is shown now."""
+        if self.text:
+            self.search(self.text)
+
+    def search(self, text: str) -> None:
+        """Search for a text, "" = for nothing any more."""
+        self.text, self._number = text, self._number + 1
+        if not text:
+            self._take(self._number, None)
+            return
+        work = partial(self._search_in, self._number, text, self._columns, self._log.records)
+        self._log.run_worker(work, thread=True, exclusive=True, group="search")
+
+    def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[Record]) -> None:
+        """Search, in a thread."""
+        answer: LineSearch | KnownError
+        if columns is None:
+            columns = self._columns = LogColumns(records)
+        try:
+            answer = search(text, columns)
+        except KnownError as error:
+            answer = error
+        self._log.shell.in_ui(self._take, number, answer)
+
+    def _take(self, number: int, answer: LineSearch | KnownError | None) -> None:
+        if number != self._number or not self._log.is_mounted:
+            return
+        box = self._log.search_box
+        if isinstance(answer, KnownError):
+            column = answer.column - 1 if isinstance(answer, FilterError) else 0
+            box.show_mistake(column, answer.what, answer.hint)
+            return
+        self._found = answer
+        count = len(answer.hits) if answer else 0
+        box.show_count(f"{count:,} hit{'' if count == 1 else 's'}" if answer else "")
+        self._log.log_pane.set_search(answer.spans if answer else None, answer.hits if answer else ())
+        self._keep_hits()
+
+    def _keep_hits(self) -> None:
+        source = self._log.log_pane.source
+        if isinstance(source, EventLines):
+            source.keep(self._found.hits if self._found and self._shows_only_hits else None)
+            self._log.log_pane.refresh_source()
+        self._log.show_title()
+
+    def parts(self) -> list[Part]:
+        """Return what the title says of it."""
+        if not self.text:
+            return []
+        found = self._found
+        hits = f" {len(found.hits):,} hit{'' if len(found.hits) == 1 else 's'}" if found else ""
+        return [
+            Part(f"/ {sanitize(self.text)}", "accent"),
+            Part(f"{hits}{', no other lines' if self._shows_only_hits else ''}  ", "muted"),
+        ]

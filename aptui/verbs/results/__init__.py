@@ -1,1 +1,0 @@
-"""Results that are kept: the stores behind the cache, whether products are as recorded and can be made again."""

@@ -1,1 +1,0 @@
-"""The screen, in a terminal, in lines or in a browser."""

@@ -1,1 +1,0 @@
-"""Verbs of the morning after: what ran, what it took, what it grew to."""

@@ -1,0 +1,165 @@
+"""A transcript: what failed, why, copy, follow; line by line, and nothing that moves a cursor."""
+
+from __future__ import annotations
+
+import io
+import os
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import conversation
+from aptui.cli.conversation import Conversation, Meanwhile
+from aptui.cli.main import main
+from aptui.cli.screen_verb import reason_for_lines
+from aptui.core.notices import EngineMessage, LogLevel
+from aptui.link.codec import NoticeLine
+from aptui.link.port import Cancel, EscalateJobs
+from aptui.shared.errors import HostError
+from aptui.tui.data.session import NoSession
+
+_CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: tables, uses: json, patterns: ["*.json"]}
+workers: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "assets").mkdir()
+    (folder / "aptui.yaml").write_text(_CONFIG)
+    for number in range(30):
+        (folder / f"assets/text{number:02}.txt").write_text("x")
+    (folder / "assets/bad.json").write_text("{oops}")
+    main(["batch", "--project", str(folder)])
+    return folder
+
+
+class Talk:
+    """Somebody who asks and remembers what was said."""
+
+    def __init__(self, project: Path) -> None:
+        self.out, self.copied, self.goes_on = io.StringIO(), [], True
+        self.happened = ""
+        arguments = Namespace(project=str(project), set=[], debug=False)
+        self._talk = Conversation(
+            arguments, self.out, copy=self._copy, follow=lambda: self.out.write("following\n") and None, news=lambda: self.happened
+        )
+
+    def _copy(self, text: str) -> str:
+        self.copied.append(text)
+        return "copied"
+
+    def __call__(self, question: str) -> list[str]:
+        before = self.out.tell()
+        self.goes_on = self._talk.take(question + "\n")
+        self.out.seek(before)
+        return self.out.read().splitlines()
+
+
+@pytest.mark.real
+def test_a_transcript(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk(project)
+
+    count, failed = talk("failed")
+    assert count == "1 of 31 jobs"
+    assert failed.startswith("failed: bad.json, ")
+    assert ": 1:2: Expecting property name" in failed
+    assert failed.count("bad.json") == 1, "what a line says is not said twice"
+    number = failed.split("#")[1].split(":")[0]
+
+    assert any("Expecting property name" in line for line in talk(f"log #{number}"))
+    assert any("bad.json" in line for line in talk("why bad.json"))
+    assert talk("copy") == ["copied"]
+    assert "bad.json" in talk.copied[0]
+    assert talk("jobs text0 !text03")[0] == "9 of 31 jobs"
+    page = talk("jobs text")
+    assert len(page) == 21
+    assert page[-1] == "11 lines more: 'more'"
+    assert len(talk("more")) == 11
+    copies = next(line for line in talk("builders") if line.startswith("data: "))
+    assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), "no columns: a row says what is what"
+    assert "  " not in copies
+    assert talk("follow") == ["following"]
+    assert "why JOB" in "\n".join(talk("help"))
+    assert talk("dance") == ["'dance' is nothing that is known here; 'help' says what is"]
+    assert talk("jobs (")[0].startswith("unclosed group, at '('; ")
+    assert "JOB" in talk("why")[0]
+    assert "there is no" in talk("log nothing.txt")[0] or "nothing.txt" in talk("log nothing.txt")[0]
+    talk.happened = "1 piece of news meanwhile"
+    assert talk("") == ["1 piece of news meanwhile"]
+    assert talk.goes_on
+    talk("quit")
+    assert not talk.goes_on
+    assert "\x1b" not in talk.out.getvalue()
+    assert capsys.readouterr().out == "", "everything goes where the conversation is"
+
+
+def test_what_was_copied_is_told(monkeypatch, tmp_path):
+    for name in ("TMUX", "STY", "SSH_TTY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    assert conversation.copy_text("1 of 31 jobs\nfailed: bad.json\nand so on").startswith("copied 1 of 31 jobs and 2 lines more: ")
+
+
+@pytest.mark.parametrize(
+    ("plain", "environ", "is_typed", "reason"),
+    [
+        (True, {"TERM": "xterm"}, True, "--plain"),
+        (False, {"TERM": "xterm", "ACCESSIBLE": "1"}, True, "ACCESSIBLE=1"),
+        (False, {"TERM": "dumb"}, True, "TERM=dumb"),
+        (False, {"TERM": "xterm"}, False, "no keys can be read"),
+        (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
+    ],
+)
+def test_lines_are_chosen_for_a_reason_that_is_told(plain: bool, environ: dict[str, str], is_typed: bool, reason: str) -> None:
+    assert reason_for_lines(Namespace(plain=plain), environ, is_typed=is_typed) == reason
+
+
+def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_follows(tmp_path: Path) -> None:
+    session, out = NoSession("lantern", tmp_path), io.StringIO()
+    read, write = os.pipe()
+    with open(read, "rb", buffering=0) as typed:
+        meanwhile = Meanwhile(session, typed, out)
+        assert meanwhile.news() == ""
+        for number in range(2):
+            session.listeners[0].take([NoticeLine(1, number, EngineMessage(0, LogLevel.WARNING, f"disk is full {number}"))])
+        assert meanwhile.news().endswith("! disk is full 1")
+
+        os.write(write, b"\n")
+        meanwhile.follow()
+        os.close(write)
+
+        assert list(meanwhile.read_typed("> ")) == []
+    assert out.getvalue() == "following; Enter ends it\n> "
+
+
+def test_jobs_are_cancelled_and_escalated_by_their_numbers(monkeypatch):
+    monkeypatch.setattr(conversation, "find_unsettled_jobs", lambda _arguments: {9, 12, 13})
+    asked, out = [], io.StringIO()
+
+    def ask(verb):
+        asked.append(verb)
+        if 9 in verb.job_ids:
+            raise HostError("no engine to cancel", hint="start one")
+        return {"count": len(verb.job_ids)}
+
+    talk = Conversation(Namespace(), out, copy=str, follow=lambda: None, ask=ask)
+    for question in ("cancel #12 #13", "escalate #12", "cancel #8", "cancel a.txt", "cancel", "cancel #9"):
+        talk.take(question)
+
+    assert asked == [Cancel((12, 13)), EscalateJobs((12,)), Cancel((9,))]
+    assert out.getvalue().splitlines() == [
+        "2 jobs cancelled",
+        "1 job escalated",
+        "no job was cancelled: none of these runs or waits",
+        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
+        "say the numbers of jobs, as in 'cancel #12'; 'jobs' says them",
+        "no engine to cancel; start one",
+    ]

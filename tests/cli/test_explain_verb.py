@@ -1,0 +1,193 @@
+"""`explain`: everything that applies to a path, with the line that says so; no engine, no database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verb_project
+
+from aptui.cli import main
+from aptui.features.gateway import peer_file
+from aptui.shared.connections.peers import PeerAction, PeerOrder, PeerSettings
+
+pytestmark = pytest.mark.real
+
+Explain = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = verb_project.write(tmp_path, monkeypatch)
+    (project / "Cache" / ".aptui").mkdir(parents=True)  # where it is remembered which builder classes there are
+    return project
+
+
+@pytest.fixture
+def explain(project: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    def explain(*words: str) -> dict[str, Any]:
+        assert main.main(["explain", "--json", *words]) == 0
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out.replace(f"{project}/", ""))
+        return answer
+
+    return explain
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what people read, without the folder of the shipped files."""
+    assert main.main(["explain", *words]) == 0
+    return capsys.readouterr().out
+
+
+def platforms(answer: dict[str, Any], builder: str) -> dict[str, dict[str, Any]]:
+    """Return {platform: what is said of it}."""
+    found = next(item for item in answer["builders"] if item["builder"] == builder)
+    return {item["platform"]: item for item in found["platforms"]}
+
+
+def write(project: Path, rel: str, text: str) -> None:
+    """Write a file."""
+    (project / rel).parent.mkdir(parents=True, exist_ok=True)
+    (project / rel).write_text(text)
+
+
+def test_each_parameter_names_the_line_that_sets_it(explain: Explain, project: Path) -> None:
+    write(project, "assets/.aptui.yaml", "builders:\n  tables: {params: {minify: false, a: 1}}\n")
+    write(project, "shared/Tables/.aptui.yaml", "builders:\n  tables: {params: {a: 2}, platforms: {server: {b: 3}}}\n")
+    config = verb_project.CONFIG.replace("uses: json,", "uses: json, params: {b: 0, c: 0}, platforms: {SERVER: {d: 4}},")
+    write(project, "aptui.yaml", config)
+    write(project, "../xdg_config_home/aptui/aptui.yaml", "builders:\n  - {name: tables, params: {c: 5}}\n")
+
+    found = platforms(explain("tables/x.json", "--set", "builders.tables.params.e=6"), "tables")
+
+    assert found["linux"]["params"] == {
+        "a": {"value": 2, "from": "shared/Tables/.aptui.yaml:2:21"},
+        "b": {"value": 0, "from": "aptui.yaml:11:44"},
+        "c": {"value": 5, "from": f"{project.parent}/xdg_config_home/aptui/aptui.yaml:2:32"},
+        "e": {"value": 6, "from": "--set builders.tables.params.e"},
+        "minify": {"value": False, "from": "assets/.aptui.yaml:2:21"},
+    }
+    assert found["server"]["params"]["b"] == {"value": 3, "from": "shared/Tables/.aptui.yaml:2:49"}
+    assert found["server"]["params"]["d"] == {"value": 4, "from": "aptui.yaml:11:78"}
+
+
+def test_where_a_builder_does_not_work_is_said_with_the_reason(explain: Explain, project: Path) -> None:
+    config = verb_project.CONFIG.replace("path: shared,", "path: shared, exclude: [server],").replace(
+        "{server: skip}", "{'*': skip}"
+    )
+    write(project, "aptui.yaml", config)
+    write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")
+
+    skipped = platforms(explain("a.txt"), "data")["server"]
+    excluded = platforms(explain("c.txt"), "data")["server"]
+    off = platforms(explain("sub/b.up"), "upper")["linux"]
+
+    assert (skipped["said"], skipped["from"]) == ("skipped", "assets/.aptui.yaml:1:31")
+    assert (excluded["said"], excluded["from"]) == ("not made for scan folder 'shared'", "aptui.yaml:7:43")
+    assert (off["said"], off["from"]) == ("skipped", "aptui.yaml:17:22")
+
+
+def test_the_scan_folder_that_wins_and_those_it_overrides(explain: Explain) -> None:
+    answer = explain("A.TXT")
+
+    assert answer["is"] == "source"
+    assert answer["scan_folder"] == {"name": "game", "file": "assets/a.txt"}
+    assert answer["overridden"] == [{"name": "shared", "file": "shared/a.txt"}]
+
+
+def test_a_file_that_is_not_there_is_explained_as_if_it_were(explain: Explain) -> None:
+    answer = explain("models/new.fbx")
+
+    assert (answer["is"], answer["scan_folder"], answer["builders"]) == ("missing", None, [])
+    assert [(item["path"], item["exists"]) for item in answer["companions"]] == [("models/new.fbx.assetinfo", False)]
+    assert "/config/defaults.yaml:" in answer["companions"][0]["from"]
+
+
+def test_limits_and_patterns_name_their_origin(explain: Explain, project: Path) -> None:
+    write(project, "aptui.yaml", verb_project.CONFIG.replace("version: 1", "version: 1\n    time_limit: 5s"))
+    write(project, "builders/echo.py", verb_project.BUILDER.replace("words", "echo").replace("Words", "Echo"))
+
+    upper, words, echo = (explain(path)["builders"][0] for path in ("sub/b.up", "x.words", "x.echo"))
+
+    assert (upper["pattern"], upper["from"], upper["kind"]) == ("*.up", "aptui.yaml:13:16", "command")
+    assert upper["limits"]["time_s"] == {"value": 5.0, "from": "aptui.yaml:15:17"}
+    assert "/config/defaults.yaml:" in upper["limits"]["memory_bytes"]["from"]
+    assert (words["limits"].keys(), words["from"]) == ({"time_s", "memory_bytes", "analysis_s"}, "aptui.yaml:19:43")
+    assert echo["from"] == "builder class 'Echo' in 'builders/echo.py'"
+    assert echo["limits"] == words["limits"]
+
+
+def test_an_ignore_rule_is_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10): nothing below applies" in told(capsys, "notes.tmp")
+    write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")
+    write(project, "aptui.yaml", verb_project.CONFIG.replace('"raw/"]', '"raw/", "/.aptui.yaml"]'))
+    assert "settings" not in told(capsys, "a.txt")
+
+
+def test_a_folder_shows_what_is_adjusted_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing is adjusted here" in told(capsys, "sub")
+    write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: [é]}}, data: {platforms: {server: skip}}}")
+
+    lines = [" ".join(line.split()) for line in told(capsys, "sub").splitlines()]
+
+    assert lines == [
+        "sub",
+        "a folder; this is what settings adjust below it",
+        "scan folder game (assets/sub)",
+        "settings assets/.aptui.yaml",
+        "builder data, copies",
+        "linux no parameters",
+        "server skipped (assets/.aptui.yaml:1:61)",
+        "builder upper, runs a command",
+        'linux mark = ["é"] (assets/.aptui.yaml:1:29)',
+    ]
+    assert told(capsys, ".aptui.yaml").splitlines()[1].startswith("  a settings file is never a source")
+    assert told(capsys, "assets").splitlines()[0] == "."
+
+
+def test_a_broken_file_is_told_with_its_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, "assets/.aptui.yaml", "builders:\n  daat: {}\n")
+    write(project, "assets/sub/.aptui.yaml", "builders: [")
+
+    text = told(capsys, "sub/b.up")
+
+    assert "assets/.aptui.yaml:2:3: no builder is called 'daat'; did you mean 'data'?" in text
+    assert "assets/sub/.aptui.yaml:" in text
+    assert "until that is fixed, all sources below it fail" in text
+
+
+def test_what_lies_in_no_scan_folder_is_refused(explain: Explain, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["explain", "/etc/passwd"]) == 3
+    assert "is in no scan folder" in capsys.readouterr().err
+    assert explain("assets/sub/b.up")["path"] == "sub/b.up"
+
+
+def test_rerun_uses_the_settings_and_why_knows_the_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, "aptui.yaml", verb_project.CONFIG.replace("tr a-z A-Z < {source}", "echo {params.mark}"))
+    write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: seen}}}")
+    main.main(["batch"])
+    capsys.readouterr()
+
+    assert main.main(["rerun", "sub/b.up"]) == 0
+    kept = capsys.readouterr().out.splitlines()[-1].split()[-1]
+    assert [path.read_text() for path in Path(kept).rglob("b.txt")] == ["seen\n"]
+    assert main.main(["why", ".aptui.yaml"]) == 0
+    assert "'aptui explain' shows what they adjust" in capsys.readouterr().out
+
+
+def test_lists_changed_on_the_screen_are_shown_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = project / "aptui.yaml"
+    file.write_text(file.read_text() + "serve: {rejected: [1.2.3.4]}\n")
+    order = PeerOrder(PeerAction.REJECT, entry="5.6.7.8")
+    peer_file.change(project / "Cache" / peer_file.PLACE, PeerSettings(rejected=("1.2.3.4",)), order)
+
+    assert main.main(["config", "--explain", "serve.rejected"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == 'serve.rejected is ["1.2.3.4", "5.6.7.8"]'
+    assert "connections.json (changed on the Connections screen)" in lines[1]
+    assert "aptui.yaml:" in lines[2]
+    main.main(["doctor"])
+    assert "serve.rejected were changed on the Connections screen" in capsys.readouterr().out

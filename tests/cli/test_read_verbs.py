@@ -1,0 +1,457 @@
+"""`jobs`, `log`, `status`, `builders`, `why` on a processed project; nothing here starts an engine but the fixture."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import verb_project
+from disk_project import Project
+from homes import own_homes, own_project
+from verb_project import CONFIG, Run, runner
+
+from aptui.cli import main, opening, read_verbs, screen_verb
+from aptui.shared import printing
+
+pytestmark = pytest.mark.real
+
+HIDDEN_CONFIG = """
+scan_folders: [{name: game, path: assets, order: 0}, {name: shared, path: shared, order: 10}]
+builders:
+  - name: glue
+    patterns: ["*.src"]
+    depfile: d
+    command: "cat part.inc > {products_dir}/{stem}.out 2> /dev/null; echo out: $(dirname {source})/part.inc > {depfile}"
+"""
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("read")
+    with pytest.MonkeyPatch.context() as patch:
+        project = verb_project.write(folder, patch)
+        assert main.main(["batch"]) == 1
+    return project
+
+
+@pytest.fixture
+def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    own_homes(processed.parent, monkeypatch)
+    monkeypatch.chdir(processed)
+    capsys.readouterr()
+
+    return runner(capsys)
+
+
+def sources(out: str) -> list[str]:
+    return sorted({row["source"] for row in json.loads(out)})
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def test_jobs_as_json_have_the_promised_keys(run: Run, processed: Path) -> None:
+    code, out, _ = run("jobs", "--json")
+
+    rows = json.loads(out)
+    keys = {
+        "source",
+        "scan_folder",
+        "platform",
+        "job_key",
+        "builder",
+        "status",
+        "reason",
+        "completed",
+        "duration_s",
+        "warnings",
+        "errors",
+        "log",
+    }
+    assert code == 0
+    assert all(keys <= set(row) for row in rows)
+    by_name = {(row["source"], row["platform"]): row for row in rows}
+    assert by_name["sub/b.up", "linux"]["builder"] == "upper"
+    assert by_name["a.txt", "linux"]["scan_folder"] == "game"
+    assert by_name["x.words", "server"]["builder"] == "words"
+    assert by_name["tables/bad.json", "server"]["status"] == "failed"
+    assert Path(by_name["tables/bad.json", "server"]["log"]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--status", "failed"], ["tables/bad.json"]),
+        (["--status", "warnings"], ["tables/twice.json"]),
+        (["--status", "warnings", "--status", "failed"], ["tables/bad.json", "tables/twice.json"]),
+        (["--filter", "tables/ !bad"], ["tables/twice.json"]),
+        (["--filter", r"\.up$"], ["sub/b.up"]),
+        (["--filter", "builder:upper"], ["sub/b.up"]),
+        (["--filter", "!builder:data !failed !source:^tables/"], ["sub/b.up", "x.words"]),
+        (["--filter", "folder:shared"], ["c.txt"]),
+        (["--filter", "platform:server key:tables"], ["tables/bad.json", "tables/twice.json"]),
+        (["--filter", "reason:nonsense"], []),
+        (["--filter", "(a+)+$"], []),
+        (["--platform", "server", "--filter", r"\.up$"], []),
+    ],
+)
+def test_jobs_are_filtered(run: Run, words: list[str], expected: list[str]) -> None:
+    code, out, _ = run("jobs", "--json", *words)
+
+    assert code == 0
+    assert sources(out) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "column"), [('"open', 1), ("tables/ b[ad", 10), ("!*.up", 2), ("statsu:failed", 1), ("slower:1.5x", 8)]
+)
+def test_a_filter_that_cannot_be_understood_is_a_mistake_with_its_column(run: Run, text: str, column: int) -> None:
+    code, _, err = run("jobs", "--filter", text)
+
+    assert code == 3
+    assert f"--filter:{column}: " in err
+    assert f", at '{text[column - 1 :]}'" in err
+
+
+def test_a_table_is_aligned_and_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = run("jobs")[1].splitlines()
+    monkeypatch.setattr(printing, "width", lambda _stream: 100)
+    narrow = run("jobs")[1].splitlines()
+
+    assert len({line.index("linux") for line in wide if "linux" in line}) == 1
+    assert max(map(len, narrow)) <= 100 < max(map(len, wide))
+
+
+# --------------------------------------------------------------------------------------------------------------------- log
+
+
+def test_a_log_is_shown_without_what_a_terminal_obeys(run: Run) -> None:
+    code, out, _ = run("log", "x.words@linux")
+
+    assert code == 0
+    assert "hello\n    colour = red\n" in out  # what belongs to a line is said after it
+    assert "\x1b" not in out
+
+
+def test_a_raw_log_is_the_file(run: Run, processed: Path) -> None:
+    (row,) = json.loads(run("jobs", "--json", "--filter", "x.words platform:linux")[1])
+
+    _, out, _ = run("log", f"#{row['job_id']}", "--raw")
+
+    assert out.encode() == Path(row["log"]).read_bytes()
+    assert "\x1b" in out
+
+
+def test_a_raw_log_is_refused_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printing, "is_terminal", lambda _stream: True)
+
+    assert run("log", "x.words@linux", "--raw")[0] == 3
+
+
+def test_a_log_as_json_and_of_a_numbered_run(run: Run) -> None:
+    first = json.loads(run("log", "x.words@linux", "--json")[1])
+    again = json.loads(run("log", "x.words@linux", "--json", "--run", "1")[1])
+    code, _, err = run("log", "x.words@linux", "--run", "7")
+
+    assert first == again
+    assert first[0]["context"] == {"colour": "red"}
+    assert code == 3
+    assert "there is no run 7" in err
+
+
+def test_a_job_that_logged_nothing_says_so(run: Run) -> None:
+    code, out, err = run("log", "a.txt@linux")
+
+    assert (code, out) == (0, "")
+    assert "logged nothing" in err
+
+
+# -------------------------------------------------------------------------------------------------------------- naming jobs
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sub/b.up", "SUB/B.UP", "assets/sub/b.up", "./assets/sub/b.up", "sub/b.up@linux", "sub/b.up:upper", "sub/b.up@linux:upper"],
+)
+def test_a_job_can_be_named_in_many_ways(run: Run, name: str) -> None:
+    assert run("log", name)[0] == 0
+
+
+def test_an_absolute_path_names_a_job(run: Run, processed: Path) -> None:
+    assert run("log", f"{processed}/assets/sub/b.up@linux")[0] == 0
+
+
+def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
+    code, _, err = run("log", "a.txt")
+
+    assert code == 3
+    assert "names 2 jobs" in err
+    assert "a.txt@linux:data  #" in err
+    assert "a.txt@server:data  #" in err
+
+
+@pytest.mark.parametrize("name", ["a.txt@mac", "a.txt:nokey", "#99999", "no/such.txt"])
+def test_a_name_without_job_is_a_mistake(run: Run, name: str) -> None:
+    assert run("log", name)[0] == 3
+
+
+# -------------------------------------------------------------------------------------------------------- status, builders
+
+
+def test_status_counts(run: Run) -> None:
+    answer = json.loads(run("status", "--json")[1])
+    told = run("status")[1]
+
+    assert answer["jobs"]["failed"] == 2
+    assert answer["products"] == 9
+    assert answer["engine_pid"] in (0, None)
+    assert "failed     2" in told
+
+
+def test_an_engine_in_trouble_has_let_go_of_the_cache_and_is_told_all_the_same(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    health = {"roots": [], "holds": [], "disk": "the disk is full", "database": "", "pool": "", "configuration": ""}
+    answer = {"pid": 77, "state": "in trouble", "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": None}
+    monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 0)
+    monkeypatch.setattr(read_verbs, "engine_answer", lambda _config: answer)
+
+    told = run("status")[1]
+
+    assert json.loads(run("status", "--json")[1])["engine_pid"] == 77
+    assert "process 77, in trouble" in told
+    assert "the disk is full" in told
+
+
+def test_a_database_that_is_gone_under_an_engine_is_not_told_as_never_made(
+    run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = next(processed.rglob("assetdb.sqlite"))
+    away = database.rename(database.with_name("away"))
+    answer = {"pid": 77, "health": {"disk": ""}}
+    try:
+        assert "nothing was processed yet" in run("status")[2]
+        monkeypatch.setattr(opening, "engine_answer", lambda _config: answer)
+        code, _, told = run("status")
+    finally:
+        away.rename(database)
+
+    assert code != 0
+    assert "is gone, while the engine (process 77) uses it; put it back, or 'aptui rescan'" in told
+
+
+def test_builders_are_listed_with_what_they_did(run: Run) -> None:
+    rows = {row["name"]: row for row in json.loads(run("builders", "--json")[1])}
+    told = run("builders")[1]
+
+    assert rows["upper"]["kind"] == "command"
+    assert (rows["data"]["jobs"], rows["words"]["analyses"], rows["words"]["jobs"]) == (4, 1, 2)
+    assert "words" in told
+
+
+# --------------------------------------------------------------------------------------------------------------------- why
+
+
+def test_why_of_a_job(run: Run) -> None:
+    answer = json.loads(run("why", "x.words@linux", "--json")[1])
+    told = run("why", "x.words@linux")[1]
+
+    (job,) = answer["jobs"]
+    assert answer["is"] == "source"
+    assert job["said"].startswith("it last ran because: ")
+    assert {"target": "a.txt", "type": "source"} in job["depends_on"]
+    assert job["products"] == ["linux/out.idx"]
+    assert "dependency a.txt" in told
+
+
+@pytest.mark.parametrize("name", ["Cache/linux/out.idx", "linux/out.idx", "linux/OUT.idx"])
+def test_why_of_a_product_leads_to_its_source(run: Run, name: str) -> None:
+    answer = json.loads(run("why", name, "--json")[1])
+
+    assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "it is made of 'x.words'")
+    assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
+
+
+def test_why_of_a_file_in_the_cache_that_nobody_made(run: Run) -> None:
+    answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
+
+    assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
+
+
+def test_why_of_an_edited_source_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
+    path = processed / "assets" / "x.words"
+    text = path.read_text()
+    try:
+        os.utime(path, (1, 1))
+        assert json.loads(run("why", "x.words", "--json")[1])["unprocessed"] == ""
+        path.write_text("other")
+        assert json.loads(run("why", "x.words", "--json")[1])["unprocessed"].startswith("its file changed since")
+        path.unlink()
+        assert "its file was deleted since the last scan" in run("why", "x.words")[1]
+    finally:
+        path.write_text(text)
+
+
+def test_why_of_a_failure(run: Run) -> None:
+    told = run("why", "tables/bad.json@linux")[1]
+
+    assert "failed" in told
+    assert "error: " in told
+    assert "JobLogs/tables/bad.json-" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "is_what", "said"),
+    [
+        ("assets/odd.jsn", "unwanted", "no builder handles it"),
+        ("plain", "unwanted", "no builder handles it"),
+        ("notes.tmp", "ignored", "it is ignored by the rule '*.tmp' ("),
+        ("raw/scan.txt", "ignored", "it is ignored by the rule 'raw/' ("),
+        ("aptui.yaml", "outside", "it is in no scan folder"),
+        ("assets/sub", "folder", "it is a folder"),
+    ],
+)
+def test_why_of_a_file_without_jobs(run: Run, name: str, is_what: str, said: str) -> None:
+    code, out, _ = run("why", name, "--json")
+
+    answer = json.loads(out)
+    assert code == 0
+    assert (answer["is"], answer["jobs"]) == (is_what, [])
+    assert said in answer["said"]
+
+
+def test_why_names_the_pattern_that_came_near(run: Run) -> None:
+    assert "came near: 'tables/*.json' of builder 'tables'" in run("why", "odd.jsn")[1]
+
+
+def test_why_of_a_new_file_says_that_nobody_looked_yet(run: Run, processed: Path) -> None:
+    new = processed / "assets" / "new.txt"
+    new.touch()
+    try:
+        answer = json.loads(run("why", "new.txt", "--json")[1])
+    finally:
+        new.unlink()
+
+    assert answer["is"] == "not yet"
+
+
+def test_why_of_a_hidden_file_names_the_winner(run: Run, processed: Path) -> None:
+    answer = json.loads(run("why", f"{processed}/shared/a.txt", "--json")[1])
+
+    assert answer["is"] == "overridden"
+    assert f"{processed}/assets/a.txt" in answer["said"]
+
+
+def test_why_of_a_hidden_file_names_who_reads_it_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "project", HIDDEN_CONFIG)
+    for rel, text in (("assets/part.inc", "counts"), ("shared/a.src", "part.inc")):
+        project.write(rel, text)
+    monkeypatch.chdir(project.root)
+    run = runner(capsys)
+    run("batch")
+    part = project.path("shared/part.inc")
+
+    (missing,) = [entry for entry in json.loads(run("why", "a.src", "--json")[1])["jobs"][0]["inputs"] if "part" in entry["name"]]
+    project.write("shared/part.inc", "hidden")
+    run("batch")
+    (job,) = json.loads(run("why", "a.src", "--json")[1])["jobs"]
+    hidden = json.loads(run("why", str(part), "--json")[1])
+
+    assert (missing["name"], missing["digest"]) == (str(part), "missing")
+    assert job["said"] == f"it last ran because: dependency '{part}' (found while processing) is new"
+    assert hidden["dependents"] == ["a.src"]
+
+
+def test_why_of_an_unknown_path_names_the_nearest(run: Run) -> None:
+    code, _, err = run("why", "sub/c.up")
+
+    assert code == 3
+    assert "did you mean 'sub/b.up'" in err
+
+
+def test_before_the_first_batch_reading_verbs_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb_project.write(tmp_path, monkeypatch)
+
+    assert main.main(["jobs"]) == 3
+    assert "nothing was processed yet" in capsys.readouterr().err
+    assert main.main(["builders"]) == 0
+    assert not os.path.exists("Cache")
+
+
+def test_what_json_calls_a_source_names_it_everywhere(tmp_path, run, monkeypatch):
+    root = tmp_path / "odd"
+    (root / "assets").mkdir(parents=True)
+    (root / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
+    for name in (b"\xff.txt", b"a\\b.txt"):
+        (root / "assets" / os.fsdecode(name)).write_text("x")
+    run("batch", "--project", str(root))
+
+    for row in json.loads(run("jobs", "--json", "--project", str(root))[1]):
+        assert run("why", row["source"], "--project", str(root))[0] == 0
+
+
+def test_why_of_an_intermediate_names_the_jobs_that_it_comes_from(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path / "chains", "builders: []\nscan_folders: [{name: game, path: assets}]\n")
+    project.write("builders/chained.py", (Path(__file__).parents[1] / "stories/chained.py").read_text())
+    project.write("assets/Deep.top", "one")
+    project.engine_run()
+    monkeypatch.chdir(project.root)
+
+    answer = json.loads(run("why", "deep.low", "--json")[1])
+    told = run("why", "deep.low")[1]
+
+    assert [(job["source"], job["said"]) for job in answer["made_by"]] == [
+        ("deep.mid", "it last ran because: new source"),
+        ("Deep.top", "it last ran because: new source"),
+    ]
+    assert "made by deep.mid, common: chained: it last ran because: new source" in told
+    assert json.loads(run("why", "Deep.top", "--json")[1])["made_by"] == []
+
+
+@pytest.mark.real
+def test_what_is_doubtful_is_said_by_verbs_that_process_and_not_by_those_that_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: a, path: assets, order: 0}]\n"
+        "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'sqush {source}'}\n  - {name: t, copy: ['*.txt']}\n"
+    )
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "a.txt").write_text("a")
+    monkeypatch.chdir(tmp_path)
+
+    assert main.main(["batch"]) == 0
+    assert "sqush" in capsys.readouterr().err
+    for looking in (["status"], ["jobs"], ["why", "a.txt"], ["explain", "a.txt"]):
+        assert main.main(looking) == 0
+        assert "sqush" not in capsys.readouterr().err, looking
+
+
+def test_doctor_counts_the_folders_of_a_project_that_was_not_processed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = own_project(tmp_path, monkeypatch, {"aptui.yaml": CONFIG, "assets/a/b/x.txt": "", "shared/c.txt": ""})
+
+    main.main(["doctor", "-C", str(project)])
+
+    assert "the project has 4" in capsys.readouterr().out
+
+
+def test_open_takes_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = own_project(tmp_path, monkeypatch, {"aptui.yaml": "scan_folders: [{name: a, path: assets}]\ncache: Here\n"})
+    shown: list[Path] = []
+    monkeypatch.setattr(screen_verb, "_run", lambda _config, session, _arguments: shown.append(session.cache_dir) or 0)
+    assert main.main(["batch", "-C", str(project)]) == 0
+
+    assert main.main(["open", str(project)]) == 0
+
+    assert shown == [project / "Here"]

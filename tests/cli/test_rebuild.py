@@ -1,0 +1,155 @@
+"""`verify --rebuild`: a sample of jobs is run twice, and whoever makes something else each time is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import verb_project
+from verb_project import Run, runner
+
+from aptui.cli.rebuild import SharedCacheSetup, sample, share
+from aptui.store.queries.reader import JobRow
+
+pytestmark = pytest.mark.real
+
+DICE = """
+import os
+from aptui.sdk import CreateJobsResponse, JobDescriptor, JobProduct, ProcessJobResponse, Result
+
+
+class Dice:
+    name = "dice"
+    version = "1"
+    patterns = ("*.dice",)
+
+    def create_jobs(self, request):
+        jobs = [JobDescriptor("dice", item.id) for item in request.platforms if item.id == "linux"]
+        return CreateJobsResponse(Result.SUCCESS, jobs)
+
+    def process_job(self, request):
+        what = request.read_source().decode().strip()
+        name = request.stem + ".out"
+        data = b"0123456789"
+        if what == "bytes":
+            data += os.urandom(16)
+        elif what == "size":
+            data += b"x" * len(os.environ.get("PYTHONHASHSEED", ""))
+        elif what == "names":
+            name = os.urandom(8).hex() + ".out"
+        elif what == "set":
+            data += " ".join({"one", "two", "three", "four", "five", "six"}).encode()
+        elif what == "fragile" and "verify-" in request.products_dir:
+            return ProcessJobResponse(Result.FAILED, error="not again")
+        elif what == "outside":
+            with open(os.path.join(request.scan_folder, "..", "secret"), "rb") as file:
+                data += file.read()
+        with open(request.product_path(name), "wb") as file:
+            file.write(data)
+        return ProcessJobResponse(Result.SUCCESS, [JobProduct(name)])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = verb_project.write(tmp_path, monkeypatch)
+    (project / "builders" / "dice.py").write_text(DICE)
+    (project / "secret").write_text("old")
+    return project
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and "sqlite" not in path.name}
+
+
+def test_where_all_is_well_nothing_differs_and_nothing_is_touched(run: Run, project: Path) -> None:
+    run("batch")
+    before = files_below(project / "Cache")
+
+    code, out, _ = run("verify", "--rebuild", "100%", "--json")
+
+    told = json.loads(out)
+    assert (code, told["differences"], told["left_out"]) == (0, [], [])
+    assert told["rebuilt"] == told["jobs"] == sum(told["builders"].values())
+    assert set(told["builders"]) == {"data", "tables", "upper", "words"}
+    assert files_below(project / "Cache") == before
+    assert list((project / "Cache" / ".aptui" / "temp").iterdir()) == []
+
+
+def test_builders_that_throw_dice_are_named_with_what_differs_where(run: Run, project: Path) -> None:
+    for name in ("bytes", "size", "names", "set", "fragile", "outside", "well"):
+        (project / "assets" / f"{name}.dice").write_text(name)
+    run("batch")
+    (project / "secret").write_text("new")
+
+    code, out, _ = run("verify", "--rebuild", "100%", "--seed", "1", "--json")
+    _, told, _ = run("verify", "--rebuild", "100%")
+
+    found = {Path(item["source"]).stem: item for item in json.loads(out)["differences"]}
+    assert code == 1
+    assert {item["builder"] for item in found.values()} == {"dice"}
+    assert {name: (item["kind"], item["against"]) for name, item in found.items()} == {
+        "bytes": ("bytes", "second run"),
+        "size": ("size", "second run"),
+        "names": ("names", "second run"),
+        "set": ("bytes", "second run"),
+        "fragile": ("failed", "recorded"),
+        "outside": ("bytes", "recorded"),
+    }
+    assert found["bytes"]["offset"] >= 10
+    assert found["outside"]["offset"] == 10
+    assert "not again" in found["fragile"]["said"]
+    assert "two runs differ from byte" in told
+    assert "builder 'dice': 6 of 7 jobs" in told
+
+
+def test_a_source_that_changed_since_is_left_out(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "assets" / "sub" / "b.up").write_text("changed")
+
+    code, out, _ = run("verify", "--rebuild", "100%", "--json")
+
+    assert (code, json.loads(out)["left_out"]) == (0, ["sub/b.up"])
+
+
+def test_what_cannot_be_is_said(run: Run, project: Path) -> None:
+    assert run("verify", "--rebuild", "5%")[0] == 3
+    run("batch")
+    assert run("verify", "--rebuild", "5%", "--repair")[0] == 3
+    code, _, complaint = run("verify", "--rebuild", "0%")
+    assert code == 3
+    assert "neither a percentage" in complaint
+
+
+def rows(**counts: int) -> list[JobRow]:
+    plain = dict.fromkeys(JobRow.__struct_fields__, "")
+    made = []
+    for builder, count in counts.items():
+        for at in range(count):
+            made.append(JobRow(**{**plain, "builder": builder.encode(), "source": f"{builder}{at:03}", "job_id": len(made) + 1}))
+    return made
+
+
+def test_a_sample_has_every_builder_and_is_the_same_for_the_same_seed() -> None:
+    jobs = rows(many=200, few=3, one=1)
+
+    first, again, other = (sample(jobs, SharedCacheSetup(percent=5), seed) for seed in (1, 1, 2))
+
+    assert first == again != other
+    assert len(first) == 11
+    assert {row.builder for row in first} == {row.builder for row in other} == {b"many", b"few", b"one"}
+    assert len(sample(jobs, SharedCacheSetup(count=1), 1)) == 3
+    assert len(sample(jobs, SharedCacheSetup(percent=100), 1)) == len(sample(jobs, SharedCacheSetup(count=999), 1)) == 204
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5%", SharedCacheSetup(5.0)), ("0.5%", SharedCacheSetup(0.5)), ("12", SharedCacheSetup(count=12))]
+)
+def test_a_share_is_a_percentage_or_a_number(text: str, expected: SharedCacheSetup) -> None:
+    assert share(text) == expected

@@ -1,0 +1,276 @@
+"""`reprocess`, `rerun`, `verify`, `doctor`, `init`, `demo`, `schema`, `config`: verbs that run or check something."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import verb_project
+from verb_project import Run, runner
+
+from aptui.cli import doctor
+from aptui.demo.project import count_expected_products
+from aptui.store.queries import health
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return verb_project.write(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def reasons(run: Run, terms: str) -> set[str]:
+    return {row["reason"] for row in json.loads(run("jobs", "--json", "--filter", terms)[1])}
+
+
+# --------------------------------------------------------------------------------------------------------------- reprocess
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [("a.txt", 2), ("assets/sub", 1), ("*.up", 1), ("*.txt", 4), ("assets/*.txt", 2), ("sub/*", 1), ("tables/tw*", 2)],
+)
+def test_reprocess_runs_what_it_names(run: Run, pattern: str, expected: int) -> None:
+    run("batch")
+
+    _, out, _ = run("reprocess", pattern, "--json")
+
+    # Failed jobs (two of tables/bad.json) are tried again by every run.
+    assert json.loads(out)["jobs_run"] == expected + 2
+
+
+def test_reprocess_is_the_reason_afterwards(run: Run) -> None:
+    run("batch")
+    run("reprocess", "sub/b.up")
+
+    assert "person" in run("why", "sub/b.up")[1]
+
+
+def test_reprocess_of_nothing_is_a_mistake(run: Run) -> None:
+    run("batch")
+
+    assert run("reprocess", "*.nothing")[0] == 3
+    assert run("reprocess", "")[0] == 3
+
+
+def test_a_changed_input_is_named(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "assets" / "a.txt").write_text("changed")
+    run("batch")
+
+    assert "dependency 'a.txt' changed" in run("why", "x.words@linux")[1]
+
+
+def test_a_failed_analysis_is_a_failure_on_all_platforms(run: Run, project: Path) -> None:
+    (project / "assets" / "broken.words").write_text("x")
+
+    code, out, _ = run("batch", "--json")
+
+    (failure,) = [failure for failure in json.loads(out)["failures"] if failure["source"] == "broken.words"]
+    assert code == 1
+    assert failure["platform"] == "all"
+    assert failure["job_key"].startswith("CreateJobs_{")
+    assert failure["builder"] == "words"
+    assert json.loads(out)["jobs_failed"] == 3
+
+
+# ------------------------------------------------------------------------------------------------------------------- rerun
+
+
+def kept(out: str) -> Path:
+    return Path(out.splitlines()[-1].removeprefix("kept").strip())
+
+
+def test_rerun_shows_the_command_and_keeps_the_folder_and_touches_nothing(run: Run, project: Path) -> None:
+    run("batch")
+    product = project / "Cache" / "linux" / "sub" / "b.txt"
+    product.write_text("mine")
+
+    code, out, _ = run("rerun", "sub/b.up")
+
+    assert code == 0
+    assert "command  echo working" in out
+    assert "  working\n" in out
+    assert [path.read_text() for path in kept(out).rglob("b.txt")] == ["B"]
+    assert product.read_text() == "mine"
+    assert Path.cwd() == project
+
+
+def test_rerun_of_a_failing_job_is_exit_code_1(run: Run) -> None:
+    run("batch")
+
+    code, out, _ = run("rerun", "tables/bad.json@server")
+
+    assert code == 1
+    assert "failed: " in out
+    assert kept(out).is_dir()
+
+
+@pytest.mark.parametrize("name", ["a.txt@server", "x.words@linux"])
+def test_rerun_of_copies_and_python_builders(run: Run, name: str) -> None:
+    run("batch")
+
+    code, out, _ = run("rerun", name)
+
+    assert code == 0
+    assert "\x1b" not in out
+    assert any(path.is_file() for path in kept(out).rglob("*"))
+
+
+def test_what_rerun_kept_survives_the_next_batch(run: Run) -> None:
+    run("batch")
+    folder = kept(run("rerun", "sub/b.up")[1])
+
+    run("batch")
+
+    assert folder.is_dir()
+
+
+# ------------------------------------------------------------------------------------------------------------------ verify
+
+
+def test_verify_finds_and_repairs(run: Run, project: Path) -> None:
+    run("batch")
+    well, _, _ = run("verify")
+    (project / "Cache" / "linux" / "a.txt").write_text("A")
+    (project / "Cache" / "server" / "c.txt").unlink()
+
+    damaged, out, _ = run("verify", "--json")
+    told = run("verify")[1]
+    repaired, _, _ = run("verify", "--repair")
+
+    found = {(finding["product"], finding["problem"]) for finding in json.loads(out)["findings"]}
+    assert (well, damaged, repaired) == (0, 1, 0)
+    assert found == {("linux/a.txt", "damaged"), ("server/c.txt", "missing")}
+    assert "aptui reprocess" in told
+    assert (project / "Cache" / "linux" / "a.txt").read_text() == "a"
+    assert run("verify")[0] == 0
+
+
+# ------------------------------------------------------------------------------------------------------------------ doctor
+
+
+def test_doctor_finds_a_sound_project_sound(run: Run, project: Path) -> None:
+    before, _, _ = run("doctor")
+    assert not (project / "Cache").exists()
+    run("batch")
+
+    code, out, _ = run("doctor", "--json")
+
+    checks = {check["name"]: check for check in json.loads(out)}
+    assert (before, code) == (0, 0)
+    assert checks["database"]["said"].endswith("sound")
+    assert checks["builders"]["said"] == "4"
+    assert {"python", "sqlite", "libraries", "open files", "watches", "cache", "disk", "host"} <= set(checks)
+
+
+def test_doctor_sees_a_damaged_database(run: Run, project: Path) -> None:
+    run("batch")
+    database = project / "Cache" / "assetdb.sqlite"
+    database.write_bytes(database.read_bytes()[:4096] + os.urandom(len(database.read_bytes()) - 4096))
+
+    code, out, _ = run("doctor")
+
+    assert code == 1
+    assert "fail  database" in out
+
+
+def test_doctor_warns_of_a_cache_that_is_a_link(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (project / "Cache").symlink_to(tmp_path / "elsewhere")
+
+    code, out, _ = run("doctor")
+
+    assert code == 0
+    assert "warn  cache         '" in out
+    assert "is a link to" in out
+
+
+def test_doctor_fails_on_a_bad_configuration_but_looks_at_the_machine(run: Run, project: Path) -> None:
+    (project / "aptui.yaml").write_text("workers: many\n")
+
+    code, out, _ = run("doctor")
+
+    assert code == 1
+    assert "fail  configuration" in out
+    assert "python" in out
+
+
+def test_doctor_warns_of_little_disk_and_of_networks(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda _path: os.terminal_size((0, 0)) and type("Usage", (), {"free": 200 << 20})()
+    )
+    monkeypatch.setattr(doctor, "filesystem", lambda _path: "nfs4")
+
+    out = run("doctor")[1]
+
+    assert "warn  disk          200.0 MiB left" in out
+    assert "network file system (nfs4)" in out
+
+
+def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "1 0 8:1 / / rw - ext4 /dev/a rw\n"
+        f"2 1 0:2 / {tmp_path}/with\\040blank rw shared:1 - nfs4 server:/x rw\n"
+        f"3 1 0:3 / {tmp_path}/with rw - tmpfs tmpfs rw\n"
+    )
+
+    assert doctor.filesystem(tmp_path / "with blank" / "cache", str(mounts)) == "nfs4"
+    assert doctor.filesystem(tmp_path / "withal", str(mounts)) == "ext4"
+
+
+@pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
+def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
+    monkeypatch.setattr(health, "sqlite_version", lambda: version)
+
+    assert health.has_wal_reset_bug() is has_bug
+
+
+# ----------------------------------------------------------------------------------------------------------------- project
+
+
+def test_init_writes_a_file_that_works(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "fresh"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+
+    assert run("init", str(folder), "--copy", "*.txt")[0] == 0
+    assert run("init", str(folder))[0] == 3
+    code, out, _ = run("batch", "--project", str(folder), "--json")
+
+    assert code == 0
+    assert json.loads(out)["products"] == 1
+
+
+@pytest.mark.slow
+def test_demo_succeeds_when_exactly_the_intended_failure_occurs(tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / "demo"
+    code, out, _ = run("demo", str(folder))
+    again, _, _ = run("demo", str(folder))
+    (folder / "assets" / "data" / "another.json").write_text("{")
+    wrong, told, _ = run("demo", str(folder))
+
+    assert (code, again, wrong) == (0, 0, 1)
+    assert f"{count_expected_products()} products" in out
+    assert "data/another.json should not have failed" in told
+
+
+def test_schema_is_json(run: Run) -> None:
+    assert "properties" in json.loads(run("schema")[1])
+
+
+def test_config_says_what_the_layers_come_to(run: Run, project: Path) -> None:
+    told = run("config", "--set", "workers=3")[1]
+    answer = json.loads(run("config", "--json")[1])
+
+    assert "workers       3" in told
+    assert answer["project_dir"] == str(project)

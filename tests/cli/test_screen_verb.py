@@ -1,0 +1,79 @@
+"""Which screen opens while the configuration is broken: over a running engine, or to look alone, but none that starts one."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aptui.batch import config as batch_config
+from aptui.cli import screen_verb
+from aptui.link import places
+from aptui.shared.errors import UserError
+from aptui.tui.data.session import LinkSession
+from tests.tui.database import database
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A project whose `aptui.yaml` is broken and whose last good configuration is remembered; what was opened."""
+    (tmp_path / "aptui.yaml").write_text("platforms: {linux: \n  - oops")
+    good = SimpleNamespace(name="game", project_dir=tmp_path, cache_dir=tmp_path / "Cache")
+    monkeypatch.setattr(batch_config, "last_good", lambda *_: good)
+    monkeypatch.setattr(places, "engine_of", lambda _cache: None)
+    found: list[Any] = []
+    monkeypatch.setattr(screen_verb, "_run", lambda config, session, _arguments: found.append((config, session)) or 0)
+    return found
+
+
+def arguments(folder: Path, *, read_only: bool = False) -> Namespace:
+    return Namespace(project=str(folder), set=[], read_only=read_only, theme="", no_mouse=False)
+
+
+def test_a_running_engine_is_reached_and_none_is_started(
+    opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "engine_of", lambda cache: cache == tmp_path / "Cache")
+
+    assert screen_verb.tui(arguments(tmp_path)) == 0
+
+    ((config, session),) = opened
+    assert isinstance(session, LinkSession)
+    assert (config.name, session.is_read_only, session._wants_engine) == ("game", False, False)
+
+
+def test_without_an_engine_the_mistake_is_told_unless_somebody_only_looks(opened: list[Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"aptui\.yaml"):
+        screen_verb.tui(arguments(tmp_path))
+    assert opened == []
+
+    assert screen_verb.tui(arguments(tmp_path, read_only=True)) == 0
+    assert opened[0][1].is_read_only
+
+
+def test_what_nobody_remembers_cannot_be_shown(opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_config, "last_good", lambda *_: None)
+
+    with pytest.raises(UserError):
+        screen_verb.tui(arguments(tmp_path, read_only=True))
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "named", "title"),
+    [
+        ("game/Cache", "", "game"),
+        ("game/Cache", "assetdb.sqlite", "game"),
+        ("game/cache", "", "game"),
+        ("builds/nightly", "", "nightly"),
+    ],
+)
+def test_a_database_is_titled_as_its_project(opened: list[Any], tmp_path: Path, folder: str, named: str, title: str) -> None:
+    with database(tmp_path / folder):
+        assert screen_verb.open(Namespace(database=str(tmp_path / folder / named), theme="", no_mouse=False)) == 0
+
+    ((_, session),) = opened
+    assert (session.project_name, session.cache_dir) == (title, tmp_path / folder)

@@ -1,0 +1,158 @@
+"""Settings are written back where they stand, and nothing else in the file changes."""
+
+import os
+
+import pytest
+
+from aptui.config.edit import edit_text, mistake_in, settings, value_of, writable_files, write
+from aptui.config.load import load
+from aptui.config.model import ConfigErrors
+from aptui.shared.errors import HostError, UserError
+
+PROJECT = """\
+# The game.   Two  spaces stay.
+name: "my game"
+
+scan_folders:
+  - {name: game,   path: assets}   # here
+
+ignore:
+- '*.tmp'   # what editors leave
+- {regex: 'x+'}
+limits:
+    process:   1h      # long enough
+
+    # before the end
+builders: [{name: files, copy: ["*.txt"]}]
+workers: 2 # two
+# the end
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = tmp_path / "game"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(PROJECT, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "before", "after"),
+    [
+        ("workers", 6, "workers: 2 # two", "workers: 6 # two"),
+        ("limits.process", "5m", "process:   1h      # long", "process:   5m      # long"),
+        ("name", "é: #1", 'name: "my game"', 'name: "é: #1"'),
+        ("limits.memory", "2GiB", "# long enough\n", "# long enough\n    memory: 2GiB\n"),
+        ("logs", "../logs", "# the end\n", '# the end\nlogs: "../logs"\n'),
+    ],
+)
+def test_only_the_value_changes(key, value, before, after):
+    assert PROJECT.count(before) == 1
+    assert edit_text(PROJECT, "x", key, value) == PROJECT.replace(before, after)
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        (PROJECT, PROJECT.replace("- {regex: 'x+'}\n", "- {regex: 'x+'}\n- \"*.bak\"\n")),
+        ("ignore: []\n", 'ignore: ["*.bak"]\n'),
+        ("ignore: [a, b]  # c\n", 'ignore: [a, b, "*.bak"]  # c\n'),
+        ("ignore: [\n  a,\n]\n", 'ignore: [\n  a, "*.bak"\n]\n'),
+        ("workers: 1", 'workers: 1\nignore: ["*.bak"]\n'),
+        ("", 'ignore: ["*.bak"]\n'),
+        ("# mine\n", '# mine\nignore: ["*.bak"]\n'),
+        ("{workers: 1}", '{workers: 1, ignore: ["*.bak"]}'),
+        ("ignore:\r\n  - a\r\nname: b\r\n", 'ignore:\r\n  - a\r\n  - "*.bak"\r\nname: b\r\n'),
+    ],
+)
+def test_an_entry_is_added_in_the_style_of_its_list(text, after):
+    assert edit_text(text, "x", "ignore", "*.bak", adds=True) == after
+
+
+@pytest.mark.parametrize("text", ["workers: 1\n...\n", "limits:\n", "limits: 4\n"])
+def test_what_is_too_unusual_is_refused_and_left_alone(text):
+    with pytest.raises(UserError, match="write it by hand"):
+        edit_text(text, "x", "limits.process", "5m")
+
+
+def test_a_missing_mapping_is_made():
+    assert edit_text("workers: 1\n", "x", "limits.process", "5m") == "workers: 1\nlimits:\n  process: 5m\n"
+    assert edit_text("{}", "x", "limits.process", "5m") == "{limits: {process: 5m}}"
+    assert edit_text("limits: {analyse: 1s}\n", "x", "limits.process", "5m") == "limits: {analyse: 1s, process: 5m}\n"
+
+
+@pytest.mark.parametrize("value", ["true", "1e3", "a: b", "# x", "- x", "*x", " pad ", "\x1b[31m", "\u2028", '"', "no", "岩"])
+def test_any_text_is_read_back_as_it_was_given(value):
+    from aptui.config.yaml.nodes import read_yaml
+
+    assert read_yaml(edit_text("", "x", "name", value).encode(), "x").plain() == {"name": value}
+
+
+def test_writing_changes_what_is_loaded_and_keeps_the_rights_of_the_file(project):
+    file = project / "aptui.yaml"
+    file.chmod(0o640)
+
+    write(project, file, "limits.process", "5m")
+    write(project, file, "ignore", "*.bak", adds=True)
+
+    assert load(project).limits.process_s == 300
+    assert "*.bak" in file.read_text(encoding="utf-8")
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(project)) == ["aptui.yaml", "assets"]
+
+
+def test_a_persons_file_is_made_where_there_is_none_and_wins(project):
+    own = writable_files(project)[1]
+
+    write(project, own, "workers", 7)
+
+    assert load(project).workers == 7
+    known = settings(project, ["workers", "limits.process", "limits.memory", "logs"])
+    assert (known["workers"].value, known["workers"].file) == (7, str(own))
+    assert known["limits.process"].where.endswith("aptui.yaml:11:16")
+    assert known["limits.memory"].file == ""
+    assert "logs" not in known
+
+
+def test_a_link_to_a_settings_file_stays_a_link(project, tmp_path):
+    (tmp_path / "real.yaml").write_text("workers: 1\n", encoding="utf-8")
+    own = writable_files(project)[1]
+    own.parent.mkdir(parents=True)
+    own.symlink_to(tmp_path / "real.yaml")
+
+    write(project, own, "workers", 3)
+
+    assert own.is_symlink()
+    assert (tmp_path / "real.yaml").read_text(encoding="utf-8") == "workers: 3\n"
+
+
+def test_a_value_that_breaks_the_configuration_is_not_written(project):
+    with pytest.raises(ConfigErrors, match=r"limits\.process"):
+        write(project, project / "aptui.yaml", "limits.process", "soon")
+
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
+
+
+def test_a_folder_that_cannot_be_written_is_said(project, monkeypatch):
+    def refuse(*_arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("aptui.config.edit.os.replace", refuse)
+    with pytest.raises(HostError, match="permission denied"):
+        write(project, project / "aptui.yaml", "workers", 3)
+
+    assert sorted(os.listdir(project)) == ["aptui.yaml", "assets"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("4", 4), ("1.5", 1.5), (" 5m ", "5m"), ("2GiB", "2GiB"), ("٤", "٤")])
+def test_what_is_typed_is_a_number_where_it_is_one(text, value):
+    assert value_of(text) == value
+
+
+def test_mistakes_are_those_of_the_schema():
+    assert "a whole number" in mistake_in("workers", "many")
+    assert "a duration" in mistake_in("limits.process", "soon")
+    assert mistake_in("workers", 4) == mistake_in("limits.memory", "2GiB") == mistake_in("ignore", ["*.tmp"]) == ""

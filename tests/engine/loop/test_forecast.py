@@ -1,0 +1,99 @@
+"""When the engine rests: the pace so far, the chain that nothing shortens, and when nobody can say."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from aptui.core.notices import Progress
+from aptui.core.pipeline.forecast import PendingWork
+from aptui.engine.loop.reports import Forecaster
+
+COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)
+WORK = PendingWork(60_000.0, 45_000.0, 10_000.0, 0)
+
+
+class Room:
+    """A forecaster of an engine with four workers, and what it asks."""
+
+    def __init__(self, work: PendingWork = WORK, cost_s: float = 0.0) -> None:
+        self.work, self.spent, self.looks, self.cost_s, self.spent_s = work, (0, 0), 0, cost_s, 0.0
+        self.forecaster = Forecaster(self.look, lambda: self.spent, 4, lambda: self.spent_s)
+
+    def look(self, _elapsed: dict[int, float]) -> PendingWork:
+        self.looks += 1
+        self.spent_s += self.cost_s
+        return self.work
+
+    def at(self, now: float, done: int = 0, spent_ms: int = 0, **changes: object) -> Progress:
+        self.spent = done, spent_ms
+        return self.forecaster.complete_progress(replace(COUNTS, jobs_done=done, **changes), (), now)
+
+
+def test_the_rest_takes_the_work_over_the_pace_and_no_less_than_all_workers_need() -> None:
+    room = Room()
+    room.at(100.0)
+
+    told = room.at(110.0, done=20, spent_ms=19_980)
+
+    assert (told.eta_ms, told.least_ms, told.measured_percent) == (30_000, 15_000, 75)
+
+
+def test_a_chain_takes_as_long_as_it_is() -> None:
+    room = Room(PendingWork(60_000.0, 60_000.0, 50_000.0, 0))
+    room.at(100.0)
+
+    told = room.at(110.0, done=20, spent_ms=19_980)
+
+    assert (told.eta_ms, told.least_ms) == (50_000, 50_000)
+
+
+def test_no_estimate_during_a_scan_or_before_anything_ended() -> None:
+    scanning, idle = Room(), Room()
+    for room in (scanning, idle):
+        room.at(100.0)
+
+    assert scanning.at(110.0, 20, 20_000, is_scanning=True).eta_ms == -1
+    assert idle.at(110.0).eta_ms == -1
+
+
+def test_estimate_is_zero_when_nothing_is_pending() -> None:
+    room = Room()
+    room.at(100.0)
+
+    assert room.at(110.0, 20, 20_000, jobs_waiting=0, jobs_running=0).eta_ms == 0
+
+
+def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None:
+    room = Room()
+    room.at(100.0, jobs_waiting=0, jobs_running=0, analyses_waiting=50)
+
+    assert room.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
+
+
+def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs() -> None:
+    unknown, restored = Room(replace(WORK, unknown_count=1, job_count=40.0)), Room(replace(WORK, job_count=40.0))
+    for room in (unknown, restored):
+        room.at(100.0)
+    restored.spent = 1, 1_000
+
+    told = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
+
+    assert [(each.eta_ms, each.least_ms, each.measured_percent) for each in told] == [(20_000, -1, -1)] * 2
+
+
+def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long() -> None:
+    quick, slow = Room(), Room(cost_s=0.1)
+    for room in (quick, slow):
+        for tick in range(100):
+            room.at(100.0 + tick / 10, done=tick, spent_ms=1_000 * tick)
+
+    assert (quick.looks, slow.looks) == (10, 2)
+
+
+def test_between_two_looks_the_estimate_runs_down() -> None:
+    room = Room()
+    room.at(100.0)
+    first = room.at(110.0, done=20, spent_ms=19_980)
+    later = room.at(110.5, done=21, spent_ms=20_979)
+
+    assert first.eta_ms - later.eta_ms >= 400

@@ -1,0 +1,95 @@
+"""What the engine tells: progress with its timers and estimate, sentences once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from aptui import __version__
+from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress
+from aptui.engine.loop.reports import NoticePublisher
+from aptui.store.logs.joblog import parse
+
+
+def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:
+    return Progress(1, 0, 0, 0, waiting, running, done, 0, is_scanning)
+
+
+def told(*steps: tuple[float, Progress]) -> list[Progress]:
+    heard: list[Notice] = []
+    news = NoticePublisher([heard.append])
+    for now, step in steps:
+        news.notify_progress(step, now)
+    return [notice for notice in heard if isinstance(notice, Progress)]
+
+
+def test_timers_run_while_their_work_does_and_begin_anew_with_new_work() -> None:
+    first = told((100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1)))[-1]
+    second = told((100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1)))[-1]
+
+    assert (first.scan_ms, first.processing_ms) == (500, 1000)
+    assert second.processing_ms <= 1000
+
+
+def test_a_look_at_all_files_that_finds_nothing_leaves_what_other_work_took() -> None:
+    worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
+    looked = told(
+        *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))
+    )
+    copied = told(*worked, (200.0, counts(done=1, waiting=1)), (201.0, counts(done=2)))
+
+    assert (looked[-1].scan_ms, looked[-1].processing_ms) == (99, 500)
+    assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
+
+
+def test_what_ended_before_this_work_began_is_told_apart() -> None:
+    before = counts(done=10_000)
+
+    first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
+    second = told((100.0, before), (200.0, counts(done=10_000, waiting=6)), (201.0, counts(done=10_004, running=2)))[-1]
+
+    assert (first.done_before, first.done_now) == (0, 4)
+    assert (second.done_before, second.done_now, second.failed_now) == (10_000, 4, 0)
+
+
+def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
+    idle = counts(done=3)
+
+    assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
+
+
+def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_are_wanted(tmp_path: Path) -> None:
+    begun = JobChanged(
+        1, 7, RelPath("a.stl"), 1, "linux", "levels", "levels", "processing", "new source", "", 0, 0, 0, "", RunKey(3)
+    )  # fmt: skip
+    ended = replace(begun, status="completed", duration_ms=1200)
+    for tells_jobs in (False, True):
+        news = NoticePublisher([])
+        news.open_log(tmp_path, logs_jobs=tells_jobs)
+        news.notify(begun)
+        news.notify_started([RunKey(3)])
+        news.notify(ended)
+        news.notify(replace(begun, status="failed", error="a.stl:3:1: broken"))
+        news.close()
+
+    lines = [(line.level, line.text) for line in parse(tmp_path / "aptui.log")]
+    begins = (LogLevel.INFO, f"aptui {__version__} begins, process {os.getpid()}")
+    failed = (LogLevel.ERROR, "failed a.stl (linux, levels): 3:1: broken")
+    assert lines[:3] == [begins, failed, begins]
+    assert lines[3:] == [
+        (LogLevel.DEBUG, "processing a.stl (linux, levels): new source"),
+        (LogLevel.DEBUG, "completed a.stl (linux, levels) after 1,200 ms"),
+        failed,
+    ]
+
+
+def test_a_sentence_is_said_once() -> None:
+    heard: list[Notice] = []
+    news = NoticePublisher([heard.append])
+    news.say_once("a link leads nowhere")
+    news.say_once("a link leads nowhere")
+
+    assert [notice.text for notice in heard if isinstance(notice, EngineMessage)] == ["a link leads nowhere"]

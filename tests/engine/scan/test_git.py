@@ -1,0 +1,82 @@
+"""What is checked out, read from Git's files as it leaves them; anything odd is no commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aptui.engine.scan.git import CheckoutHead, head
+
+COMMIT, OTHER = "1" * 40, "2" * 40
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Path:
+    folder = tmp_path / ".git"
+    (folder / "refs/heads").mkdir(parents=True)
+    (folder / "logs").mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "refs/heads/main").write_text(f"{COMMIT}\n")
+    return folder
+
+
+def test_a_branch_is_followed_from_anywhere_below(git: Path, tmp_path: Path) -> None:
+    below = tmp_path / "assets/deep"
+    below.mkdir(parents=True)
+
+    assert head(str(below)) == CheckoutHead(COMMIT)
+
+
+def test_a_packed_branch(git: Path, tmp_path: Path) -> None:
+    (git / "refs/heads/main").unlink()
+    (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{OTHER} refs/heads/other\n{COMMIT} refs/heads/main\n^{OTHER}\n")
+
+    assert head(str(tmp_path)).commit == COMMIT
+
+
+def test_a_detached_head(git: Path, tmp_path: Path) -> None:
+    (git / "HEAD").write_text(OTHER)
+
+    assert head(str(tmp_path)).commit == OTHER
+
+
+@pytest.mark.parametrize(
+    ("move", "is_made_here"),
+    [("commit: one", True), ("commit (amend): one", True), ("checkout: moving", False), ("pull: x", False)],
+)
+def test_what_moved_head_last(git: Path, tmp_path: Path, move: str, is_made_here: bool) -> None:
+    (git / "logs/HEAD").write_text(f"{OTHER} {COMMIT} A <a@b> 1 +0000\tcheckout: x\n{COMMIT} {OTHER} A <a@b> 2 +0000\t{move}\n")
+
+    assert head(str(tmp_path)) == CheckoutHead(COMMIT, is_made_here, COMMIT, 2000)
+
+
+@pytest.mark.parametrize("line", ["", "nonsense", f"{COMMIT} {OTHER} A <a@b> x\tcheckout: y", f"{COMMIT} {OTHER} A <a@b>", "\t\t"])
+def test_a_log_that_says_nothing(git: Path, tmp_path: Path, line: str) -> None:
+    (git / "logs/HEAD").write_text(f"{line}\n")
+
+    assert head(str(tmp_path)) == CheckoutHead(COMMIT)
+
+
+def test_a_linked_worktree(git: Path, tmp_path: Path) -> None:
+    own = git / "worktrees/side"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/side\n")
+    (own / "commondir").write_text("../..\n")
+    (git / "refs/heads/side").write_text(OTHER)
+    side = tmp_path / "side"
+    side.mkdir()
+    (side / ".git").write_text(f"gitdir: {own}\n")
+
+    assert head(str(side)).commit == OTHER
+
+
+@pytest.mark.parametrize("text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", COMMIT[:12]])
+def test_anything_odd_is_no_commit(git: Path, tmp_path: Path, text: str) -> None:
+    (git / "HEAD").write_text(text)
+
+    assert head(str(tmp_path)) == CheckoutHead()
+
+
+def test_no_repository_is_no_commit(tmp_path: Path) -> None:
+    assert head(str(tmp_path / "nowhere")).commit == ""

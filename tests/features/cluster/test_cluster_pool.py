@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import selectors
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import aptui
+from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.core.notices import LogRecord
+from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
+from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
+from aptui.engine.pool.messages import make_ended
+from aptui.features.cluster import cluster_messages, cluster_pool, environment
+from aptui.features.cluster import scheduler as cluster_scheduler
+from aptui.features.cluster.environment import difference
+from aptui.features.cluster.job_inputs import InputElsewhere, InputOutdated, InputTransfer, can_travel, is_movable
+from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteWorker
+from aptui.features.sharing.store import Mismatch
+from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.shared.errors import UserError
+from aptui.worker.files import stat_key
+
+
+class FakeScheduler:
+    """Takes tasks and keeps them; workers are what a test says."""
+
+    def __init__(self, *arguments: object) -> None:
+        self.post = arguments[4]
+        self.workers: dict[str, RemoteWorker] = {}
+        self.sent: list = []
+        self.cancelled: list[int] = []
+        self.restarted: list[str] = []
+        self.runs: Counter[str] = Counter()
+        self.is_over, self.is_connected, self.since_s = False, True, 0.0
+
+    def send(self, task: object) -> None:
+        self.sent.append(task)
+
+    def cancel(self, run_keys) -> None:
+        self.cancelled += run_keys
+
+    def restart(self, address: str) -> None:
+        self.restarted.append(address)
+
+    def close(self) -> None:
+        pass
+
+
+class Room:
+    """A pool without workers of its own that has a cluster which a test plays."""
+
+    def __init__(self, folder: Path, **place: object) -> None:
+        self.folder, self.now_s, self.results, self.said = folder, 0.0, [], []
+        (folder / "assets").mkdir()
+        self.selector = selectors.DefaultSelector()
+        told = cluster_pool.ClusterClient(
+            Place("dask", "tcp://127.0.0.1:1", **place),
+            cluster_messages.BlobStoreAddress(str(folder), "trusted"),
+            (str(folder / "assets"),),
+            (),
+            self.inputs,
+            self.said.append,
+        )
+        builders = [Builder(name.encode().ljust(16), name, BuilderKind.COMMAND) for name in ("paint", "bake")]
+        with mock.patch.object(cluster_pool, "Scheduler", FakeScheduler):
+            self.pool = cluster_pool.ClusterPool(
+                builders, [Platform("linux")], 0, self.selector, self.results.extend, cluster=told, clock=lambda: self.now_s
+            )
+        self.scheduler: Any = self.pool._scheduler
+
+    def inputs(self, order: ProcessOrder) -> tuple[cluster_messages.TaskInput, ...] | None:
+        return (cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0),) if "bound" not in order.rel else None
+
+    def worker(self, address: str, slots: int = 1, **resources: float) -> None:
+        builders = frozenset({"paint", "bake"})
+        number = FIRST_NUMBER + 1 + len(self.scheduler.workers)
+        worker = RemoteWorker(address, slots, resources, host="box", builders=builders, number=number)
+        self.scheduler.workers = {**self.scheduler.workers, address: worker}
+
+    def order(self, key: int, builder: str = "paint", rel: str = "") -> ProcessOrder:
+        rel = rel or f"{key}.png"
+        path = self.folder / "assets" / rel
+        path.write_text("x")
+        return ProcessOrder(
+            key, builder, str(self.folder / "assets"), rel, bytes(16), "linux", builder, "{}", "", 0, False,
+            stat_key(path.stat()), bytes(32),
+            str(self.folder / "staging" / str(key)), 60.0, 0,
+        )  # fmt: skip
+
+    def send(self, *orders: ProcessOrder) -> None:
+        for order in orders:
+            self.pool.send([order])
+
+    def keys_sent(self) -> list[int]:
+        return [task.order.run_key for task in self.scheduler.sent]
+
+    def answer(self, key: int, outcome: Outcome, *, stays: bool = False) -> None:
+        task = next(task for task in self.scheduler.sent if task.order.run_key == key)
+        self.scheduler.post(task, make_ended(task.order, outcome), stays)
+        self.pool.poll(self.now_s)
+
+    def outcomes(self) -> dict[int, int]:
+        return {result.run_key: result.outcome for result in self.results}
+
+
+@pytest.fixture
+def room(tmp_path):
+    found = Room(tmp_path, needs=(("bake", ("gpu",)),), at_most=(("paint", 2),), tags=())
+    yield found
+    found.pool.close()
+    found.selector.close()
+
+
+def test_cluster_gets_no_more_of_a_builder_than_is_said(room):
+    room.worker("a", slots=8)
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+
+    assert room.keys_sent() == [1, 2]
+
+    room.answer(1, Outcome.SUCCEEDED)
+
+    assert room.keys_sent() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("duration_ms", "under_way"), [(0, 40), (100, 32), (600, 12), (60_000, 10)])
+def test_short_jobs_are_handed_out_further_ahead_than_long_ones(room, duration_ms, under_way):
+    room.worker("a", slots=8, gpu=1)
+    orders = [room.order(key, "bake") for key in range(1, 60)]
+    room.send(*orders)
+    before = len(room.scheduler.sent)
+    done = RunResult(1, Outcome.SUCCEEDED, duration_ms=duration_ms)
+
+    room.scheduler.post(room.scheduler.sent[0], done, False)
+    room.pool.poll(room.now_s)
+
+    assert before == 10
+    assert len(room.scheduler.sent) - 1 == under_way
+
+
+def test_job_that_needs_a_tag_waits_for_a_worker_that_has_it_and_then_fails(room):
+    room.worker("a")
+    room.send(room.order(1, "bake"))
+    room.pool.poll(room.now_s)
+    assert not room.results
+    room.now_s = 59.0
+    room.worker("b", gpu=1)
+    room.pool.poll(room.now_s)
+    assert room.keys_sent() == [1]
+    room.scheduler.workers = {}
+    room.send(room.order(2, "bake"))
+    room.now_s = 120.0
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {2: Outcome.FAILED}
+    assert "'gpu'" in room.results[0].error
+
+
+def test_what_was_held_for_a_cluster_that_is_gone_comes_back(room):
+    room.worker("a", slots=8)
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+    room.scheduler.workers = {}
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {3: Outcome.RETURNED}
+
+
+def test_what_nobody_will_answer_any_more_comes_back(room):
+    room.worker("a", slots=8)
+    room.send(room.order(1))
+    room.scheduler.workers, room.scheduler.is_over = {}, True
+
+    room.pool.poll(room.now_s)
+
+    assert room.outcomes() == {1: Outcome.RETURNED}
+
+
+def test_job_that_came_back_because_of_itself_stays(room):
+    room.worker("a", slots=8)
+    room.send(room.order(1, rel="same.png"))
+    room.answer(1, Outcome.RETURNED, stays=True)
+
+    room.send(room.order(2, rel="same.png"))
+
+    assert room.keys_sent() == [1]
+    assert not room.pool.is_idle
+
+
+def test_cancelled_run_is_answered_once_and_its_late_result_is_dropped(room):
+    room.worker("a")
+    room.send(room.order(1))
+
+    room.pool.kill([1])
+    room.pool.poll(room.now_s)
+    room.answer(1, Outcome.SUCCEEDED)
+
+    assert [(result.run_key, result.outcome) for result in room.results] == [(1, Outcome.CANCELLED)]
+    assert room.scheduler.cancelled == [1]
+    assert room.pool.is_idle
+
+
+def test_job_whose_files_cannot_be_named_stays(room):
+    room.worker("a", slots=8)
+
+    room.send(room.order(1, rel="bound.png"))
+
+    assert not room.keys_sent()
+
+
+def test_workers_of_the_cluster_are_shown(room):
+    room.worker("tcp://a:1", slots=3)
+    room.scheduler.runs["tcp://a:1"] = 7
+
+    shown = [(each.number, each.state, each.job, each.runs) for each in room.pool.workers()]
+
+    assert shown == [
+        (1000, "idle", "cluster of 1", 0),
+        (1001, "idle", "3 slots on box", 7),
+    ]
+
+
+def test_scheduler_that_is_not_there_is_shown_as_lost_and_one_without_workers_as_starting(room):
+    states = [room.pool.workers()[0].state]
+    room.scheduler.is_connected = False
+    states.append(room.pool.workers()[0].state)
+
+    assert states == ["starting", "lost"]
+
+
+def test_worker_of_the_cluster_is_restarted_by_its_number(room):
+    room.worker("tcp://a:1")
+    room.worker("tcp://b:1")
+
+    assert room.pool.restart_worker(1002)
+    assert room.scheduler.restarted == ["tcp://b:1"]
+    assert not room.pool.restart_worker(1000)
+
+
+def test_share_limits_what_is_under_way(tmp_path):
+    room = Room(tmp_path, share=2)
+    room.worker("a", slots=8)
+
+    room.send(*(room.order(key) for key in (1, 2, 3)))
+
+    assert room.keys_sent() == [1, 2]
+    assert room.pool.free == 0
+    room.pool.close()
+    room.selector.close()
+
+
+# -------------------------------------------------------------------------------------------------------------- what travels
+
+
+def test_long_answers_travel_through_the_store(tmp_path):
+    store = FolderStore(str(tmp_path))
+    short = cluster_messages.TaskAnswer(RunResult(1, Outcome.SUCCEEDED))
+    long = cluster_messages.TaskAnswer(
+        RunResult(1, Outcome.SUCCEEDED, log=tuple(LogRecord(1, "w", f"line {number}", 0) for number in range(500)))
+    )
+
+    manifests = [cluster_messages.pack_record(answer, store) for answer in (short, long)]
+
+    assert all(len(manifest) <= cluster_messages.MANIFEST_BYTES for manifest in manifests)
+    assert [cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, store) for manifest in manifests] == [short, long]
+
+
+@pytest.mark.real
+def test_store_behind_a_token_is_opened_with_the_one_in_the_environment(monkeypatch):
+    heard = []
+
+    class Guard(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            heard.append(self.headers["Authorization"])
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("APTUI_CACHE_TOKEN", "sesame")
+    with HTTPServer(("127.0.0.1", 0), Guard) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        store = cluster_messages.open_store(cluster_messages.BlobStoreAddress(f"http://127.0.0.1:{server.server_port}", "trusted"))
+        found = store.has_blobs(["0" * 64])
+        thread.join()
+        store.close()
+
+    assert (found, heard) == (set(), ["Bearer sesame"])
+
+
+@pytest.mark.parametrize("address", ["relative/folder", "ftp://host/x"])
+def test_address_that_is_no_store_is_refused(address):
+    with pytest.raises(UserError):
+        cluster_messages.open_store(cluster_messages.BlobStoreAddress(address, "trusted"))
+
+
+def test_toolchains_that_differ_are_told_apart():
+    ours = (("code", "a" * 64), ("library Pillow", "13.0.0"))
+
+    assert difference(ours, ours) == ""
+    assert difference(ours, (("code", "a" * 64), ("library Pillow", "12.0.0"))) == "library Pillow is 12.0.0 there and 13.0.0 here"
+    assert "absent there" in difference(ours, (("code", "a" * 64),))
+
+
+def test_version_covers_the_code_that_does_jobs_and_no_other(tmp_path, monkeypatch):
+    package = Path(environment.aptui.__file__).parent
+    for path in package.rglob("*.py"):
+        copied = tmp_path / path.relative_to(package)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(path.read_bytes())
+    monkeypatch.setattr(environment.aptui, "__file__", str(tmp_path / "__init__.py"))
+    version = environment.program_version.__wrapped__
+    found = [version()]
+    for name in ("features/cluster/cluster_pool.py", "features/cluster/task.py", "worker/main.py"):
+        assert (tmp_path / name).is_file()
+        (tmp_path / name).write_text("changed")
+        found.append(version())
+
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+def test_what_names_folders_or_programs_of_this_machine_stays(room):
+    order = room.order(1)
+    bound = ProcessOrder(*(getattr(order, name) if name != "params" else f'{{"to":"{order.root}/a"}}' for name in order.__slots__))
+
+    assert can_travel(order, [order.root])
+    assert not can_travel(bound, [order.root])
+    assert not is_movable(Builder(bytes(16), "b", BuilderKind.COMMAND), ["./tools/pack"])
+
+
+@pytest.fixture
+def transfer(tmp_path):
+    found = InputTransfer(cluster_messages.BlobStoreAddress(str(tmp_path), "trusted"), (str(tmp_path / "assets"),))
+    yield found
+    found.close()
+
+
+BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
+
+
+def test_answer_that_missed_a_file_which_is_here_does_not_count(room, transfer):
+    order = room.order(1)
+    (room.folder / "assets" / "there.inc").write_text("x")
+    reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
+
+    with pytest.raises(InputElsewhere, match=r"there\.inc"):
+        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
+
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
+
+
+def test_failure_elsewhere_does_not_count_unless_it_is_the_time_limit(room, transfer):
+    order = room.order(1)
+
+    with pytest.raises(InputElsewhere):
+        transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
+
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
+
+
+def test_answer_about_a_source_that_has_changed_is_stale(room, transfer):
+    order = room.order(1)
+    (room.folder / "assets" / order.rel).write_text("newer")
+
+    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
+
+
+def test_source_that_changed_before_it_could_be_sent_is_outdated(room, transfer):
+    order = room.order(1)
+
+    with pytest.raises(InputOutdated):
+        transfer.put([cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
+
+
+def test_products_are_verified_on_their_way_home(room, transfer):
+    order = room.order(1)
+    source = room.folder / "made"
+    source.write_bytes(b"right")
+    digest, size = cluster_messages.put_bytes(transfer.store, source.read_bytes())
+    Path(transfer.store.blob_path(digest.hex())).write_bytes(b"wrong")
+    product = StagedProduct("", "made", 0, b"", 1, digest, 0, size)
+
+    with pytest.raises(Mismatch):
+        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
+
+
+def test_products_are_as_executable_here_as_where_they_were_made(room, transfer):
+    digest, size = cluster_messages.put_bytes(transfer.store, b"#!/bin/sh")
+    made = [
+        StagedProduct("", name, at, b"", 1, digest, 0, size, is_executable=name == "tool")
+        for at, name in enumerate(["tool", "text"])
+    ]
+
+    taken = transfer.take(room.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
+
+    assert [bool(Path(product.staged).stat().st_mode & 0o111) for product in taken.products] == [True, False]
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    said: list[str] = []
+    setup = cluster_messages.ClusterSetup("1.0 (abc)", "3.11", (), ())
+    with mock.patch.object(cluster_scheduler.threading, "Thread"):
+        place = Place("dask", "tcp://127.0.0.1:1")
+        found = cluster_scheduler.Scheduler(
+            place, cluster_messages.BlobStoreAddress(str(tmp_path), "trusted"), setup, (), mock.Mock(), mock.Mock(), said.append
+        )
+    found._toolchains = {"paint": (("code", "a"),), "bake": (("code", "b"),)}
+    yield found, said
+    found._loop.close()
+
+
+def test_worker_with_other_code_of_a_builder_gets_no_jobs_of_it_and_that_is_told_once(scheduler):
+    found, said = scheduler
+    report = cluster_messages.WorkerReport(
+        "1.0 (abc)", "3.11", "host", 7, (("paint", (("code", "a"),)), ("bake", (("code", "c"),)))
+    )
+
+    assert [list(found._fit(report)) for _ in range(2)] == [["paint"], ["paint"]]
+    assert said == ["worker on 'host' gets no jobs of builder 'bake': code is c there and b here"]
+
+
+@pytest.mark.parametrize(("version", "python"), [("1.0 (abd)", "3.11"), ("1.0 (abc)", "3.12")])
+def test_worker_with_another_aptui_or_python_gets_no_jobs(scheduler, version, python):
+    found, said = scheduler
+    toolchains = (("paint", (("code", "a"),)), ("bake", (("code", "b"),)))
+
+    assert list(found._fit(cluster_messages.WorkerReport(version, python, "host", 7, toolchains))) == []
+    assert len(said) == 1
+
+
+def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
+    files = {str(path.relative_to(Path(aptui.__file__).parent)) for path in environment.decisive_files(Path(aptui.__file__).parent)}
+
+    assert {
+        "worker/run.py",
+        "worker/commands/command_job.py",
+        "worker/main.py",
+        "features/cluster/task.py",
+        "core/results/run_report.py",
+        "sdk.py",
+    } <= files
+
+
+def test_a_variable_that_has_another_value_there_is_a_difference(monkeypatch):
+    builder = Builder(bytes(16), "b", BuilderKind.COMMAND, variables=(("LEVEL", "digest of the engine"),))
+    monkeypatch.setenv("LEVEL", "1")
+    ours = environment.toolchains_of([builder])["b"]
+    monkeypatch.setenv("LEVEL", "2")
+    theirs = environment.toolchains_of([builder])["b"]
+
+    assert environment.difference(ours, theirs).startswith("variable LEVEL is ")
+    assert not environment.difference(ours, ours)

@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from waiting import until
+
+pytest.importorskip("distributed")
+
+from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.core.project import Builder, BuilderKind, Platform
+from aptui.features.cluster import cluster_messages, scheduler
+from aptui.features.cluster import task as cluster_task
+from aptui.features.cluster.scheduler import RemoteTask
+from aptui.worker.files import stat_key
+
+pytestmark = pytest.mark.real
+
+BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND)
+
+
+class KilledWorker(Exception):
+    """What Dask raises for a task over which too many workers died; only its name counts."""
+
+
+class FakeFuture:
+    """What `submit` returns; a test says what becomes of it."""
+
+    def __init__(self, key: str, data: bytes) -> None:
+        self.key, self.data, self.is_released = key, data, False
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        return self.answer.__await__()
+
+    def release(self) -> None:
+        self.is_released = True
+
+
+class FakeClient:
+    """Dask's client, as far as it is used: workers that are whatever is asked of them, and tasks that end when a test says so."""
+
+    def __init__(self, *_arguments: object, **_more: object) -> None:
+        FakeClient.made.append(self)
+        self.loop, self.status, self.scheduler = asyncio.get_running_loop(), "running", self
+        self.workers = {"tcp://a:1": 2, "tcp://b:1": 2}
+        self.sent: list[FakeFuture] = []
+        self.ran: list[tuple[Any, ...]] = []
+        self.restarted: list[str] = []
+        self.heard_by: dict[str, Callable[[Any], None]] = {}
+        self.is_closed = False
+
+    made: list[FakeClient]
+
+    def __await__(self) -> Generator[Any, None, FakeClient]:
+        return asyncio.sleep(0, self).__await__()
+
+    async def identity(self, n_workers: int) -> dict[str, Any]:
+        assert n_workers == -1
+        return {
+            "workers": {
+                address: {"nthreads": slots, "resources": {}, "host": "box"} for address, slots in self.workers.items() if slots
+            }
+        }
+
+    async def processing(self, workers: None) -> dict[str, list[str]]:
+        return {}
+
+    def subscribe_topic(self, topic: str, hear: Callable[[Any], None]) -> None:
+        self.heard_by[topic] = hear
+
+    def submit(self, function: object, data: bytes, *, key: str, **_more: object) -> FakeFuture:
+        future = FakeFuture(key, data)
+        if function is cluster_task.check:
+            report = cluster_messages.WorkerReport(
+                scheduler.program_version(), scheduler.python_version(), "box", 7, (("paint", ()),)
+            )
+            future.answer.set_result(cluster_messages.encode(report))
+        else:
+            self.sent.append(future)
+        return future
+
+    async def run(self, function: object, *arguments: object, workers: list[str], on_error: str) -> None:
+        assert on_error == "ignore"
+        self.ran.append((function, *arguments, sorted(workers)))
+
+    async def restart_workers(self, addresses: list[str], timeout: float) -> None:
+        if not timeout or addresses == ["tcp://b:1"]:
+            raise ValueError("Restarting workers requires a nanny")
+        self.restarted += addresses
+
+    def as_current(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    async def close(self, _timeout: float) -> None:
+        self.is_closed = True
+
+
+class Room:
+    """A `Scheduler` with a fake client."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.posted: list[tuple[int, int, bool]] = []
+        self.said: list[str] = []
+        (folder / "assets").mkdir()
+        (folder / "store").mkdir()
+        setup = scheduler.setup_for([BUILDER], [Platform("linux")], ())
+        self.scheduler = scheduler.Scheduler(
+            Place("dask", "tcp://127.0.0.1:1"),
+            cluster_messages.BlobStoreAddress(str(folder / "store"), "trusted"),
+            setup,
+            (str(folder / "assets"),),
+            lambda task, result, stays: self.posted.append((task.order.run_key, result.outcome, stays)),
+            lambda: None,
+            self.said.append,
+        )
+        self.wait_for_workers(2)
+
+    @property
+    def client(self) -> FakeClient:
+        return FakeClient.made[-1]
+
+    def wait_for_workers(self, count: int) -> None:
+        until(lambda: sum(bool(each.builders) for each in self.scheduler.workers.values()) == count, f"{count} workers", 10.0)
+
+    def send(self, key: int) -> FakeFuture:
+        path = self.folder / "assets" / f"{key}.png"
+        path.write_text("x")
+        order = ProcessOrder(
+            key, "paint", str(self.folder / "assets"), path.name, bytes(16), "linux", "paint", "{}", "", 0, False,
+            stat_key(path.stat()),
+            bytes(32), str(self.folder / "staging" / str(key)), 60.0, 0,
+        )  # fmt: skip
+        before = len(self.client.sent)
+        self.scheduler.send(RemoteTask(order, BUILDER, (), (), 0, f"job-{key}"))
+        until(lambda: len(self.client.sent) > before, "a task that was sent", 10.0)
+        return self.client.sent[-1]
+
+    def end(self, future: FakeFuture, answer: RunResult | Exception) -> None:
+        if isinstance(answer, Exception):
+            self.client.loop.call_soon_threadsafe(future.answer.set_exception, answer)
+        else:
+            manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(answer, address="tcp://a:1"))
+            self.client.loop.call_soon_threadsafe(future.answer.set_result, manifest)
+
+    def wait_for_results(self, count: int = 1) -> None:
+        until(lambda: len(self.posted) >= count, f"{count} results", 10.0)
+
+
+@pytest.fixture
+def room(tmp_path):
+    FakeClient.made, others = [], set(threading.enumerate())
+    with (
+        mock.patch("distributed.Client", FakeClient),
+        mock.patch("distributed.wait", lambda futures: asyncio.wait([each.answer for each in futures])),
+        mock.patch.multiple(scheduler, _PULSE_S=0.01, _AGAIN_S=0.01, _MOST_AGAIN_S=0.01),
+    ):
+        found = Room(tmp_path)
+        yield found
+        found.scheduler.close()
+    assert not any(thread.name == "aptui-cluster" for thread in threading.enumerate() if thread not in others)
+
+
+def test_cancelled_job_is_stopped_over_there_at_once(room):
+    future = room.send(1)
+
+    room.scheduler.cancel([1])
+    room.wait_for_results()
+    until(lambda: room.client.ran, "word to the workers", 10.0)
+
+    assert room.posted == [(1, Outcome.RETURNED, False)]
+    assert room.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
+    assert future.is_released
+
+
+def test_jobs_that_run_when_the_engine_ends_are_stopped_over_there(room):
+    future = room.send(1)
+
+    room.scheduler.close()
+
+    assert room.client.ran == [(cluster_task.cancel, [future.key], ["tcp://a:1", "tcp://b:1"])]
+    assert room.client.is_closed
+    assert not room.posted
+
+
+def test_job_that_killed_one_worker_after_the_other_is_lost_and_stays(room):
+    future = room.send(1)
+
+    room.end(future, KilledWorker("job-1"))
+    room.wait_for_results()
+
+    assert room.posted == [(1, Outcome.LOST, True)]
+    assert any("came back from the cluster: KilledWorker" in text for text in room.said)
+
+
+def test_time_limit_that_was_exceeded_over_there_counts(room):
+    future = room.send(1)
+
+    room.end(future, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded"))
+    room.wait_for_results()
+
+    assert room.posted == [(1, Outcome.FAILED, False)]
+    assert room.scheduler.runs == {"tcp://a:1": 1}
+
+
+def test_worker_that_leaves_is_told_and_its_number_is_not_given_again(room):
+    numbers = {address: worker.number for address, worker in room.scheduler.workers.items()}
+
+    room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
+    until(lambda: "tcp://c:1" in room.scheduler.workers and "tcp://a:1" not in room.scheduler.workers, "other workers", 10.0)
+
+    lost = numbers["tcp://a:1"]
+    assert f"workers have left the cluster: {lost} on 'box'; 2 are left" in room.said
+    assert room.scheduler.workers["tcp://b:1"].number == numbers["tcp://b:1"]
+    assert room.scheduler.workers["tcp://c:1"].number not in numbers.values()
+
+
+def test_scheduler_that_is_lost_gives_all_back_and_is_looked_for_again(room):
+    room.send(1)
+
+    room.client.status = "closed"
+    room.wait_for_results()
+    until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)
+    room.wait_for_workers(2)
+
+    assert room.posted == [(1, Outcome.RETURNED, False)]
+    assert len([text for text in room.said if "jobs come back" in text]) == 1
+    assert room.scheduler.is_connected
+
+
+def test_connection_that_does_not_let_go_keeps_no_jobs(room):
+    """Dask's client may go on connecting for ever: neither its closing nor its answers are waited for without end."""
+    is_over = threading.Event()
+
+    async def never(*_arguments: object, **_more: object) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.02)
+
+    room.send(1)
+    with mock.patch.multiple(scheduler, _CLOSE_S=0.05, _PULSE_LIMIT_S=0.05, RECONNECT_TIMEOUT_S=0.2):
+        room.client.close = room.client.identity = never
+        room.wait_for_results()
+        until(lambda: len(FakeClient.made) > 1, "another connection", 10.0)
+        room.wait_for_workers(2)
+        is_over.set()
+
+    assert room.posted == [(1, Outcome.RETURNED, False)]
+
+
+def test_job_whose_workers_are_all_gone_comes_back_and_the_second_time_stays(room):
+    room.send(1)
+    room.client.workers = {"tcp://c:1": 2}
+    room.wait_for_results()
+    room.wait_for_workers(1)
+    room.send(1)
+    room.client.workers = {"tcp://d:1": 2}
+    room.wait_for_results(2)
+
+    assert room.posted == [(1, Outcome.RETURNED, False), (1, Outcome.LOST, True)]
+
+
+def test_job_that_one_of_its_workers_can_still_do_is_left_to_dask(room):
+    future = room.send(1)
+    before = room.scheduler.workers
+    room.client.workers = {"tcp://b:1": 2, "tcp://c:1": 2}
+    until(lambda: room.scheduler.workers.keys() != before.keys(), "another worker", 10.0)
+
+    room.end(future, RunResult(1, Outcome.CANCELLED))
+    room.wait_for_results()
+
+    assert room.posted == [(1, Outcome.CANCELLED, False)]
+
+
+def test_worker_is_restarted_by_its_nanny_and_one_without_says_so(room):
+    room.scheduler.restart("tcp://a:1")
+    room.scheduler.restart("tcp://b:1")
+    until(lambda: room.said, "that it was not", 10.0)
+
+    assert room.client.restarted == ["tcp://a:1"]
+    assert "was not restarted: ValueError: Restarting workers requires a nanny" in room.said[0]
+
+
+def test_answer_that_was_announced_is_not_fetched(room):
+    future = room.send(1)
+    task = cluster_messages.decode(future.data, cluster_messages.Task)
+    manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))
+
+    room.client.loop.call_soon_threadsafe(room.client.heard_by[task.topic], (0.0, (task.name, manifest)))
+    room.wait_for_results()
+
+    assert room.posted == [(1, Outcome.CANCELLED, False)]
+    assert not future.answer.done()
+    assert future.is_released
+
+
+def test_what_was_announced_of_other_tasks_is_not_heard(room):
+    future = room.send(1)
+    topic = cluster_messages.decode(future.data, cluster_messages.Task).topic
+
+    room.client.loop.call_soon_threadsafe(room.client.heard_by[topic], (0.0, ("aptui-0123-job-1", b"")))
+    room.end(future, RunResult(1, Outcome.CANCELLED))
+    room.wait_for_results()
+
+    assert room.posted == [(1, Outcome.CANCELLED, False)]

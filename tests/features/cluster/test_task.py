@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
+from aptui.features.cluster import cluster_messages
+from aptui.features.cluster import task as cluster_task
+from aptui.features.sharing.stores.folder_store import FolderStore
+
+
+@dataclass
+class FakeBench:
+    """Runs nothing; `during` is called while a job is at it."""
+
+    jobs: str
+    during: Callable[[], None] = lambda: None
+    orders: list[ProcessOrder] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+
+    def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
+        self.orders.append(order)
+        self.during()
+        note_key(41)
+        return RunResult(order.run_key, Outcome.CANCELLED if self.cancelled else Outcome.SUCCEEDED)
+
+    def cancel(self, key: int) -> None:
+        self.cancelled.append(key)
+
+
+class Room:
+    """A worker's state with a bench of its own, and one task for it."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "jobs").mkdir()
+        (folder / "store").mkdir()
+        self.bench = FakeBench(str(folder / "jobs"))
+        self.store = FolderStore(str(folder / "store"))
+        source = folder / "a.png"
+        source.write_bytes(b"x")
+        digest = hashlib.sha256(b"x").digest()
+        self.store.put_blob(digest.hex(), str(source))
+        order = ProcessOrder(
+            7, "paint", "/far/assets", "a.png", bytes(16), "linux", "paint", "{}", "", 0, False, (1, 2, 3, 4), digest,
+            "/far/staging/7", 60.0, 0
+        )  # fmt: skip
+        task = cluster_messages.Task(
+            order,
+            (b"", 0),
+            cluster_messages.BlobStoreAddress("", "trusted"),
+            ("/far/assets",),
+            (cluster_messages.TaskInput(0, "a.png", digest, 1, 0),),
+            "job-7",
+        )
+        self.data = cluster_messages.encode(task)
+
+    def run(self) -> RunResult:
+        answer = cluster_messages.unpack_record(cluster_task.run(self.data), cluster_messages.TaskAnswer, self.store)
+        assert answer.result is not None, answer.refusal
+        return answer.result
+
+
+@pytest.fixture
+def room(tmp_path):
+    found, state = Room(tmp_path), cluster_task._WorkerState()
+    with (
+        mock.patch.object(cluster_task, "_state", state),
+        mock.patch.object(state, "store", return_value=found.store),
+        mock.patch.object(state, "bench", return_value=found.bench),
+    ):
+        yield found
+        assert not state.jobs
+        assert not list(Path(found.bench.jobs).iterdir())
+
+
+def test_task_that_nobody_stops_runs_where_its_files_were_laid_out(room):
+    result = room.run()
+
+    assert (result.run_key, result.outcome) == (7, Outcome.SUCCEEDED)
+    assert room.bench.orders[0].root.startswith(room.bench.jobs)
+
+
+def test_task_that_was_cancelled_before_it_began_does_not_run(room):
+    cluster_task.cancel(["another", "job-7"])
+
+    assert room.run().outcome == Outcome.CANCELLED
+    assert not room.bench.orders
+
+
+def test_task_that_is_cancelled_while_its_files_come_does_not_run(room):
+    get_blob = room.store.get_blob
+
+    def slow(digest: str, target: str, size: int) -> bool:
+        cluster_task.cancel(["job-7"])
+        return get_blob(digest, target, size)
+
+    with mock.patch.object(room.store, "get_blob", slow):
+        assert room.run().outcome == Outcome.CANCELLED
+    assert not room.bench.orders
+
+
+def test_task_that_is_cancelled_just_when_it_starts_is_killed(room):
+    room.bench.during = lambda: cluster_task.cancel(["job-7"])
+
+    assert room.run().outcome == Outcome.CANCELLED
+    assert room.bench.cancelled == [41]
+
+
+def test_names_of_tasks_that_never_come_are_forgotten_by_and_by(room):
+    cluster_task.cancel([f"job-{number}" for number in range(5000)])
+
+    assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED
+    assert "job-4999" in cluster_task._state.unwanted

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from argparse import ArgumentParser
+from collections.abc import Generator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from aptui.features.cluster import verbs
+from aptui.shared.errors import HostError
+
+pytestmark = pytest.mark.real
+
+
+class FakeNanny:
+    """Joins unless `troubles` says otherwise, and is finished at once: its scheduler is gone."""
+
+    troubles: list[Exception | None]
+    ended: asyncio.Event
+    count = 0
+
+    def __init__(self) -> None:
+        self.nthreads, self.worker_address, self.is_closed = 2, "tls://here:1", False
+        FakeNanny.count += 1
+
+    def __await__(self) -> Generator[Any, None, FakeNanny]:
+        return self._start().__await__()
+
+    async def _start(self) -> FakeNanny:
+        trouble = FakeNanny.troubles.pop(0)
+        if trouble is not None:
+            raise trouble
+        return self
+
+    async def finished(self) -> None:
+        if not FakeNanny.troubles:
+            FakeNanny.ended.set()  # whoever tests has seen enough
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def arguments():
+    parser = ArgumentParser()
+    verbs.worker_arguments(parser)
+    FakeNanny.count = 0
+    with (
+        mock.patch.object(verbs, "_nanny", side_effect=lambda *_: FakeNanny()),
+        mock.patch.multiple(verbs, _AGAIN_S=0.001, _MOST_AGAIN_S=0.002),
+    ):
+        yield parser.parse_args(["--scheduler", "tcp://127.0.0.1:1"])
+
+
+async def work(arguments, troubles: list[Exception | None]) -> int:
+    FakeNanny.troubles, FakeNanny.ended = troubles, asyncio.Event()
+    with mock.patch.object(verbs.asyncio, "Event", return_value=FakeNanny.ended):
+        return await verbs._work(arguments)
+
+
+def test_worker_looks_for_a_scheduler_that_has_gone_until_it_is_there_again(arguments, capsys):
+    assert asyncio.run(work(arguments, [None, OSError("refused"), TimeoutError(), None])) == 0
+
+    assert FakeNanny.count == 4
+    assert capsys.readouterr().err.count("looking for it again") == 3
+
+
+def test_worker_that_never_came_so_far_as_to_join_says_why_and_ends(arguments):
+    with pytest.raises(HostError, match="cannot join the cluster: refused"):
+        asyncio.run(work(arguments, [OSError("refused")]))
+
+    assert FakeNanny.count == 1
+
+
+def test_folders_of_killed_workers_are_removed(tmp_path):
+    for name in ("aptui-worker-dead", "aptui-worker-alive", "aptui-worker-new", "other"):
+        (tmp_path / name).mkdir()
+        if name != "aptui-worker-new":
+            os.utime(tmp_path / name, (1, 1))
+
+    descriptor = os.open(tmp_path / "aptui-worker-alive", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    verbs.remove_abandoned(str(tmp_path / "aptui-worker-new"))
+    os.close(descriptor)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["aptui-worker-alive", "aptui-worker-new", "other"]

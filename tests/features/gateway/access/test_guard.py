@@ -1,0 +1,590 @@
+"""The rules at the door: who may come in, under which name, with which token, how often; each fails without its rule."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import hmac
+import http.client
+import json
+import os
+import socket
+import stat
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from msgspec.structs import replace
+from waiting import until
+
+from aptui.config import load
+from aptui.config.sections.serve import GatewaySettings
+from aptui.features.gateway import gateway
+from aptui.features.gateway.access import tokens
+from aptui.features.gateway.access.guard import Rate
+from aptui.features.gateway.client import Client, Disconnected, Refusal
+from aptui.features.gateway.protocol.codec import Scope
+from aptui.features.sharing.cache_server.accepting import PENDING_LIMIT
+from aptui.features.sharing.cache_server.sockets import ErrorReports
+from aptui.shared.errors import BusyError, HostError, UserError
+from tests.features.gateway.live_served import CERTIFICATE, KEY
+from tests.features.gateway.served import Served, served
+
+pytestmark = pytest.mark.real
+
+PLAIN = "scan_folders: [{name: game, path: assets}]\n"
+KNOCK = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+DOOR = "/v1/protocol"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("guarded")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        with served(Project(folder / "p", PLAIN), folder / "tokens.json") as opened:
+            yield opened
+
+
+def knock(there: Served, path: str = "/v1/connect", **headers: str) -> int:
+    """Return how asking for a WebSocket ends."""
+    connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+    try:
+        connection.request("GET", path, headers=KNOCK | {name.replace("_", "-"): value for name, value in headers.items()})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def bearer(there: Served) -> str:
+    return f"Bearer {there.token}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- the web
+
+
+def test_no_token_is_taken_for_an_option_of_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter(["-abc", "--d", "ef-g"])
+    monkeypatch.setattr(tokens.secrets, "token_urlsafe", lambda _size: next(made))
+
+    assert tokens.fresh() == "ef-g"
+
+
+def test_sec_8_only_under_its_own_names(there: Served) -> None:
+    """Exact `Host` allow-list, against DNS rebinding."""
+    port = there.port
+
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
+        assert there.get(DOOR, Host=host).status == 200
+    for host in (
+        "evil.example",
+        f"evil.example:{port}",
+        "127.0.0.1",
+        f"127.0.0.1:{port + 1}",
+        f"127.0.0.1.evil.example:{port}",
+        "localhost",
+    ):
+        assert there.get(DOOR, Host=host).status == 421
+        assert knock(there, Host=host, Authorization=bearer(there)) == 421
+
+
+def test_sec_8_other_pages_may_not_come_in(there: Served) -> None:
+    """`Origin` allow-list, `Sec-Fetch-Site`, on plain requests and on WebSockets."""
+    own = f"http://127.0.0.1:{there.port}"
+
+    assert there.get(DOOR, Origin=own).status == 200
+    assert knock(there, Origin=own, Authorization=bearer(there)) == 101
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{there.port}", "http://127.0.0.1:1", "http://localhost:3000"):
+        assert there.get(DOOR, Origin=origin).status == 403
+        assert knock(there, Origin=origin, Authorization=bearer(there)) == 403
+    for site in ("cross-site", "same-site"):
+        assert there.get(DOOR, Sec_Fetch_Site=site).status == 403
+    assert there.get(DOOR, Sec_Fetch_Site="same-origin").status == there.get(DOOR, Sec_Fetch_Site="none").status == 200
+
+
+def test_sec_8_a_token_even_to_look_and_to_connect(there: Served) -> None:
+    """Token on GET and on the WebSocket upgrade."""
+    wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
+
+    for words in ("", wrong, "Bearer", "Bearer ", f"Basic {there.token}", there.token):
+        assert there.get(DOOR, Authorization=words).status == 401
+        assert knock(there, **({"Authorization": words} if words else {})) == 401
+    assert knock(there, Authorization=bearer(there)) == 101
+
+
+def test_a_page_in_a_browser_gives_its_token_as_subprotocol_or_cookie(there: Served) -> None:
+    assert knock(there, Sec_WebSocket_Protocol=f"aptui.v1, aptui.token.{there.token}") == 101
+    assert knock(there, Sec_WebSocket_Protocol="aptui.v1, aptui.token.wrong") == 401
+    assert there.get(DOOR, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
+
+
+def test_sec_8_no_cors_no_guessing_of_types_and_no_forms(there: Served) -> None:
+    """No CORS header, `X-Content-Type-Options`, `Content-Type` checked."""
+    reply = there.get(DOOR, Origin=f"http://127.0.0.1:{there.port}")
+    refused = there.get(DOOR, Authorization="")
+
+    assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+    assert reply["X-Content-Type-Options"] == refused["X-Content-Type-Options"] == "nosniff"
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        assert there.ask("POST", DOOR, b"{}", Content_Type=kind).status == 415
+        answer = there.ask("PROPFIND", "/dav/", b"<x/>", Content_Type=kind)
+        assert (answer.status, b"application/xml" in answer.body) == (415, True)
+    assert there.ask("POST", DOOR, b"{}", Content_Type="application/json").status == 405
+
+
+def test_pages_that_are_configured_may_come_in(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [editor.lan], origins: ['https://tools.lan']}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        assert there.get(DOOR, Host=f"editor.lan:{there.port}").status == 200
+        assert there.get(DOOR, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
+
+
+# -------------------------------------------------------------------------------------------------------- TCP, TLS, tokens
+
+
+def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
+    """A non-loopback address without TLS, or without anybody's token, is refused, and the sentence says what to set."""
+    file = tmp_path / "s" / "tokens.json"
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.write_text(CERTIFICATE)
+    key.write_text(KEY)
+    safe = GatewaySettings(address="0.0.0.0", port=0, tls_cert=str(certificate), tls_key=str(key))
+
+    for address in ("0.0.0.0", "::", "192.168.1.5", "some.host", "10.0.0.1"):
+        with pytest.raises(UserError, match="tls_cert"):
+            gateway.refuse_unsafe(GatewaySettings(address=address), file)
+    with pytest.raises(UserError, match="aptui token add"):
+        gateway.refuse_unsafe(safe, file)
+    with pytest.raises(UserError, match="tls_key' is missing"):
+        gateway.refuse_unsafe(replace(safe, tls_key=""), file)
+    tokens.add(file, "phone", [Scope.READ])
+    gateway.refuse_unsafe(safe, file)
+    for address in ("127.0.0.1", "::1", "localhost", "127.8.9.1"):
+        gateway.refuse_unsafe(GatewaySettings(address=address), file)
+
+
+def test_sec_7_unless_said_otherwise_it_is_off_and_listens_at_the_loopback(tmp_path: Path) -> None:
+    """TCP is opt-in, 127.0.0.1 by default."""
+    serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
+
+    assert not serve.is_enabled
+    assert serve.address == "127.0.0.1"
+
+
+def test_sec_7_tokens_are_256_bits_and_the_file_keeps_digests_for_its_owner_alone(tmp_path: Path) -> None:
+    """256 bits, file 0600."""
+    file = tmp_path / "state" / "tokens.json"
+    old = os.umask(0)
+    try:
+        token = tokens.add(file, "phone", [Scope.READ])
+    finally:
+        os.umask(old)
+
+    assert len(token) == 43  # 32 bytes in base64 without padding
+    assert token not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    owner = tokens.Tokens(file).owner_of(token)
+    assert owner is not None
+    assert (owner.name, owner.scopes) == ("phone", {Scope.READ})
+    file.chmod(0o644)
+    assert tokens.Tokens(file).owner_of(token) is None
+    with pytest.raises(HostError, match="open to others"):
+        tokens.read(file)
+
+
+def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`hmac.compare_digest`, with every token that there is."""
+    file = tmp_path / "tokens.json"
+    made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
+    compared = []
+    real = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", lambda one, other: compared.append(one) or real(one, other))
+
+    assert tokens.Tokens(file).owner_of(made[0]).name == "a"
+    assert len(compared) == 3
+
+
+def test_sec_7_a_token_does_what_its_scopes_say_and_nothing_once_it_is_revoked(there: Served) -> None:
+    """Scopes; a revoked token opens nothing from that moment."""
+    token = there.with_scopes(Scope.CONTROL)
+    reader = there.with_scopes(Scope.READ)
+
+    assert there.get(DOOR, Authorization=token).status == 403
+    assert there.get(DOOR, Authorization=reader).status == 200
+    tokens.revoke(there.token_file, there.name_of(reader))
+    assert there.get(DOOR, Authorization=reader).status == 401
+
+
+def test_tokens_have_one_name_each_and_only_what_is_there_is_revoked(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    tokens.add(file, "phone", [Scope.READ])
+
+    for name in ("phone", "local", "", "a\nb"):
+        with pytest.raises(UserError):
+            tokens.add(file, name, [Scope.READ])
+    with pytest.raises(UserError, match="there are 'phone'"):
+        tokens.revoke(file, "tablet")
+    file.write_text("{")
+    with pytest.raises(UserError, match="no list of tokens"):
+        tokens.read(file)
+
+
+def test_with_tls_it_speaks_tls_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=10)
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().status == 200
+        connection.close()
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            there.get(DOOR)
+
+
+def test_a_client_that_goes_leaves_nothing_open_though_the_gateway_does_not_answer_its_farewell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("aptui.features.gateway.client.connection._FAREWELL_S", 0.1)
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    trusting, over = ssl.create_default_context(cafile=str(tmp_path / "c.pem")), threading.Event()
+    with served(project, tmp_path / "tokens.json") as there, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        client = Client.connect(f"https://127.0.0.1:{there.port}", token=there.token, tls=trusting)
+        there.loop.call_soon_threadsafe(over.wait, 60)
+        client.close()
+        over.set()
+        del client
+        gc.collect()
+
+    assert not [str(each.message) for each in warned if issubclass(each.category, ResourceWarning)]
+
+
+def test_over_tls_too_who_is_turned_away_or_dropped_hears_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+    with served(project, tmp_path / "tokens.json") as there:
+        url = f"https://127.0.0.1:{there.port}"
+        with Client.connect(url, token=there.token, tls=trusting) as client:
+            (session,) = there.room.sessions
+            asyncio.run_coroutine_threadsafe(session.close(1008, "by a person"), there.loop)
+            with pytest.raises(Disconnected, match=r"\(code 1008\): by a person"):
+                client.next_notice(20)
+        there.room.guard.admissions.append(lambda address: f"{address} may not")
+        with pytest.raises(Refusal, match=r"refused the connection: 127\.0\.0\.1 may not"):
+            Client.connect(url, token=there.token, tls=trusting)
+
+
+def test_who_is_turned_away_while_he_speaks_can_read_why_to_its_end(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(there.room.guard, "admissions", [lambda _address: "nobody may"])
+    with socket.create_connection(("127.0.0.1", there.port), 10) as wire:
+        assert wire.recv(1, socket.MSG_PEEK)
+        wire.sendall(b"GET /v1/connect HTTP/1.1\r\n" + b"x" * 100_000)
+        said = b""
+        while piece := wire.recv(1_000):
+            said += piece
+        wire.sendall(b"more")
+
+        assert said.endswith(b"nobody may\n")
+    until(lambda: not there.room.connections.all)
+
+
+# ----------------------------------------------------------------------------------------------------- what cannot start
+
+
+def test_what_cannot_listen_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    bad = str(tmp_path / "bad.pem")
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BusyError, match=f"port {port} of 127.0.0.1 is taken"):
+            gateway.listen(GatewaySettings(port=port))
+    with pytest.raises(UserError, match="cannot listen"):
+        gateway.listen(GatewaySettings(address="203.0.113.7", port=0))
+    with pytest.raises(UserError, match="are no certificate and its key"):
+        gateway.tls_context(GatewaySettings(tls_cert=bad, tls_key=bad))
+    with pytest.raises(UserError, match="cannot be read"):
+        gateway.tls_context(GatewaySettings(tls_cert="/no/such", tls_key="/no/such"))
+
+
+# ------------------------------------------------------------------------------------------------------------------ limits
+
+
+def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+
+    def ask() -> None:
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().read()
+
+    async def grow_old() -> None:
+        there.room.connections.close()  # nobody else looks meanwhile
+        for door in there.room.connections.all:
+            door.quiet_since = -1e9
+
+    async def look() -> None:
+        there.room.connections.check()
+
+    connection.connect()
+    until(lambda: there.room.connections.all)
+    asyncio.run_coroutine_threadsafe(grow_old(), there.loop).result(10)
+    ask()
+    asyncio.run_coroutine_threadsafe(look(), there.loop).result(10)
+    wire = connection.sock
+    ask()
+    assert connection.sock is wire
+    connection.close()
+
+
+def test_sec_10_a_socket_that_says_nothing_whole_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Header time-out; a byte now and then does not help."""
+    connections = there.room.connections
+    monkeypatch.setattr(connections, "_header_limit_s", 0.3)
+
+    with socket.create_connection(("127.0.0.1", there.port)) as silent, socket.create_connection(("127.0.0.1", there.port)) as slow:
+        silent.settimeout(10)
+        slow.settimeout(0.05)
+        began, is_over = time.monotonic(), False
+        while not is_over and time.monotonic() - began < 10:
+            try:
+                slow.sendall(b"G")
+                is_over = slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                is_over = True
+        assert is_over
+        try:
+            assert silent.recv(1) == b""
+        except ConnectionError:
+            pass
+
+
+def test_sec_10_strangers_make_room_for_others(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets are limited; half-open ones do not keep a client out."""
+    connections = there.room.connections
+    monkeypatch.setattr(connections, "_unknown_limit", 8)
+
+    crowd = [socket.create_connection(("127.0.0.1", there.port)) for _ in range(60)]
+    try:
+        assert there.get(DOOR).status == 200
+        assert len(connections.all) <= 9
+    finally:
+        for each in crowd:
+            each.close()
+
+
+def test_sec_10_silent_sockets_before_tls_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket counts from `accept` on, not from the end of its handshake."""
+    import ssl
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(gateway, "Acceptor", partial(gateway.Acceptor, handshake_s=2.0))
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, tls_cert: ../c.pem, tls_key: ../k.pem}\n")
+    with served(project, tmp_path / "tokens.json") as there, contextlib.ExitStack() as stack:
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        before = len(os.listdir("/proc/self/fd"))
+        crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", there.port), 10)) for _ in range(300)]
+        connection = http.client.HTTPSConnection("127.0.0.1", there.port, context=trusting, timeout=8)
+        connection.request("GET", DOOR, headers={"Authorization": bearer(there)})
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert len(os.listdir("/proc/self/fd")) - before - len(crowd) <= PENDING_LIMIT + 8
+
+        for wire in crowd:
+            with contextlib.suppress(ConnectionError):
+                assert wire.recv(1) == b""
+
+
+def test_more_clients_at_once_than_there_are_places_for_strangers_are_all_answered(there: Served) -> None:
+    said = (
+        f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\nConnection: close\r\n\r\n"
+    ).encode()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", there.port)
+        writer.write(said)
+        answer = await reader.read(12)
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        return answer
+
+    async def crowd() -> list[bytes]:
+        return await asyncio.gather(*(ask() for _ in range(300)))
+
+    answers = asyncio.run(asyncio.wait_for(crowd(), 30))
+
+    assert set(answers) <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+    assert answers.count(b"HTTP/1.1 200") > 128
+
+
+def test_a_stranger_that_makes_room_hears_why(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(there.room.connections, "_unknown_limit", 1)
+    with socket.create_connection(("127.0.0.1", there.port), 10) as first, socket.create_connection(("127.0.0.1", there.port), 10):
+        assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
+
+
+def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_own(
+    there: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(there.room.connections, "_limit", 40)
+    with contextlib.ExitStack() as stack:
+
+        def ask(bearer: str) -> int:
+            connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)))
+            connection.request("GET", DOOR, headers={"Authorization": bearer})
+            return connection.getresponse().status
+
+        reader, another = there.with_scopes(Scope.READ), there.with_scopes(Scope.READ, Scope.ESCALATE)
+
+        assert [ask(reader) for _ in range(10)] == [200] * 8 + [503] * 2
+        assert ask(another) == 503
+        assert ask(bearer(there)) == 200
+
+
+def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.features.gateway.access.limits.UNREAD_LIMIT_S", 0.5)
+    with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
+        said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
+        until(lambda: there.room.connections.all)
+        deaf.settimeout(0.2)
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while True:
+                deaf.sendall(said)
+
+        until(lambda: not there.room.connections.all)
+
+
+def test_sec_10_only_so_many_clients(tmp_path: Path) -> None:
+    """64 connections by default, configurable."""
+    assert GatewaySettings().clients_limit == 64
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
+    with served(project, tmp_path / "tokens.json") as there:
+        kept = []
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)
+            connection.request("GET", "/v1/connect", headers=KNOCK | {"Authorization": bearer(there)})
+            assert connection.getresponse().status == 101
+            kept.append(connection)
+        assert knock(there, Authorization=bearer(there)) == 503
+        for connection in kept:
+            connection.close()
+
+
+def test_a_rate_fills_up_again() -> None:
+    now = [0.0]
+    rate = Rate(100, lambda: now[0])
+
+    assert all(rate.takes() for _ in range(100))
+    assert not rate.takes()
+    now[0] = 0.011
+    assert rate.takes()
+    assert not rate.takes()
+
+
+# ------------------------------------------------------------------------------------------------------------ local files
+
+
+def test_sec_6_the_local_token_lies_where_only_its_user_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder is 0700 first, the file 0600 from its first moment."""
+    from aptui.link import gateways
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    settings = load.load(Project(tmp_path / "p", PLAIN).root)
+    old = os.umask(0)
+    try:
+        gateway.announce(settings, gateway.ListenAddress("http://127.0.0.1:1", "127.0.0.1", 1, "secret"))
+    finally:
+        os.umask(old)
+
+    file = gateways.path_of(settings.cache_dir)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    found = gateways.find_gateway(settings.cache_dir)
+    assert found is not None
+    assert (found.token, found.is_alive) == ("secret", True)
+    gateway.retract(settings)
+    assert gateways.find_gateway(settings.cache_dir) is None
+
+
+def test_sec_11_the_audit_log_says_who_what_and_what_came_of_it(tmp_path: Path) -> None:
+    """One line of JSON a call, for its owner alone; a disk that refuses stops nothing."""
+    from aptui.features.gateway.access.guard import Audit, ClientIdentity
+
+    log = tmp_path / "logs" / "gateway-audit.log"
+    identity = ClientIdentity("phone", frozenset({Scope.CONTROL}), "10.0.0.9")
+
+    Audit(log).write(identity, "reprocess", "done", arguments={"sources": ("a\nb",)})
+    Audit(tmp_path / "logs" / "gateway-audit.log" / "no").write(identity, "reprocess", "done")
+
+    (line,) = log.read_text().splitlines()
+    entry = json.loads(line)
+    assert (entry["identity"], entry["address"], entry["request"], entry["outcome"]) == ("phone", "10.0.0.9", "reprocess", "done")
+    assert entry["arguments"] == {"sources": ["a\nb"]}
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_sec_11_who_may_nothing_does_not_fill_the_disk_with_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refusals are counted, what was said is cut, and the log is rolled."""
+    from aptui.features.gateway.access.guard import Audit, ClientIdentity
+
+    now, log = [0.0], tmp_path / "audit.log"
+    audit = Audit(log, lambda: now[0])
+    identity = ClientIdentity("phone", frozenset({Scope.READ}), "10.0.0.9")
+    for _ in range(1_214):
+        audit.write(identity, "reprocess", "refused: not allowed", arguments={"sources": ["x" * 1_000_000]})
+    assert log.stat().st_size < 20_000
+    now[0] = 61.0
+    audit.report_held_back()
+    assert json.loads(log.read_text().splitlines()[-1])["outcome"] == "refused: 1,204 more like this"
+
+    monkeypatch.setattr("aptui.features.gateway.access.guard.AUDIT_LIMIT_BYTES", 30_000)
+    for _ in range(100):
+        audit.write(identity, "reprocess", "done", arguments={"sources": ["x" * 900]})
+    assert log.stat().st_size < 32_000 > log.with_name("audit.log.1").stat().st_size
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_errors_that_others_cause_are_told_ten_times_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    reports = ErrorReports(lambda: now[0])
+
+    assert [reports.admits("OverflowError") for _ in range(30)].count(True) == 10
+    assert reports.admits("ValueError")
+    now[0] = 60.0
+    assert reports.admits("ValueError")
+    assert capsys.readouterr().err == "OverflowError: 20 more like this\n"
+
+
+def test_closing_a_gateway_that_never_opened_is_harmless(tmp_path: Path) -> None:
+    asyncio.run(gateway.Gateway(load.load(Project(tmp_path / "p", PLAIN).root), tmp_path / "t").close())

@@ -1,0 +1,106 @@
+"""Conditional requests and ranges, as RFC 9110 decides them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.features.gateway.http.sending import Unsatisfiable, http_date, ranges_of, status_of
+
+MODIFIED = 784_111_777
+AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"If-None-Match": '"tag"'}, 304),
+        ({"If-None-Match": 'W/"tag"'}, 304),
+        ({"If-None-Match": '"x", "tag"'}, 304),
+        ({"If-None-Match": "*"}, 304),
+        ({"If-None-Match": '"x"'}, 200),
+        ({"If-None-Match": "tag"}, 200),
+        ({"If-None-Match": '"x"', "If-Modified-Since": AFTER}, 200),
+        ({"If-Modified-Since": AT}, 304),
+        ({"If-Modified-Since": BEFORE}, 200),
+        ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-Match": '"tag"'}, 200),
+        ({"If-Match": '"x", "tag"'}, 200),
+        ({"If-Match": "*"}, 200),
+        ({"If-Match": 'W/"tag"'}, 412),
+        ({"If-Match": '"x"'}, 412),
+        ({"If-Match": '"x"', "If-None-Match": '"tag"'}, 412),
+        ({"If-Match": '"tag"', "If-None-Match": '"tag"'}, 304),
+        ({"If-Match": '"tag"', "If-Unmodified-Since": BEFORE}, 200),
+        ({"If-Unmodified-Since": BEFORE}, 412),
+        ({"If-Unmodified-Since": AT}, 200),
+    ],
+)
+def test_conditions(headers: dict[str, str], status: int) -> None:
+    assert status_of(headers, "tag", MODIFIED) == status
+
+
+def test_a_file_without_a_tag_matches_none() -> None:
+    assert status_of({"If-None-Match": '""'}, "", MODIFIED) == 200
+    assert status_of({"If-Match": '""'}, "", MODIFIED) == 412
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("", None), ("bytes=", None), ("lines=0-1", None), ("bytes=a-b", None), ("bytes=-", None), ("bytes=5-4", None),
+        ("bytes=0-1,x", None),
+        ("bytes=0-", [(0, 10)]), ("bytes=0-0", [(0, 1)]), ("bytes=3-99", [(3, 10)]), ("bytes=-3", [(7, 10)]),
+        ("bytes=-99", [(0, 10)]),
+        ("BYTES = 0-0", [(0, 1)]), ("bytes=0-0, 5-6", [(0, 1), (5, 7)]), ("bytes=5-6,0-0", [(5, 7), (0, 1)]),
+        ("bytes=0-3,2-5,9-", [(0, 6), (9, 10)]),
+        ("bytes=0-1,2-3", [(0, 4)]), ("bytes=20-,1-1", [(1, 2)]), ("bytes=" + ",".join(["0-0"] * 17), None),
+        ("bytes=0-" + "9" * 30, None),
+    ],
+)  # fmt: skip
+def test_ranges(text: str, ranges: list[tuple[int, int]] | None) -> None:
+    assert ranges_of({"Range": text} if text else {}, 10, "tag", MODIFIED) == ranges
+
+
+@pytest.mark.parametrize("text", ["bytes=10-", "bytes=10-11,20-30", "bytes=-0"])
+def test_ranges_beyond_the_end(text: str) -> None:
+    with pytest.raises(Unsatisfiable):
+        ranges_of({"Range": text}, 10, "tag", MODIFIED)
+
+
+def test_nothing_of_an_empty_file_can_be_asked_for() -> None:
+    with pytest.raises(Unsatisfiable):
+        ranges_of({"Range": "bytes=0-"}, 0, "tag", MODIFIED)
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False)],
+)
+def test_a_range_counts_only_for_the_file_it_was_begun_with(condition: str, holds: bool) -> None:
+    found = ranges_of({"Range": "bytes=0-1", "If-Range": condition}, 10, "tag", MODIFIED)
+    assert found == ([(0, 2)] if holds else None)
+
+
+@given(st.text(alphabet="0123456789-, bytes=", max_size=40), st.integers(0, 50))
+def test_whatever_is_asked_ranges_lie_in_the_file_and_apart(text: str, size: int) -> None:
+    try:
+        found = ranges_of({"Range": f"bytes={text}"}, size, "tag", MODIFIED)
+    except Unsatisfiable:
+        return
+    taken: set[int] = set()
+    for first, end in found or []:
+        part = set(range(first, end))
+        assert part
+        assert not part & taken
+        assert max(part) < size
+        taken |= part
+
+
+@pytest.mark.parametrize(
+    ("moment_s", "told"), [(10**12, "Fri, 31 Dec 9999 23:59:59 GMT"), (-(10**12), "Thu, 01 Jan 1970 00:00:00 GMT")]
+)
+def test_a_moment_that_no_calendar_has_is_the_nearest_that_it_has(moment_s: int, told: str) -> None:
+    assert http_date(moment_s) == told

@@ -1,0 +1,142 @@
+"""The engine is asked while somebody looks and it works, at most once a second, and is left alone at rest."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+from msgspec import to_builtins
+
+from aptui.core.notices import Progress
+from aptui.features.gateway.screen import engine
+from aptui.features.gateway.screen.engine import EngineInquiry
+from aptui.link.port import Connections
+from aptui.shared.health import Connection, WorkerInfo
+from aptui.tui.data.feed import Batch
+from aptui.tui.data.session import SessionState
+
+CLIENT = Connection(2, "cli", "bench", 77, 1_790_000_000_000, False, 0)
+IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
+BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
+
+
+class Room:
+    """A shell whose engine answers when it is told to, and a clock that stands."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now_s, self.timers, self.asked, self.woken = 100.0, [], [], 0
+        self.session = SimpleNamespace(
+            connections=(), latest_progress=None, on_state=[], state=SessionState.ATTACHED, is_read_only=False, ask=self.take
+        )
+        monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        self.inquiry = EngineInquiry(self, lambda wait_s, do: self.timers.append((wait_s, do)))
+
+    def take(self, verb) -> Future:
+        self.asked.append((verb, Future()))
+        return self.asked[-1][1]
+
+    def in_ui(self, do, *arguments) -> None:
+        do(*arguments)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def answer(self, state: str = "idle") -> None:
+        for verb, answer in self.asked[-2:]:
+            worker = WorkerInfo(1, 101, state, "", 12_000, 68_000_000, 40)
+            who = {"connections": [to_builtins(CLIENT)], "workers": [to_builtins(worker)]}
+            answer.set_result(who if isinstance(verb, Connections) else {"pid": 4711, "state": "idle"})
+
+
+@pytest.fixture
+def room(monkeypatch):
+    return Room(monkeypatch)
+
+
+def test_an_engine_at_rest_is_asked_once(room):
+    room.inquiry.show(is_visible=True)
+    room.inquiry.ask_if_due()
+    room.answer()
+    room.inquiry.ask_if_due()
+
+    assert len(room.asked) == 2  # how it is, and who is there
+    assert (room.inquiry.status.pid, room.inquiry.connections, room.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
+    assert not room.timers
+
+
+def test_while_a_worker_works_it_is_asked_again_a_second_later(room):
+    room.inquiry.show(is_visible=True)
+    room.inquiry.ask_if_due()
+    room.answer("working")
+
+    ((wait_s, due),) = room.timers
+    assert wait_s == engine.ASK_S
+    room.now_s += wait_s
+    due()
+    room.inquiry.ask_if_due()
+    assert len(room.asked) == 4
+
+
+def test_news_of_work_within_the_second_wait_for_its_end(room):
+    room.inquiry.show(is_visible=True)
+    room.inquiry.ask_if_due()
+    room.answer()
+    room.now_s += 0.3
+    room.inquiry.note(Batch(progress=BUSY))
+    room.inquiry.ask_if_due()
+
+    assert len(room.asked) == 2
+    assert room.inquiry.is_armed
+    assert room.timers[0][0] == pytest.approx(0.7)
+
+
+def test_hidden_it_asks_nothing_however_busy_the_engine_is(room):
+    room.inquiry.show(is_visible=True)
+    room.inquiry.ask_if_due()
+    room.answer("working")
+    room.inquiry.show(is_visible=False)
+    before = room.woken
+    room.timers[0][1]()
+
+    assert room.woken == before
+    assert not room.inquiry.is_armed
+
+
+def test_a_refusal_leaves_what_was_known(room):
+    room.inquiry.show(is_visible=True)
+    room.inquiry.ask_if_due()
+    room.answer()
+    room.inquiry.force()
+    room.inquiry.ask_if_due()
+    for _, answer in room.asked[-2:]:
+        answer.set_exception(RuntimeError("the engine is busy"))
+
+    assert room.inquiry.connections == (CLIENT,)
+
+
+def test_without_an_engine_nothing_is_known_and_nobody_asked(room):
+    room.inquiry.note(Batch(connections=(CLIENT,), progress=IDLE))
+    room.session.state = SessionState.REATTACHING
+    room.inquiry.ask_if_due()
+
+    assert not room.asked
+    assert (room.inquiry.connections, room.inquiry.workers, room.inquiry.status.pid) == ((), (), 0)
+
+
+def test_a_screen_that_only_reads_keeps_to_the_news(room):
+    room.session.is_read_only = True
+    room.inquiry.note(Batch(connections=(CLIENT,)))
+    room.inquiry.ask_if_due()
+
+    assert not room.asked
+    assert room.inquiry.connections == (CLIENT,)
+
+
+def test_it_hears_of_the_engine_until_it_is_closed(room):
+    room.inquiry.open()
+    room.session.on_state[0]()
+    assert room.woken == 1
+    room.inquiry.close()
+    room.inquiry.close()
+    assert not room.session.on_state

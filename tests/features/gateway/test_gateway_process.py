@@ -1,0 +1,184 @@
+"""The gateway beside an engine: it comes with the engine, goes with it, and what keeps it from coming does not keep the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import has_ended
+from tools import skip_without
+
+from aptui.link import port
+from aptui.link.client import EngineClient
+from aptui.shared.connections.peers import PeerAction, PeerOrder
+from tests.daemon.test_engine import SETTINGS, Home
+from tests.features.gateway.live_served import CERTIFICATE, KEY
+
+pytestmark = pytest.mark.real
+
+ENABLED = SETTINGS + "serve: {enabled: true, port: 0}\n"
+
+
+class Served(Home):
+    @property
+    def record(self) -> dict[str, object]:
+        found = [*Path(self.environment["XDG_STATE_HOME"], "aptui").glob("*/gateway.json")]
+        return json.loads(found[0].read_text()) if found else {}
+
+    @property
+    def pid(self) -> int:
+        """The gateway's process, 0 = none that lives."""
+        pid = int(str(self.record.get("pid", 0)))
+        return pid if pid and Path(f"/proc/{pid}").exists() and b"gateway" in Path(f"/proc/{pid}/cmdline").read_bytes() else 0
+
+    def living(self) -> int:
+        """Wait for its process."""
+        self.wait(lambda: self.pid)  # none is 0, and whoever kills that kills all who run with us
+        return self.pid
+
+    def configure(self, text: str) -> None:
+        (self.project / "aptui.yaml").write_text(text)
+
+    def settled(self) -> None:
+        self.wait(lambda: self.run("client", "status", "a.txt").stdout.find("compiled") > 0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Served]:
+    home = Served(tmp_path)
+    yield home
+    home.run("stop", "--all")
+
+
+def test_it_comes_with_the_engine_answers_and_goes_with_it(home: Served) -> None:
+    home.configure(ENABLED)
+    assert "; the gateway listens at http://127.0.0.1:" in home.run("start").stdout
+    home.settled()
+    first = home.living()
+
+    assert "listens at http://127.0.0.1:" in home.run("status").stdout
+    refused = home.run("gateway")
+    assert (refused.returncode, "already" in refused.stderr) == (3, True)
+
+    os.kill(first, signal.SIGKILL)
+    home.wait(lambda: home.pid not in (0, first))
+    second = home.pid
+    home.run("stop")
+    home.wait(lambda: not Path(f"/proc/{second}").exists())
+    assert home.record == {}
+
+
+@pytest.mark.starts
+def test_it_does_not_outlive_an_engine_that_is_killed(home: Served) -> None:
+    home.configure(ENABLED)
+    home.run("start")
+    home.wait(lambda: home.pid)
+    gateway = home.pid
+
+    os.kill(home.pids()[0], signal.SIGKILL)
+
+    home.wait(lambda: has_ended(gateway))
+
+
+def test_what_keeps_it_from_listening_is_told_and_the_engine_goes_on(home: Served) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        home.configure(SETTINGS + f"serve: {{enabled: true, port: {port}}}\n")
+        started = home.run("start")
+        assert (started.returncode, f"port {port} of 127.0.0.1 is taken" in started.stderr) == (2, True)
+        assert f"port {port} of 127.0.0.1 is taken" in home.run("status").stdout
+    for line, why in (
+        ("address: 0.0.0.0", "there is no TLS"),
+        ("tls_cert: a, tls_key: b", "cannot be read"),
+        ("tls_cert: aptui.yaml, tls_key: aptui.yaml", "are no certificate and its key"),
+    ):
+        home.configure(SETTINGS + f"serve: {{enabled: true, port: 0, {line}}}\n")
+        home.wait(lambda why=why: why in str(home.record.get("problem")))
+    (home.project / "assets/a.txt").write_text("b")
+    home.wait(lambda: home.product("a.txt") == "b")
+
+    home.configure(ENABLED)
+    home.wait(lambda: home.pid)
+    home.configure(SETTINGS)
+    home.wait(lambda: not home.pid)
+    assert len(home.pids()) == 1
+
+
+def test_one_that_cannot_listen_leaves_no_engine_that_it_started(home: Served) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        home.configure(SETTINGS + f"serve: {{enabled: true, port: {taken.getsockname()[1]}}}\n")
+
+        refused = home.run("gateway")
+
+        assert (refused.returncode, "is taken" in refused.stderr) == (4, True)
+        assert home.pids() == []
+        home.run("start")
+        assert home.run("gateway").returncode == 4
+        assert len(home.pids()) == 1, "it was there before"
+
+
+def test_one_in_front_is_alone_though_the_engine_would_have_one(home: Served) -> None:
+    home.configure(ENABLED)
+    with subprocess.Popen(
+        [sys.executable, "-m", "aptui", "gateway"], cwd=home.project, env=home.environment, stdout=subprocess.PIPE
+    ) as front:
+        try:
+            home.wait(lambda: home.pid == front.pid)
+            home.settled()
+            assert home.record["pid"] == front.pid
+            assert "there is no gateway" not in (home.project / "Cache/.aptui/logs/aptui.log").read_text()
+        finally:
+            front.terminate()
+
+
+def test_a_client_trusts_the_certificate_of_its_own_gateway_whatever_name_it_bears(home: Served) -> None:
+    certificate = home.project / "cert.pem"
+    certificate.write_text(CERTIFICATE)
+    (home.project / "key.pem").write_text(KEY)
+    home.configure(SETTINGS + "serve: {enabled: true, port: 0, tls_cert: cert.pem, tls_key: key.pem}\n")
+    assert "listens at https://" in home.run("start").stdout
+
+    home.settled()
+    skip_without("openssl")
+    other = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*made, *other, "-keyout", "other.key", "-out", "cert.pem"], check=True, capture_output=True, cwd=home.project)
+
+    refused = home.run("client", "ping")
+    assert (refused.returncode, "is not trusted" in refused.stderr) == (2, True)
+
+
+def test_a_list_changed_on_the_screen_stands_in_the_configuration_and_nobody_is_hung_up_on(home: Served) -> None:
+    home.configure(ENABLED + "# the end\n")
+    home.run("start")
+    home.wait(lambda: home.pid)
+    before = home.pid
+
+    socket_file = next(Path(home.environment["XDG_STATE_HOME"], "aptui").glob("*/socket"))
+
+    def ask(request: port.Connections | port.OrderPeers) -> dict[str, Any]:
+        with EngineClient.connect(str(socket_file)) as person:
+            return person.ask(request, 10)
+
+    def said() -> dict[str, object]:
+        return json.loads(home.run("config", "--json").stdout)["serve"]
+
+    home.wait(lambda: ask(port.Connections())["gateway"])
+    ask(port.OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
+    home.wait(lambda: said()["rejected"] == ["1.2.3.4"])
+    text = (home.project / "aptui.yaml").read_text()
+    home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))
+
+    home.wait(lambda: ask(port.Connections())["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
+    assert ask(port.Connections())["gateway"]["overridden"] == []
+    assert "# the end\n" in text
+    assert home.pid == before

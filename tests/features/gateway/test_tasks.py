@@ -1,0 +1,35 @@
+"""Work beside requests: nobody waits for it, and somebody hears what it failed of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aptui.features.gateway import tasks
+
+
+def told_of(error: BaseException) -> list[dict[str, Any]]:
+    """Return what the loop's exception handler hears of work that ends so, while somebody still holds its task."""
+    heard: list[dict[str, Any]] = []
+
+    async def fail() -> None:
+        raise error
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(context))
+        held = tasks.begin(fail(), "the watch")
+        await asyncio.wait([held])
+        await asyncio.sleep(0)  # its callbacks
+
+    asyncio.run(main())
+    return heard
+
+
+def test_what_work_fails_of_is_told_when_it_happens() -> None:
+    error = ValueError("odd")
+
+    assert [(each["message"], each["exception"]) for each in told_of(error)] == [("the watch failed", error)]
+
+
+def test_who_is_gone_or_sent_away_is_no_news() -> None:
+    assert told_of(ConnectionResetError()) == told_of(asyncio.CancelledError()) == []

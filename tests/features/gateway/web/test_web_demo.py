@@ -1,0 +1,344 @@
+"""The demo's page: what it is served as, and that a real browser draws every product and redraws those whose sources are saved."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import chromium
+import pytest
+from disk_project import Project
+from PIL import Image
+from tools import needs
+
+from aptui.demo import lamp
+from aptui.demo import project as demo_project
+from aptui.features.gateway.access import tokens
+from aptui.features.gateway.client import Client
+from aptui.features.gateway.http import demo_page
+from aptui.features.gateway.protocol.codec import Scope
+from aptui.features.gateway.protocol.requests import Shutdown
+from aptui.features.gateway.web import web_demo
+from aptui.link import places
+from aptui.shared.errors import KnownError
+from tests.features.gateway.live_served import Garden, garden
+from tests.features.gateway.served import served
+
+pytestmark = pytest.mark.real
+
+needs_browser = needs("chromium")
+SETTINGS = f"""{demo_project.MARKER}
+name: Garden
+platforms: {{linux: {{}}, server: {{}}}}
+scan_folders: [{{name: game, path: assets}}]
+builders:
+  - {{name: icons, uses: image, patterns: ["*.png"], platforms: {{server: {{max_size: 4}}}}}}
+  - {{name: sounds, uses: audio, patterns: ["*.wav"], params: {{format: flac}}}}
+  - {{name: models, uses: gltf}}
+  - {{name: texts, copy: ["*.txt"]}}
+"""
+RED, BLUE = (220, 20, 30), (20, 40, 230)
+
+
+def png(colour: tuple[int, int, int], side: int = 8) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (side, side), colour).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def wav(loud: float) -> bytes:
+    return demo_project._wav(demo_project._render_sound(0.1, lambda _t: loud))
+
+
+def write_sources(root: Path) -> None:
+    for name, data in {
+        "icon.png": png(RED),
+        "other.png": png(RED, 16),
+        "tone.wav": wav(0.1),
+        "note.txt": b"one\n",
+        **lamp.files(),
+    }.items():
+        path = root / "assets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Iterator[Garden]:
+    root = tmp_path_factory.mktemp("demo")
+    write_sources(root)
+    with garden(root, SETTINGS) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory) -> Iterator[chromium.Browser]:
+    with chromium.browser(tmp_path_factory.mktemp("profile"), *chromium.SOFTWARE_GL) as opened:
+        yield opened
+
+
+def opened_page(here: Garden, browser: chromium.Browser, token: str | None = None) -> chromium.Page:
+    page = browser.open(f"{here.url}{demo_page.PAGE}#token={token or here.served.token}")
+    page.until("document.querySelectorAll('.card .facts:not(:empty)').length >= 4")
+    return page
+
+
+def card(path: str) -> str:
+    return f"document.querySelector('[data-path=\"{path}\"]')"
+
+
+def pixel(page: chromium.Page, path: str, x: float = 0.5, y: float = 0.5) -> tuple[int, ...]:
+    """Return the colour seen at a place of a card's canvas."""
+    box = page.evaluate(
+        f"(() => {{ const b = {card(path)}.querySelector('canvas').getBoundingClientRect(); return [b.x, b.y, b.width, "
+        f"b.height] }})()"
+    )
+    seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    return seen.getpixel((int(box[0] + x * box[2]), int(box[1] + y * box[3])))  # type: ignore[return-value]
+
+
+def until_pixel(page: chromium.Page, path: str, is_it) -> tuple[int, ...]:
+    deadline = time.monotonic() + chromium.PATIENCE_S
+    while not is_it(seen := pixel(page, path)):
+        assert time.monotonic() < deadline, f"{path} stays {seen}; {page.complaints}"
+    return seen
+
+
+# ------------------------------------------------------------------------------------------------------------ how it is served
+
+
+def test_the_page_is_served_to_anybody_and_may_load_nothing_from_elsewhere(here):
+    reply = here.served.get("/demo/", Authorization="")
+
+    assert reply.status == 200
+    policy = reply["Content-Security-Policy"] or ""
+    assert "default-src 'none'; script-src 'self'; style-src 'self';" in policy
+    assert f"connect-src 'self' ws://127.0.0.1:{here.served.port};" in policy
+    assert reply["X-Content-Type-Options"] == "nosniff"
+    assert reply["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize("name", ["page.js", "link.js", "mesh.js", "sound.js", "words.js", "page.css"])
+def test_what_the_page_is_made_of_is_served_and_names_no_other_place(here, name):
+    reply = here.served.get(f"/demo/{name}", Authorization="")
+
+    assert reply.status == 200
+    assert b"https://" not in reply.body
+    assert b"http://" not in reply.body.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+def test_the_page_has_no_script_of_its_own():
+    text = (Path(web_demo.__file__).parent / "page" / "index.html").read_text()
+
+    assert text.count("<script") == text.count('<script type="module" src=') == 1
+    assert "style=" not in text
+    assert " on" not in text.replace(" on ", "").partition("<main>")[0]
+
+
+@pytest.mark.parametrize("path", ["/demo/..", "/demo/%2e%2e/demo.py", "/demo/demo.py", "/demo/index.html/", "/demo/page.js/x"])
+def test_nothing_else_is_served_there(here, path):
+    assert here.served.get(path, Authorization="").status == 404
+
+
+def test_the_page_does_not_open_the_products(here):
+    assert here.served.get("/v1/products/linux/icon.png", Authorization="").status == 401
+
+
+def test_the_page_is_there_for_demo_projects_alone(tmp_path):
+    with served(Project(tmp_path, SETTINGS.replace("# aptui demo", "# my demo")), tmp_path / "t" / "tokens.json") as plain:
+        assert plain.get("/demo/").status == 404
+
+
+def test_a_demo_project_is_known_by_its_first_line(tmp_path):
+    assert demo_project.MARKER.encode().startswith(demo_page.MARKER)
+    assert not demo_page.is_demo(tmp_path)
+    (tmp_path / "aptui.yaml").write_text(demo_project.MARKER)
+    assert demo_page.is_demo(tmp_path)
+
+
+# -------------------------------------------------------------------------------------------------------------- in a browser
+
+
+@needs_browser
+def test_the_page_forgets_the_token_of_its_address_and_stays_open_when_it_is_loaded_again(here, browser):
+    page = opened_page(here, browser)
+    assert page.evaluate("location.href") == f"{here.url}{demo_page.PAGE}"
+    assert page.evaluate("document.cookie") == ""
+    page.ask("Page.reload")
+    page.until("document.getElementById('project').textContent === 'Garden'")
+
+    assert page.complaints == []
+
+
+@needs_browser
+def test_a_token_that_is_no_token_opens_nothing_and_is_told_so(here, browser):
+    page = browser.open(f"{here.url}{demo_page.PAGE}#token=wrong")
+
+    page.until("document.getElementById('state').textContent.startsWith('this token opens nothing')")
+    assert page.evaluate("document.querySelectorAll('.card, li').length") == 0
+
+
+@needs_browser
+def test_a_token_that_can_only_read_is_enough(here, browser):
+    opened_page(here, browser, tokens.add(here.served.token_file, "reader", [Scope.READ]))
+
+
+@needs_browser
+def test_a_saved_picture_is_redrawn(here, browser, record_property):
+    here.project.write("assets/icon.png", png(RED))
+    page = opened_page(here, browser)
+    until_pixel(page, "icon.png", lambda colour: colour == RED)
+    changed = page.begin(
+        f"""new Promise((done) => {{ const look = () => {{
+          const canvas = {card("icon.png")}.querySelector('canvas');
+          if (canvas.getContext('2d').getImageData(4, 4, 1, 1).data[2] > 200) done(performance.timeOrigin + performance.now());
+          else requestAnimationFrame(look); }}; look(); }})"""
+    )
+    saved_s = time.time()
+    here.project.write("assets/icon.png", png(BLUE))
+    took_ms = page.value(changed) - saved_s * 1000
+
+    assert pixel(page, "icon.png") == BLUE
+    page.until(f"{card('icon.png')}.querySelector('.took').textContent.endsWith(' ms')")
+    assert page.evaluate(f"{card('icon.png')}.classList.contains('is-fresh')")
+    assert page.evaluate("document.querySelectorAll('.card.is-fresh').length") == 1
+    assert page.complaints == []
+    record_property("saved_to_pixel_ms", round(took_ms, 1))
+
+
+def orange(colour: tuple[int, ...]) -> bool:
+    return colour[0] > colour[1] + 25 > colour[2] + 50
+
+
+def green(colour: tuple[int, ...]) -> bool:
+    return colour[1] > colour[0] + 5
+
+
+@needs_browser
+@pytest.mark.parametrize("has_gl", [True, False])
+def test_a_saved_mesh_is_redrawn_with_and_without_webgl(here, browser, tmp_path, has_gl):
+    here.project.write("assets/models/lamp.gltf", lamp.files()[lamp.MODEL])
+    if has_gl:
+        _see_the_lamp_change(here, browser, "WebGL2RenderingContext")
+    else:
+        with chromium.browser(tmp_path / "profile", *chromium.NO_GL) as other:
+            _see_the_lamp_change(here, other, "CanvasRenderingContext2D")
+
+
+def _see_the_lamp_change(here: Garden, browser: chromium.Browser, kind: str) -> None:
+    page = opened_page(here, browser)
+    until_pixel(page, "models/lamp.glb", orange)
+    canvas = f"{card('models/lamp.glb')}.querySelector('canvas')"
+    assert page.evaluate(f"({canvas}.getContext('webgl2') ?? {canvas}.getContext('2d')).constructor.name") == kind
+    model = lamp.files()[lamp.MODEL].decode()
+    here.project.write("assets/models/lamp.gltf", model.replace(str(lamp.PAPER[0]), "0.2"))
+
+    until_pixel(page, "models/lamp.glb", green)
+    assert page.complaints == []
+
+
+@needs_browser
+def test_a_mesh_turns_unless_the_person_wants_nothing_to_move(here, browser):
+    page = opened_page(here, browser)
+    angle = (
+        "import('/demo/mesh.js').then(({ Stage }) => { const old = Stage.prototype.draw; return new Promise((done) => { "
+        "Stage.prototype.draw = function () { old.call(this); Stage.prototype.draw = old; done(this.angle); }; }); })"
+    )
+    assert page.evaluate(angle) != page.evaluate(angle)
+    page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    page.until("matchMedia('(prefers-reduced-motion: reduce)').matches")
+    page.evaluate(
+        "import('/demo/mesh.js').then(({ Stage }) => { const old = Stage.prototype.draw; "
+        "Stage.prototype.draw = function () { window.frames_drawn++; old.call(this); }; })"
+    )
+
+    page.until(
+        "new Promise((done) => { let left = 5; window.frames_drawn = 0; "
+        "const tick = () => (left-- ? requestAnimationFrame(tick) : done(window.frames_drawn === 0)); tick(); })"
+    )
+
+
+@needs_browser
+def test_a_saved_sound_is_redrawn_and_plays(here, browser):
+    here.project.write("assets/tone.wav", wav(0.1 + time.time() % 0.2))
+    page = opened_page(here, browser)
+    shape = f"{card('tone.flac')}.querySelector('canvas').toDataURL()"
+    before = page.until(f"{card('tone.flac')}.querySelector('.facts').textContent && {shape}")
+    here.project.write("assets/tone.wav", wav(0.9))
+    page.until(f"{shape} !== {json.dumps(before)}")
+    button = f"{card('tone.flac')}.querySelector('button')"
+    icon = page.evaluate(f"{button}.innerHTML")
+    page.evaluate(f"{button}.click()")
+    playing = page.evaluate(f"{button}.innerHTML")
+    page.evaluate(f"{button}.click()")
+
+    assert playing != icon
+    assert page.evaluate(f"{button}.innerHTML") == icon
+    assert page.complaints == []
+
+
+@needs_browser
+def test_a_line_of_the_list_lights_up_and_a_source_that_goes_takes_its_card_away(here, browser):
+    page = opened_page(here, browser)
+    here.project.write("assets/note.txt", f"{time.time_ns()}\n")
+    page.until(f"{card('note.txt')}.classList.contains('is-fresh')")
+    here.project.delete("assets/other.png")
+    page.until(f"!{card('other.png')}")
+    here.project.write("assets/other.png", png(BLUE, 16))
+
+    page.until(f"!!{card('other.png')}?.querySelector('canvas')")
+    assert page.complaints == []
+
+
+@needs_browser
+def test_the_other_platforms_products_are_one_button_away(here, browser):
+    page = opened_page(here, browser)
+    assert "16 × 16" in page.until(f"{card('other.png')}.querySelector('.facts').textContent")
+    page.evaluate("[...document.querySelectorAll('#platforms button')].find((each) => each.textContent === 'server').click()")
+
+    page.until(f"{card('other.png')}?.querySelector('.facts').textContent.startsWith('4 × 4')")
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1180])
+def test_the_page_fits_and_follows_the_scheme_of_colours(here, browser, scheme, width):
+    page = opened_page(here, browser)
+    page.look(width, 800, scheme)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+    assert (max(ground) < 60) == (scheme == "dark")
+
+
+# -------------------------------------------------------------------------------------------------------------- as a command
+
+
+def test_the_command_says_where_the_page_is_and_takes_the_engine_with_it(tmp_path):
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = [sys.executable, "-m", "aptui", "demo", "--web", str(tmp_path / "project")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        assert process.stdout is not None
+        try:
+            url, _, token = process.stdout.readline().split()[-1].partition("#token=")
+            with urlopen(url) as page:
+                assert b"aptui demo" in page.read()
+            with urlopen(Request(url.replace("/demo/", "/v1/protocol"), headers={"Authorization": f"Bearer {token}"})) as answer:
+                assert json.load(answer)
+            with Client.connect(url.removesuffix("/demo/"), token=token) as client, pytest.raises(KnownError, match="shutdown"):
+                client.ask(Shutdown())
+            assert token not in " ".join(Path(f"/proc/{process.pid}/cmdline").read_text().split("\0"))
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        assert not any(each.is_alive for each in places.engines())

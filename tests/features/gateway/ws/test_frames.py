@@ -1,0 +1,140 @@
+"""Frames that are built once for many.
+
+What is in them, who gets them compressed, and that a burst of them is no fault of a client that reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType
+
+from aptui.core.notices import JobChanged
+from aptui.features.gateway.protocol import codec, notices, requests
+from aptui.features.gateway.ws import news
+from aptui.features.gateway.ws.frames import FrameMessage
+from aptui.link.codec import NoticeLine
+from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
+
+pytestmark = pytest.mark.real
+
+BURST = 3 * codec.QUEUE_LIMIT
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    with garden(
+        tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a", **{f"n/{number}.txt": "n" for number in range(40)}}
+    ) as there:
+        yield there
+
+
+@pytest.fixture
+def garden_of_one(there: Garden) -> Iterator[Garden]:
+    yield there
+    there.rest()
+    there.end_clients()
+
+
+@pytest.mark.parametrize(("size", "head"), [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)])
+def test_a_frame_says_how_long_it_is(size: int, head: int) -> None:
+    frame = FrameMessage(b"x" * size).frame(is_deflated=False)
+
+    assert (frame[0], len(frame)) == (0x81, head + size)
+    assert size == (frame[1] if head == 2 else int.from_bytes(frame[2:head], "big"))
+    assert frame[head:] == b"x" * size
+
+
+def test_what_is_deflated_stands_on_its_own_and_what_is_short_or_binary_is_not() -> None:
+    long = FrameMessage(b"again and " * 1_000)
+    frame = long.frame(is_deflated=True)
+
+    assert frame[0] == 0xC1
+    assert zlib.decompressobj(-15).decompress(frame[2:] + b"\0\0\xff\xff") == long.data
+    assert long.frame(is_deflated=True) is frame
+    assert FrameMessage(b"short").frame(is_deflated=True)[0] == 0x81
+    assert FrameMessage(long.data, WSMsgType.BINARY).frame(is_deflated=True)[0] == 0x82
+
+
+@pytest.mark.parametrize("window", [0, 9, 15])
+def test_who_offers_compression_hears_the_same_in_fewer_bytes(garden_of_one: Garden, window: int) -> None:
+    there = garden_of_one
+
+    async def heard() -> tuple[list[dict[str, Any]], int]:
+        headers = {"Authorization": f"Bearer {there.served.token}"}
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(f"{there.url}{codec.PATH}", headers=headers, compress=window) as socket,
+        ):
+            hello = {"id": 1, "request": "hello", "protocol": codec.VERSION, "client": f"window {window}", "wants_catalog": True}
+            await socket.send_json({**hello, "platforms": ["linux"], "notices": ["catalog"]})
+            texts = [await socket.receive_json(), await socket.receive_json()]
+            await socket.send_json({"id": 2, "request": "read_product", "path": "a.txt", "platform": "linux"})
+            texts.append(await socket.receive_json())
+            assert (await socket.receive_bytes())[4:] == b"a"
+            await socket.receive_bytes()
+            await socket.send_json({"id": 3, "request": "asset_status", "term": "a.txt", "x" * 600: 1})
+            texts.append(await socket.receive_json())
+            return texts, next(each.sent_bytes for each in there.served.room.sessions if each.hello.client == f"window {window}")
+
+    texts, sent_bytes = asyncio.run(heard())
+    assert len(texts[1]["notices"][0]["assets"]) == 41
+    assert texts[2]["answer"]["length"] == 1
+    assert "has no field" in texts[3]["refusal"]["what"]
+    whole = sum(len(json.dumps(text)) for text in texts)
+    assert sent_bytes < whole / 3 if window == 15 else sent_bytes > whole / 2
+
+
+def burst(there: Garden) -> list[JobChanged]:
+    """Have the engine seem to say much at once."""
+    room = there.served.room
+    done = [
+        JobChanged(1, 1_000 + number, "a.txt", 1, "linux", "texts", "texts", "completed", "", "", 0, 0, 1, "", 7)
+        for number in range(BURST)
+    ]
+    there.served.loop.call_soon_threadsafe(
+        room.publisher.take_news, [NoticeLine(room.engine.epoch, room.engine.seq, each) for each in done]
+    )
+    return done
+
+
+def test_a_burst_of_news_is_no_fault_of_a_client_that_reads(garden_of_one: Garden) -> None:
+    there = garden_of_one
+    client = there.client(notices=("job_completed", "resync"))
+    done = burst(there)
+
+    heard: list[object] = []
+    while len(heard) < BURST:
+        heard.append(hear(client, lambda notice: isinstance(notice, (notices.JobCompleted, notices.Resync))))
+        assert isinstance(heard[-1], notices.JobCompleted)
+    assert [each.job.job_id for each in heard] == [each.job_id for each in done]
+    assert client.ask(requests.Ping()) == requests.Done()
+
+
+def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
+    garden_of_one: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = garden_of_one
+    teller, client = there.served.room.publisher, there.client()
+
+    async def go_meanwhile(_sessions: object, _limit_s: float) -> None:
+        monkeypatch.undo()
+        teller.engine_came(False)
+
+    monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
+    burst(there)
+    hear(client, lambda notice: notice == notices.EngineChanged(False))
+    there.write("after.txt", "after")
+
+    told: list[object] = []
+    hear(
+        client,
+        lambda notice: told.append(notice) or (isinstance(notice, notices.JobCompleted) and notice.job.source == "after.txt"),
+    )
+    assert not [each for each in told if isinstance(each, notices.JobCompleted) and each.job.source == "a.txt"]

@@ -1,0 +1,171 @@
+"""How far a change spreads: by every kind of dependency, with the builders that declared them, and no further."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aptui.core.model import DependencyKind, Job, JobDependency, JobPlan, PathKey
+from aptui.core.paths import path_uuid
+from aptui.core.records.rows import pack_analysis
+from aptui.features.graph.affected import Spreading
+from aptui.store.queries.reader import open_reader
+from tests.store.graph_rows import BUILDER, FOUND, JOB, UUID, WILDCARD, Rows
+
+OTHER = b"O" * 16
+Spread = Callable[..., set[str]]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Rows:
+    return Rows(tmp_path / "assetdb.sqlite", 5)
+
+
+@pytest.fixture
+def spread(rows: Rows) -> Spread:
+    """Return the sources whose jobs would run."""
+
+    def spread(*changed: str, through_products: bool = True) -> set[str]:
+        with closing(open_reader(rows.path)) as reader:
+            spreading = Spreading(reader, through_products=through_products)
+            spreading.spread(dict.fromkeys(changed, "it changed"))
+            return {job.source for job in spreading.jobs()}
+
+    return spread
+
+
+def test_a_change_spreads_through_paths_patterns_and_uuids(rows: Rows, spread: Spread) -> None:
+    rows.depend(1, "S0")
+    rows.depend(2, path_uuid("s1").hex(), UUID)
+    rows.depend(3, "?2", WILDCARD)
+
+    assert spread("s0") == {"s0", "s1", "s2", "s3"}
+    assert spread("s2") == {"s2", "s3"}
+
+
+def test_what_a_run_found_leads_no_further(rows: Rows, spread: Spread) -> None:
+    rows.depend(1, "s0", FOUND)
+    rows.depend(2, "s1")
+
+    assert spread("s0") == {"s0", "s1"}
+
+
+def test_a_job_dependency_leads_to_jobs_and_from_them_to_their_dependents(rows: Rows, spread: Spread) -> None:
+    rows.depend(1, "s0", JOB)
+    rows.depend(2, "s1", JOB)
+    rows.depend(3, "s1")
+
+    assert spread("s0") == {"s0", "s1", "s2"}
+
+
+def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "linux") -> None:
+    """Let the analysis of a source say that its job depends on others."""
+    packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        database.execute(
+            "INSERT INTO aptui_analyses VALUES (?, ?, 'completed', 1, '', 0, 0, 0, 0, '', '', ?, '')", (owner + 1, BUILDER, packed)
+        )
+    for dependency in dependencies:
+        rows.depend(owner, dependency.source, JOB)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_possible", "is_certain"),
+    [
+        (DependencyKind.FINGERPRINT, True, True),
+        (DependencyKind.ORDER, True, False),
+        (DependencyKind.ORDER_ONCE, False, False),
+        (DependencyKind.ORDER_ONLY, False, False),
+    ],
+)
+def test_a_job_dependency_counts_by_its_kind(
+    rows: Rows, spread: Spread, kind: DependencyKind, is_possible: bool, is_certain: bool
+) -> None:
+    plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", kind))
+    rows.depend(2, "s1", JOB)
+
+    assert ("s1" in spread("s0")) is is_possible
+    assert ("s2" in spread("s0")) is is_possible  # whose plan is not known
+    assert ("s1" in spread("s0", through_products=False)) is is_certain
+    assert "s2" not in spread("s0", through_products=False)
+
+
+@pytest.mark.parametrize(("key", "platform"), [("main", "server"), ("other", "linux")])
+def test_a_dependency_on_another_job_of_the_source_does_not_count(rows: Rows, spread: Spread, key: str, platform: str) -> None:
+    plan(rows, 1, JobDependency(PathKey("s0"), "main", "linux", DependencyKind.ORDER))
+    plan(rows, 2, JobDependency(PathKey("s1"), key, platform, DependencyKind.ORDER))
+
+    assert spread("s0") == {"s0", "s1"}
+
+
+def test_only_jobs_of_the_builder_that_declared_it_run(rows: Rows) -> None:
+    rows.depend(1, "s0", builder=OTHER)
+
+    with closing(open_reader(rows.path)) as reader:
+        spreading = Spreading(reader)
+        spreading.spread({"s0": "it changed"})
+
+        assert spreading.found.which[2] == {OTHER}
+        assert [job.source for job in spreading.jobs()] == ["s0"]  # no job of s1 is OTHER's
+
+
+def test_a_file_that_is_no_source_counts_too(rows: Rows, spread: Spread) -> None:
+    rows.depend(1, "base.hlsl")
+    rows.depend(2, "*.hlsl", WILDCARD)
+
+    assert spread("base.hlsl") == {"s1", "s2"}
+    assert spread("nothing.txt") == set()
+
+
+def test_an_intermediate_carries_the_change_on(rows: Rows, spread: Spread) -> None:
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        rows.product(database, 11, 1, "common/s1", path_uuid("s0"), "common", 5, flags=2)
+    rows.depend(2, "s1")
+
+    assert spread("s0") == {"s0", "s1", "s2"}
+
+
+def test_a_changed_builder_runs_all_its_jobs_and_those_that_wait_for_them(rows: Rows) -> None:
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        database.execute("UPDATE Jobs SET BuilderGuid = ? WHERE JobID > 1", (OTHER,))
+    rows.depend(3, "s0", JOB, OTHER)
+
+    with closing(open_reader(rows.path)) as reader:
+        spreading = Spreading(reader)
+        spreading.touch_builders([BUILDER], "its builder changed")
+
+        assert {job.source for job in spreading.jobs()} == {"s0", "s3"}
+        assert spreading.products(spreading.jobs()) == ["linux/p0", "linux/p3"]
+
+
+COUNT = 5
+PAIRS = st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)), max_size=8)
+
+
+@settings(max_examples=10, deadline=None)
+@given(sources=PAIRS, jobs=PAIRS, changed=st.integers(0, COUNT - 1))
+def test_it_is_what_an_oracle_says(
+    tmp_path_factory: pytest.TempPathFactory, sources: list[tuple[int, int]], jobs: list[tuple[int, int]], changed: int
+) -> None:
+    rows = Rows(tmp_path_factory.mktemp("oracle") / "assetdb.sqlite", COUNT)
+    for owner, other in sources:
+        rows.depend(owner, f"s{other}")
+    for owner, other in jobs:
+        rows.depend(owner, f"s{other}", JOB)
+    reached, touched = {changed}, {changed}
+    for _step in range(COUNT):
+        reached |= {owner for owner, other in sources if other in reached}
+        touched |= reached | {owner for owner, other in jobs if other in touched | reached}
+
+    with closing(open_reader(rows.path)) as reader:
+        spreading = Spreading(reader)
+        spreading.spread({f"s{changed}": "it changed"})
+        found = {job.source for job in spreading.jobs()}
+
+    assert found == {f"s{at}" for at in touched}

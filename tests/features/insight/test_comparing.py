@@ -1,0 +1,121 @@
+"""Two sessions compared: what began to fail, was mended, takes longer, grew, came or went in between."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aptui.features.insight.history import Comparison, compare
+from aptui.store.history.sessions import session_named
+from tests.store.conftest import Store
+from tests.store.history.test_sessions import job, session_row
+
+NOW = time.time_ns() // 1_000_000
+
+
+def session(store: Store, key: int, jobs: dict[int, dict[str, Any]], begins_ms: int = NOW, ends_ms: int = NOW + 3_600_000) -> None:
+    for job_id, changes in jobs.items():
+        job(store, job_id, key + job_id, **changes)
+    store.put(put_session=[session_row(begins_ms, ends_ms)])
+
+
+def compared(store: Store, old: str, new: str) -> Comparison:
+    reader = store.reader()
+    return compare(reader, session_named(reader, old), session_named(reader, new))
+
+
+def names(changes: list[Any]) -> list[str]:
+    return [change.new.source for change in changes]
+
+
+def test_failures_that_came_stayed_and_went(store: Store) -> None:
+    failed, good = {"outcome": 1}, {"outcome": 0}
+    session(store, 100, {1: good, 2: failed, 3: failed, 4: failed})
+    session(store, 200, {1: failed, 2: good, 3: failed, 5: failed})
+
+    found = compared(store, "1", "2")
+
+    assert names(found.began_to_fail) == ["1.png", "5.png"]
+    assert names(found.mended) == ["2.png"]
+    assert names(found.still_failing) == ["3.png"]
+    assert names(found.new) == ["5.png"]
+    assert found.jobs_run == 4
+
+
+def test_what_failed_and_was_mended_in_between_is_as_it_was(store: Store) -> None:
+    session(store, 100, {1: {}})
+    session(store, 200, {1: {"outcome": 1}})
+    session(store, 300, {1: {}})
+
+    found = compared(store, "1", "3")
+
+    assert not found.began_to_fail
+    assert not found.mended
+
+
+def test_slower_and_faster_are_measured_against_all_earlier_runs(store: Store) -> None:
+    for key in (100, 200, 300):
+        session(store, key, {1: {"duration_ms": 100 + key // 100}, 2: {"duration_ms": 1000}, 3: {"duration_ms": 100}})
+    session(store, 400, {1: {"duration_ms": 500}, 2: {"duration_ms": 100}, 3: {"duration_ms": 110}})
+
+    found = compared(store, "3", "4")
+
+    assert names(found.slower) == ["1.png"]
+    assert names(found.faster) == ["2.png"]
+    assert found.slower[0].pace is not None
+    assert found.slower[0].pace.runs == 3
+
+
+def test_products_that_grew(store: Store) -> None:
+    session(store, 100, {1: {}, 2: {}})
+    job(store, 1, 201)
+    job(store, 2, 202)
+    store.put(put_product=[(1, 1, "linux/1.png", 1, b"T" * 16, -2, 1, b"D" * 32, 9000)])
+    store.put(put_session=[session_row(NOW)])
+
+    found = compared(store, "1", "2")
+
+    assert [(change.new.source, change.growth) for change in found.grew] == [("1.png", 8990)]
+    assert not found.shrank
+
+
+def test_what_went_and_came_back_is_neither_gone_nor_new(store: Store) -> None:
+    session(store, 100, {1: {}, 2: {}}, NOW - 9000, NOW - 5000)
+    store.put(drop_source=[(1,), (2,)])
+    job(store, 2, 203)
+    row = store.rows("SELECT job_id FROM aptui_gone_jobs ORDER BY 1")
+    assert row == [(1,), (2,)]
+    # the one that came back has another number
+    store.put(drop_source=[(2,)])
+    store.put(put_source=[_source(7, "2.png")], put_job=[_job(7, 204)], put_run=[_run(7, 204)])
+    store.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])
+
+    found = compared(store, "1", "2")
+
+    assert [name[0] for name in found.gone] == ["1.png"]
+    assert not found.new
+    assert found.jobs_run == 1
+
+
+def _source(number: int, rel: str) -> tuple[object, ...]:
+    from tests.store.conftest import source_row
+
+    return source_row(number, rel)
+
+
+def _job(number: int, run_key: int) -> tuple[object, ...]:
+    from tests.store.conftest import job_row
+
+    return job_row(number, number, run_key=run_key)
+
+
+def _run(number: int, run_key: int) -> tuple[object, ...]:
+    from tests.store.history.test_sessions import run_row
+
+    return run_row(number, run_key)
+
+
+def test_a_session_and_itself_do_not_differ(store: Store) -> None:
+    session(store, 100, {1: {}})
+
+    assert compared(store, "1", "1") == Comparison()

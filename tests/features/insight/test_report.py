@@ -1,0 +1,126 @@
+"""`aptui report`: what is not well, by folder, builder, platform and owner; what CODEOWNERS says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import verb_project
+from homes import own_homes
+from verb_project import Run, runner
+
+from aptui.cli import main
+from aptui.features.insight.report import NO_OWNER, Owners, owners_of
+from aptui.shared.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        project = verb_project.write(folder, patch)
+        (project / "CODEOWNERS").write_text("* @all\n/assets/tables/ @tables @data  # tables\n")
+        main.main(["batch"])
+    return project
+
+
+@pytest.fixture
+def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    own_homes(processed.parent, monkeypatch)
+    monkeypatch.chdir(processed)
+
+    return runner(capsys)
+
+
+@pytest.mark.real
+def test_what_is_not_well_by_folder_with_what_failed(run: Run) -> None:
+    code, out, _ = run("report", "--json")
+
+    (tables,) = json.loads(out)
+    assert (code, tables["name"], tables["failed"]) == (0, "tables", 2)
+    assert {job["source"] for job in tables["failures"]} == {"tables/bad.json"}
+    assert all(job["error"] and job["builder"] == "tables" for job in tables["failures"])
+    _, out, _ = run("report")
+    assert out.splitlines()[0].split()[:3] == ["folder", "jobs", "failed"]
+    assert any(line.startswith("well: 2 of 3, with ") for line in out.splitlines())
+    assert "  tables/bad.json@linux:" in out
+
+
+@pytest.mark.real
+def test_all_counts_every_job_once(run: Run) -> None:
+    _, out, _ = run("status", "--json")
+    known = sum(json.loads(out)["jobs"].values())
+
+    for by in ("folder", "builder", "platform", "owner"):
+        _, out, _ = run("report", "--by", by, "--all", "--json")
+        assert sum(row["jobs"] for row in json.loads(out)) == known
+
+
+@pytest.mark.real
+def test_failures_are_those_of_whom_codeowners_names_last(run: Run) -> None:
+    _, out, _ = run("report", "--by", "owner", "--all", "--json")
+
+    found = {row["name"]: row for row in json.loads(out)}
+    assert found.keys() == {"@all", "@tables @data"}
+    assert (found["@tables @data"]["failed"], found["@all"]["failed"]) == (2, 0)
+    assert "failed, @tables @data:" in run("report", "--by", "owner")[1]
+
+
+@pytest.mark.real
+def test_what_report_does_not_take(run: Run, processed: Path) -> None:
+    code, _, err = run("report", "--depth", "0")
+    assert (code, "--depth: 0 is not between 1 and 64" in err) == (3, True)
+    owners = processed / "CODEOWNERS"
+    text = owners.read_text()
+    owners.unlink()
+    try:
+        code, _, err = run("report", "--by", "owner")
+    finally:
+        owners.write_text(text)
+    assert code == 3
+    assert "there is no CODEOWNERS" in err
+    assert ".github/CODEOWNERS" in err
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "is_meant"),
+    [
+        ("*", "a/b.png", True),
+        ("*.png", "a/b.png", True),
+        ("*.png", "a/b.tga", False),
+        ("/a/", "a/b/c.png", True),
+        ("a/", "x/a/c.png", True),
+        ("/a/*", "a/c.png", True),
+        ("/a/*", "a/b/c.png", False),
+        ("a/*", "a/b.png", True),
+        ("/a/**/c", "a/b/d/c", True),
+        (r"with\ blank.png", "with blank.png", True),
+        ("*", "../elsewhere.png", False),
+    ],
+)
+def test_what_a_pattern_means(pattern: str, path: str, is_meant: bool) -> None:
+    owners = Owners("/repo", [(pattern, ("@me",))])
+
+    assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
+
+
+def test_the_last_pattern_decides_also_when_it_names_nobody(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".github").mkdir()
+    (tmp_path / ".github/CODEOWNERS").write_text("# all\n* @all\n\n[Section] @x\n/free/\n/art/ @art me@example.org # us\n")
+
+    owners = owners_of(tmp_path)
+
+    assert [owners.of(f"{tmp_path}/{name}") for name in ("a", "free/a", "art/a")] == ["@all", NO_OWNER, "@art me@example.org"]
+    (tmp_path / "below").mkdir()
+    assert owners_of(tmp_path / "below").of(f"{tmp_path}/art/a") == "@art me@example.org"
+
+
+def test_a_pattern_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "CODEOWNERS").write_text("* @all\n!x @me\n")
+
+    with pytest.raises(UserError, match="exceptions are not known here") as caught:
+        owners_of(tmp_path)
+
+    assert str(caught.value.where).endswith("CODEOWNERS:2")

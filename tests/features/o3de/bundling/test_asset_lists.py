@@ -1,0 +1,56 @@
+"""Asset lists: the bytes' SHA-1 as five numbers, and what each comparison keeps."""
+
+from pathlib import Path
+
+import pytest
+
+from aptui.features.o3de.bundling import asset_lists
+from aptui.features.o3de.bundling.asset_lists import ComparisonKind, ListedAsset, appearing, compare_lists, kind_of, matching
+from aptui.shared.errors import UserError
+
+
+def asset(name: str, digest: str = "0") -> ListedAsset:
+    guid = f"{{00000000-0000-0000-0000-{ord(name[0]):012d}}}"
+    return ListedAsset(guid, 1, f"{name}.txt", 9, digest.encode() * 20)
+
+
+A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept"),
+    [
+        (ComparisonKind.DELTA, [NEW_B, C]),
+        (ComparisonKind.UNION, [A, NEW_B, C]),
+        (ComparisonKind.INTERSECTION, [NEW_B]),
+        (ComparisonKind.COMPLEMENT, [C]),
+    ],
+)
+def test_a_comparison_of_two_lists_keeps_what_its_name_says(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
+    assert compare_lists(kind, [A, B], [NEW_B, C]) == kept
+
+
+def test_paths_are_kept_by_wildcard_or_regular_expression_whatever_their_case() -> None:
+    assert matching([A, B], "A*.TXT", is_regex=False) == [A]
+    assert matching([A, B], "[bc].txt", is_regex=True) == [B]
+    with pytest.raises(UserError, match="no regular expression"):
+        matching([A], "(", is_regex=True)
+
+
+def test_what_is_in_so_many_lists_is_kept() -> None:
+    assert appearing([[A, B], [B, C], [B, A]], 2) == [A, B]
+    assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
+
+
+def test_comparisons_are_named_or_numbered() -> None:
+    assert kind_of("filePattern") == kind_of("FILEPATTERN") == kind_of("4") == ComparisonKind.FILE_PATTERN
+    with pytest.raises(UserError, match="0 or delta"):
+        kind_of("nothing")
+
+
+def test_a_list_that_is_written_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.assetlist"
+    path.write_text(asset_lists.text_of([A, NEW_B]))
+
+    assert asset_lists.load(path) == [A, NEW_B]
+    assert 'field="element" value="808464432"' in path.read_text()

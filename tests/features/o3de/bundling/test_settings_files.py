@@ -1,0 +1,48 @@
+"""Rules, bundle settings, manifests."""
+
+from pathlib import Path
+
+import pytest
+
+from aptui.features.o3de.bundling.asset_lists import ComparisonKind
+from aptui.features.o3de.bundling.bundle_files import BundleSettings, ComparisonStep, load_rules, manifest_text, rules_text
+from aptui.shared.errors import UserError
+
+STEPS = [
+    ComparisonStep(ComparisonKind.DELTA, "a", "b", "$c"),
+    ComparisonStep(ComparisonKind.FILE_PATTERN, "$c", "", "d", "*.txt", is_regex=True),
+    ComparisonStep(ComparisonKind.INTERSECTION_COUNT, count=3),
+]
+
+
+def test_rules_that_are_written_are_read_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "a.rules"
+    path.write_text(rules_text(STEPS))
+
+    assert load_rules(path) == STEPS
+
+    path.write_text(rules_text(STEPS).replace('field="comparisonType" value="0"', 'field="comparisonType" value="77"'))
+    with pytest.raises(UserError, match="type 77"):
+        load_rules(path)
+
+
+def test_of_settings_only_what_is_said_changes(tmp_path: Path) -> None:
+    path = tmp_path / "a.bundlesettings"
+    new = BundleSettings()
+    new.set(asset_list="a.assetlist", max_mib=5)
+    path.write_text(new.text())
+
+    settings = BundleSettings(path)
+    assert (settings.asset_list, settings.bundle, settings.version, settings.max_mib) == ("a.assetlist", "", 2, 5)
+    settings.set(bundle="b.pak")
+
+    changed = [line for line in settings.text().splitlines() if line not in new.text().splitlines()]
+    assert [line.strip().split()[2:4] for line in changed] == [['field="BundleFilePath"', 'value="b.pak"']]
+
+
+def test_a_manifest_names_its_catalog_and_what_goes_with_it() -> None:
+    text = manifest_text(2, ["a__1.pak"], ["levels/one"])
+
+    assert 'field="CatalogName" value="DeltaCatalog.xml"' in text
+    assert 'field="element" value="a__1.pak"' in text
+    assert 'field="element" value="levels/one"' in text

@@ -1,0 +1,24 @@
+"""What the tests of this room begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_engine import SmallEngine
+
+from aptui.config import dirs
+from aptui.features.o3de.project import project_format
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
+    """Return an engine on a Linux machine of a person who has no settings of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+    monkeypatch.setattr(dirs, "FORMATS", [])
+    for module in ("config.packing", "config.compiler", "features.o3de.project.o3de_settings"):
+        monkeypatch.setattr(f"aptui.{module}.host_platform", lambda: "linux")
+    project_format.register()
+    return SmallEngine(tmp_path)

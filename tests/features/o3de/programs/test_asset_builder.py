@@ -1,0 +1,188 @@
+"""`AssetBuilder`: one source in front, with its logs; what only a child of O3DE's asset processor does is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+from lytesttools import PLATFORMS, RULES, O3deProject
+
+from aptui.features.o3de.programs import asset_builder, asset_processor_batch, builder_switches
+from aptui.features.o3de.programs.builder_switches import parse
+from aptui.shared.errors import UserError
+
+BUILDERS = """builders:
+  - {name: data, uses: json}
+"""
+NEEDY = """from aptui.sdk import *
+from uuid import UUID
+
+class Needy:
+    name, version, patterns = "needy", 1, ["*.needy"]
+    uuid = UUID("5d8a4d2e-6a5b-4b07-9a3f-6f9f0c3a7c11")
+
+    def create_jobs(self, request):
+        other = open(request.full_path).read()
+        jobs = [
+            JobDescriptor("needy", platform.id, job_dependencies=[JobDependency(other, "txt", platform.id)])
+            for platform in request.platforms
+        ]
+        return CreateJobsResponse(Result.SUCCESS, jobs=jobs, source_dependencies=[SourceDependency(other)])
+
+    def process_job(self, request):
+        with open(request.products_dir + "/a.made", "w") as file:
+            file.write("made")
+        return ProcessJobResponse(Result.SUCCESS, products=[JobProduct("a.made")])
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
+    made = O3deProject(tmp_path, monkeypatch)
+    folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
+    made.settings({**PLATFORMS, **RULES, **folder, "Platforms": {"linux": "enabled"}})
+    made.source("aptui.yaml", BUILDERS)
+    return made
+
+
+@pytest.mark.real
+def test_a_sound_source_succeeds_and_a_broken_one_fails_by_name(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
+
+    assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
+    said = capsys.readouterr().out
+    assert 'good.json" failed' not in said
+    for line in ("Source = sub/good.json", "Platforms = linux", "S: 0 errors, 0 warnings"):
+        assert f"AssetBuilder: {line}" in said
+    assert "good.json, sub id 0, " in said
+    kept = Path(said.rpartition("kept in ")[2].strip())
+    assert [path.name for path in kept.rglob("*.json")] == ["good.json"]
+
+    assert asset_builder.main([f"-debug={bad}"]) == 1
+    said = capsys.readouterr().out
+    assert 'bad.json" failed' in said
+    assert "AssetBuilder: E: " in said
+    assert not project.cache.exists()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_source_outside_the_named_project_is_processed_in_its_own(
+    project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
+) -> None:
+    """A relative `--project-path` may lead to another folder of that name, or to none."""
+    text = project.source("a.txt", "text")
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / project.project.name).mkdir(parents=True)
+    root = {
+        "ScanFolder Root": {"watch": "@ENGINEROOT@", "recursive": 0, "order": 9}
+    }  # it holds the project's folder, not its files
+    folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
+    project.settings({**PLATFORMS, **RULES, **folder, **root, "Platforms": {"linux": "enabled"}})
+    if is_there:
+        (elsewhere / project.project.name / "project.json").write_text('{"project_name": "Other"}')
+    monkeypatch.chdir(elsewhere)
+
+    code = asset_builder.main([f"-debug={text}", f"--project-path={project.project.name}", f"--engine-path={project.root}"])
+
+    said = capsys.readouterr().out
+    assert code == 0, said
+    assert "AssetBuilder: Source = a.txt" in said
+    assert f"project '{project.project}', in which it lies, is used" in said
+
+
+@pytest.mark.real
+def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = project.source("a.txt", "text")
+
+    assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0
+    said = capsys.readouterr().out
+    assert "AssetBuilder: Job 'txt' for linux by builder 'txt'" in said
+    assert "Processing" not in said
+
+    assert asset_builder.main([f"-debug={text}"]) == 0
+    assert "AssetBuilder: Product = a.txt, sub id 0, 4 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.real
+def test_settings_of_folders_hold_and_logs_stay_beside_the_products(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = project.source("sub/.aptui.yaml", "builders: {data: {params: {indent: 3}}}")
+    source = project.source("sub/good.json", '{"a": 1}')
+
+    assert asset_builder.main([f"-debug={source}"]) == 0
+
+    said = capsys.readouterr().out
+    assert f"AssetBuilder: Settings = {settings}\n" in said
+    kept = Path(said.rpartition("kept in ")[2].strip())
+    assert next(kept.rglob("good.json")).read_text() == '{\n   "a": 1\n}\n'
+
+    settings.write_text("builders: {data: {params: {indent: wide}}}")
+    bad = project.source("bad.json", "{")
+
+    assert asset_builder.main([f"-debug={source}"]) == 1
+    assert "sub/.aptui.yaml:1:" in capsys.readouterr().out
+    assert asset_builder.main([f"-debug={bad}"]) == 1
+    log = re.search(r"AssetBuilder: Log = (.*)", capsys.readouterr().out)
+    assert log is not None
+    assert "S: 1 errors, 0 warnings" in Path(log[1]).read_text()
+
+
+@pytest.mark.real
+def test_jobs_that_a_job_needs_are_named_with_how_far_they_are(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+    project.source("builders/needy.py", NEEDY)
+    source = project.source("a.needy", "b.txt")
+    project.source("b.txt", "text")
+
+    assert asset_builder.main([f"-debug_create={source}"]) == 0
+    said = capsys.readouterr().out
+    assert "AssetBuilder: Source dependency = b.txt\n" in said
+    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in said
+
+    assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
+    capsys.readouterr()
+    assert asset_builder.main([f"-debug_create={source}"]) == 0
+    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
+        (["-task=paint"], "there is no task 'paint'"),
+        (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
+        (["-port=1"], "the source is missing"),
+        (["stray"], "'stray' belongs to no switch"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments: list[str], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        parse(arguments)
+
+
+def test_what_is_wrong_is_said_by_this_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert asset_builder.main(["-task=paint", "-input=/a.txt"]) == 1
+
+    assert "AssetBuilder: Error: there is no task 'paint'" in capsys.readouterr().out
+
+
+def test_switches_may_stand_in_any_form_and_what_is_ignored_is_said() -> None:
+    given = parse(["--task", "debug_create", "--input", '"/p/a.txt"', "-port", "7", "--colour"])
+
+    assert (given.source, given.processes) == ("/p/a.txt", False)
+    assert [note.split()[0] for note in given.notes] == ["-port", "-colour"]
+    assert parse([]).wants_help
+    assert all(any(f"-{name} :" in line for line in builder_switches.help_lines()) for name in builder_switches.SWITCHES)
+
+
+def test_the_project_is_found_by_its_name_above_or_beside_the_source(tmp_path: Path) -> None:
+    for name in ("Game", "Other"):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "project.json").write_text("{}")
+    source = tmp_path / "Game" / "sub" / "a.txt"
+
+    assert parse([f"-debug={source}", "-gamename=Game"]).project == str(tmp_path / "Game")
+    assert parse([f"-debug={source}", "-gamename=Other"]).project == str(tmp_path / "Other")
+    assert parse([f"-debug={source}", "-gamename=None"]).project == ""

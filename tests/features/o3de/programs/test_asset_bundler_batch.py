@@ -1,0 +1,323 @@
+"""`AssetBundlerBatch` over a project that was processed once: every command, its switches, its refusals."""
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lytesttools import PLATFORMS, RULES, O3deProject
+
+from aptui.features.o3de.bundling import asset_lists
+from aptui.features.o3de.bundling.seeds import SeedList
+from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch
+from aptui.features.o3de.programs.bundler import switches as bundler_switches
+
+pytestmark = pytest.mark.real
+
+BUILDERS = """builders:
+  - name: scene
+    copy: ["*.scene"]
+    references: ['needs (\\S+)']
+"""
+
+
+DEPENDENCIES = """<EngineDependencies versionnumber="1.0.0">
+    <!-- <Dependency path="no.cfg" optional="false" /> -->
+    <Dependency path="*.ini" optional="true" />
+    <Dependency path=":b.ini" optional="true" />
+    <Dependency path="gone.cfg" optional="false" />
+</EngineDependencies>
+"""
+
+
+class Bundler(O3deProject):
+    """A project with products for two platforms, and the bundler on it."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: str, code: int = 0) -> list[str]:
+        self.capture.readouterr()
+        ended = asset_bundler_batch.main([*arguments, f"--project-path={self.project}"])
+        output = self.capture.readouterr().out
+        assert ended == code, output
+        return output.splitlines()
+
+    def paths(self, name: str) -> list[str]:
+        """Return the paths in an asset list."""
+        return [item.path for item in asset_lists.load(self.root / name)]
+
+    def seeds(self, name: str) -> list[tuple[str, int]]:
+        return [(seed.hint, seed.flags) for seed in SeedList.load(self.root / name).seeds]
+
+
+@pytest.fixture(scope="module")
+def processed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bundler]:
+    with pytest.MonkeyPatch.context() as patch:
+        project = Bundler(tmp_path_factory.mktemp("bundler"), patch)
+        folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
+        project.settings({**PLATFORMS, **RULES, **folder, "Platforms": {"linux": "enabled", "pc": "enabled"}})
+        project.write("Assets/Engine/Engine_Dependencies.xml", DEPENDENCIES)
+        project.source("aptui.yaml", BUILDERS)
+        project.source("level.scene", "needs rock.txt\nneeds sub/other.scene\n")
+        project.source("sub/other.scene", "needs tree.txt\nneeds level.scene")
+        for name in ("rock.txt", "tree.txt", "lone.txt", "a.ini", "b.ini"):
+            project.source(name, name)
+        assert asset_processor_batch.main([f"--project-path={project.project}", "--platforms=linux,pc"]) == 0
+        yield project
+
+
+@pytest.fixture
+def bundler(processed: Bundler, capsys: pytest.CaptureFixture[str]) -> Iterator[Bundler]:
+    processed.capture = capsys
+    known = set(processed.root.iterdir())
+    yield processed
+    for path in set(processed.root.iterdir()) - known:
+        path.unlink()
+
+
+def test_seeds_are_added_and_removed_for_platforms(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene,Rock.txt", "--platform=pc")
+    assert bundler.seeds("s.seed") == [("level.scene", 1), ("rock.txt", 1)]
+
+    bundler.run("seeds", "--seedListFile", "s.seed", "--addPlatformToSeeds", "--platform", "linux")
+    bundler.run("seeds", "--seedListFile=s.seed", "--removeSeed=rock.txt", "--platform=linux")
+    assert bundler.seeds("s.seed") == [("level.scene", 3), ("rock.txt", 1)]
+
+    lines = bundler.run("seeds", "--seedListFile=s.seed", "--removePlatformFromSeeds", "--platform=pc", "--removeSeedPath")
+    assert any(line.startswith("WARNING: seed 'rock.txt' would have no platform left") for line in lines)
+    assert bundler.seeds("s.seed") == [("", 2), ("", 1)]
+
+    lines = bundler.run("seeds", "--seedListFile=s.seed", "--updateSeedPath", "--print")
+    assert bundler.seeds("s.seed") == [("level.scene", 2), ("rock.txt", 1)]
+    assert lines[-3:] == ["Total number of seeds: 2.", f"Saving Seed List to ( {bundler.root / 's.seed'} )...", "Save successful!"]
+
+
+def test_what_nobody_changed_in_a_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
+    path = bundler.root / "s.seed"
+    before = path.read_text() + "\n"
+    path.write_text(before)
+
+    lines = bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
+    assert lines == [f"Seed List ( {path} ) is as it was."]
+    assert path.read_text() == before
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=tree.txt")
+    bundler.run("seeds", "--seedListFile=s.seed", "--removeSeed=tree.txt")
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["seeds", "--addSeed=a"], "'seeds' needs --seedListFile"),
+        (["seeds", "--seedListFile=s.txt"], "'s.txt' does not end with .seed"),
+        (["seeds", "--seedListFile=s.seed", "--addPlatformToSeeds"], "--addPlatformToSeeds needs --platform"),
+        (["seeds", "--seedListFile=s.seed", "--removePlatformFromSeeds"], "--removePlatformFromSeeds needs --platform"),
+        (["seeds", "--seedListFile=s.seed", "--addSeed=none.txt"], "'none.txt' is no product for any of"),
+        (["seeds", "--seedListFile=s.seed", "--platform=amiga"], "there is no platform 'amiga'"),
+        (["seeds", "--seedListFile=s.seed", "--colour"], "'seeds' has no switch --colour"),
+        (["assetLists"], "'assetLists' needs --assetListFile or --print"),
+        (["assetLists", "--print", "--addSeed=a", "--generateDebugFile"], "--generateDebugFile needs --assetListFile"),
+        (["comparisonRules", "--comparisonRulesFile=r.rules"], "needs --comparisonType"),
+        (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount goes with no other comparison"),
+        (["compare", "--comparisonType=4"], "there are 1 comparisons by filePattern, and --filePattern has 0 values"),
+        (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
+        (["bundles"], "'bundles' needs --bundleSettingsFile"),
+        (["bundles", "--outputBundlePath=x.pak"], "what to pack, or where to, is missing"),
+        (["bundleSeed", "--outputBundlePath=x.pak"], "'bundleSeed' needs --addSeed"),
+        (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--maxSize=9999"], "--maxSize is a number from 1 to 2048"),
+        (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--bundleVersion=3"], "bundles of version 3 are not written"),
+        (["paint"], "there is no command 'paint'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_and_nothing_is_written(bundler: Bundler, arguments: list[str], why: str) -> None:
+    before = set(bundler.root.iterdir())
+
+    lines = bundler.run(*arguments, code=1)
+
+    assert any(line.startswith("ERROR: ") and why in line for line in lines)
+    assert set(bundler.root.iterdir()) == before
+
+
+def test_every_command_has_help_and_the_switches_that_it_takes(bundler: Bundler) -> None:
+    for command, switches in bundler_switches.COMMANDS.items():
+        lines = bundler.run(command, "--help")
+        assert all(any(f"--{name} :" in line for line in lines) for name in switches)
+
+
+def test_an_asset_list_has_what_its_seeds_need_and_is_not_written_over(bundler: Bundler) -> None:
+    lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc", "--print")
+    assert lines == [
+        "Printing assets for Platform ( pc ):",
+        *(f"- {path}" for path in ("level.scene", "rock.txt", "sub/other.scene", "tree.txt")),
+        "Total number of assets for Platform ( pc ): 4.",
+        f"Saving Asset List file to ( {bundler.root / 'l_pc.assetlist'} )...",
+        "Save successful!",
+    ]
+    assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt", "sub/other.scene", "tree.txt"]
+
+    (line,) = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=lone.txt", "--platform=pc", code=1)
+    assert line.endswith("is there already; --allowOverwrites writes over it")
+    bundler.run("assetLists", "--assetListFile=l_pc.assetlist", "--addSeed=lone.txt", "--allowOverwrites", "--generateDebugFile")
+    assert bundler.paths("l_pc.assetlist") == ["lone.txt"]
+    assert (bundler.root / "l_pc.assetlistdebug").read_text() == "lone.txt\ta seed\n"
+    assert not (bundler.root / "l_linux.assetlist").exists()
+    assert bundler.run("assetLists", "--assetListFile=l.assetlist", "--platform=pc", "--print")[1] == "- lone.txt"
+
+
+def test_seeds_wildcards_defaults_and_what_is_skipped_make_a_list(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
+
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
+    assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt"]
+    lines = bundler.run("assetLists", "--addSeed=*.txt", "--addDefaultSeedListFiles", "--print", "--platform=linux", "--dryRun")
+    assert [line for line in lines if line.startswith("- ")] == ["- a.ini", "- lone.txt", "- rock.txt", "- tree.txt"]
+    assert any("names 'gone.cfg', and platform 'linux' has no such product" in line for line in lines)
+
+
+def test_seeds_may_be_absolute_paths_below_the_cache(bundler: Bundler) -> None:
+    """The path of one platform's product names the product of every platform."""
+    path = bundler.project / "Cache" / "linux" / "Level.scene"
+
+    bundler.run("seeds", "--seedListFile=s.seed", f"--addSeed={path}", "--platform=pc,linux")
+    bundler.run("assetLists", "--assetListFile=l.assetlist", f"--addSeed={path}", "--platform=pc")
+
+    assert bundler.seeds("s.seed") == [("level.scene", 3)]
+    assert "level.scene" in bundler.paths("l_pc.assetlist")
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=/elsewhere/linux/level.scene", code=1)
+
+
+@pytest.mark.parametrize("skip", ["rock.txt", "*"])
+def test_an_empty_asset_list_fails_and_is_not_written(bundler: Bundler, skip: str) -> None:
+    lines = bundler.run(
+        "assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", f"--skip={skip}", "--platform=pc", "--generateDebugFile",
+        code=1,
+    )  # fmt: skip
+
+    assert lines == [f"ERROR: Unable to save Asset List file ({bundler.root / 'l_pc.assetlist'}): list is empty."]
+    assert not list(bundler.root.glob("l_*"))
+
+
+def test_a_list_that_is_empty_on_one_platform_is_written_for_the_others(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
+
+    lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
+
+    assert lines[-1] == f"ERROR: Unable to save Asset List file ({bundler.root / 'l_linux.assetlist'}): list is empty."
+    assert bundler.paths("l_pc.assetlist") == ["rock.txt"]
+
+
+def test_an_empty_result_of_a_comparison_fails_and_is_not_written(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
+    files = ["--firstAssetFile=l.assetlist", "--secondAssetFile=l.assetlist", "--output=r.assetlist"]
+
+    lines = bundler.run("compare", "--comparisonType=delta", *files, "--platform=pc", code=1)
+
+    assert "list is empty." in lines[-1]
+    assert not (bundler.root / "r_pc.assetlist").exists()
+
+
+def test_names_with_dots_get_the_platform_before_their_suffix(bundler: Bundler) -> None:
+    (bundler.root / "run.1").mkdir()
+    try:
+        names = [f"run.1/my.{kind}" for kind in ("list.assetlist", "settings.bundlesettings", "game.pak")]
+        bundler.run("assetLists", f"--assetListFile={names[0]}", "--addSeed=rock.txt", "--platform=pc")
+        lines = bundler.run(
+            "bundleSettings", f"--bundleSettingsFile={names[1]}", f"--assetListFile={names[0]}", f"--outputBundlePath={names[2]}",
+            "--platform=pc",
+        )  # fmt: skip
+        assert lines[0] == f"Saving Bundle Settings file to ( {bundler.root / 'run.1/my.settings_pc.bundlesettings'} )..."
+        bundler.run("bundles", f"--bundleSettingsFile={names[1]}", "--platform=pc")
+        made = sorted(path.name for path in (bundler.root / "run.1").iterdir())
+    finally:
+        shutil.rmtree(bundler.root / "run.1")
+
+    assert made == ["my.game_pc.pak", "my.list_pc.assetlist", "my.settings_pc.bundlesettings"]
+
+
+def test_a_file_that_does_not_exist_is_reported_in_the_words_of_the_engine(
+    bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (line,) = bundler.run("bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
+    assert line.startswith(f"ERROR: Cannot load Asset List file ( {bundler.root / 'gone.assetlist'} ): File does not exist.")
+    (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
+    assert line == f"ERROR: Cannot load Seed List file ( {bundler.root / 'gone.seed'} ): File does not exist."
+
+    monkeypatch.chdir(tmp_path)  # where no project is
+    assert asset_bundler_batch.main(["bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak"]) == 1
+    assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
+
+
+def test_default_seeds_are_read_as_the_engine_writes_them(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
+    seeds = (bundler.root / "s.seed").read_text()
+    assert seeds.startswith('{\n    "Type": "JsonSerialization"')
+    bundler.write("Assets/Engine/SeedAssetList.seed", seeds)
+    try:
+        bundler.run("assetLists", "--assetListFile=l.assetlist", "--addDefaultSeedListFiles", "--platform=pc")
+    finally:
+        (bundler.root / "Assets/Engine/SeedAssetList.seed").unlink()
+
+    assert "level.scene" in bundler.paths("l_pc.assetlist")
+
+
+def test_lists_are_compared_step_by_step_with_names_for_what_is_between(bundler: Bundler) -> None:
+    for name, words in (("one", "rock.txt,tree.txt"), ("two", "rock.txt,lone.txt,a.ini"), ("allowed", "*.txt,b.ini")):
+        bundler.run("assetLists", f"--assetListFile={name}.assetlist", f"--addSeed={words}", "--platform=pc,linux")
+    steps = ["--comparisonType=delta,intersection,filePattern", "--filePatternType=0", "--filePattern=*.txt"]
+    files = [
+        "--firstAssetFile=one.assetlist,allowed.assetlist,$both",
+        "--secondAssetFile=two.assetlist,$delta",
+        "--output=$delta,$both,r.assetlist",
+    ]
+
+    lines = bundler.run("compare", *steps, *files, "--platform=pc", "--print")
+
+    assert lines == [
+        "Printing assets from the comparison result r_pc.assetlist.",
+        "-" * 42,
+        "- lone.txt",
+        "Total number of assets (1).",
+        "-" * 27,
+        "Saving results of comparison operation...", "Save successful!",
+    ]  # fmt: skip
+    assert bundler.paths("r_pc.assetlist") == ["lone.txt"]
+    assert bundler.run("compare", *steps, *files, "--platform=pc", code=1)[0].startswith("ERROR: ")
+
+    bundler.run("comparisonRules", "--comparisonRulesFile=r.rules", *steps, "--addComparison")
+    bundler.run("compare", "--comparisonRulesFile=r.rules", *files, "--platform=pc,linux", "--allowOverwrites")
+    assert bundler.paths("r_linux.assetlist") == ["lone.txt"]
+    firsts = "--firstAssetFile=one_pc.assetlist,two_pc.assetlist,allowed_pc.assetlist"
+    lines = bundler.run("compare", "--comparisonType=5", firsts, "--intersectionCount=3")
+    assert "- rock.txt" in lines
+    assert "Total number of assets (1)." in lines
+
+
+def test_bundles_are_made_from_lists_settings_and_seeds_and_are_the_same(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
+    bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
+    settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
+    bundler.run("bundleSettings", *settings, "--assetListFile=l.assetlist", "--outputBundlePath=two.pak", "--maxSize=7")
+    assert "\tLargest size in MB: 7" in bundler.run("bundleSettings", *settings, "--print")
+    bundler.run("bundles", "--bundleSettingsFile=s_pc.bundlesettings")
+    bundler.run("bundleSeed", "--addSeed=level.scene", "--outputBundlePath=three.pak", "--platform=pc")
+
+    one, two, three = (bundler.root / f"{name}_pc.pak" for name in ("one", "two", "three"))
+    assert one.read_bytes() == two.read_bytes() == three.read_bytes()
+    with zipfile.ZipFile(one) as archive:
+        assert archive.read("rock.txt") == b"rock.txt"
+        assert b"sub/other.scene" in archive.read("DeltaCatalog.xml")
+
+    assert "is there already" in bundler.run("bundles", *settings, code=1)[0]
+    bundler.run("bundles", *settings, "--allowOverwrites")
+
+
+def test_a_list_that_is_of_another_time_is_refused(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
+    path = bundler.root / "l_pc.assetlist"
+    path.write_text(path.read_text().replace('field="element" value="', 'field="element" value="1', 1))
+
+    (line,) = bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
+    assert "'rock.txt' is not what the asset list says" in line
+    assert not (bundler.root / "x_pc.pak").exists()

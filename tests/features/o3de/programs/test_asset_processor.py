@@ -1,0 +1,124 @@
+"""`AssetProcessor` as O3DE's own test tools start, drive, await and stop it."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lytesttools import PLATFORMS, RULES, Driven, O3deProject, read_log
+from waiting import PATIENCE_S, until
+
+from aptui.engine.loop.engine import Engine
+from aptui.features.o3de.programs import asset_processor, asset_processor_batch
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
+    return O3deProject(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def gui(project: O3deProject) -> Iterator[Driven]:
+    project.source("first.txt", "1")
+    gui = Driven(project)
+    yield gui
+    gui.close()
+
+
+def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) -> None:
+    assert gui.ask("waitforidle") == "idle"
+    assert project.product("linux/first.txt") == "1"
+    until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
+
+    for number in range(5):  # saved just before: it has to be processed before the answer
+        project.source("first.txt", f"changed {number}")
+        assert gui.ask("waitforidle") == "idle"
+        assert project.product("linux/first.txt") == f"changed {number}"
+
+    with socket.create_connection(("127.0.0.1", gui.port("Listening Port")), timeout=PATIENCE_S) as door:
+        assert door.recv(1) == b""
+    gui.send("signalidle")
+    project.source("second.txt", "2")
+    assert gui.heard() == "idle"
+    assert project.product("linux/second.txt") == "2"
+    project.source("third.txt", "3")
+    until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
+    assert gui.ask("signalidle") == "idle"  # it has become so since it was said last
+    gui.send("quit")
+    assert gui.end() == 0
+    run = read_log(project.logs / "AP_GUI.log")[-1]
+    assert run.numbers["Successes"] == 8
+    assert any("currently idle" in line for line in run.lines)
+    assert sum("was refused: O3DE's own protocol is not spoken here" in line for line in run.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
+)
+def test_who_does_not_trust_times_has_every_file_read_once_at_the_start(
+    project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
+) -> None:
+    project.source("a.txt", "text")
+    scans: list[bool] = []
+    start = Engine.start_scan
+
+    def noted(engine: Engine, *, retries: bool = True, is_full: bool | None = None) -> None:
+        scans.append(engine.is_full_scan if is_full is None else is_full)
+        start(engine, retries=retries, is_full=is_full)
+
+    monkeypatch.setattr(Engine, "start_scan", noted)
+    setting = f"--regset=/O3DE/AssetProcessor/UserSettings/zeroAnalysisMode={said}"
+
+    assert asset_processor.main(project.arguments("--quitonidle", setting, *filter(None, [switch]), is_fast=False)) == 0
+
+    assert (True in scans, scans.count(True)) == (is_full, int(is_full))
+    assert project.product("linux/a.txt") == "text"
+
+
+def test_a_batch_beside_it_has_everything_processed(project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gui.ask("waitforidle") == "idle"
+    path = project.source("first.txt", "later")
+    listed = project.write("list.txt", "first.txt\n")
+
+    assert asset_processor_batch.main(project.arguments("--reprocessFileList", str(listed))) == 0
+
+    output = capsys.readouterr().out
+    assert f'Processed "{path}" ("linux")... ' in output, output
+    assert project.product("linux/first.txt") == "later"
+    gui.process.send_signal(signal.SIGTERM)
+    assert gui.end() == 0
+
+
+def test_a_signal_ends_it_cleanly_and_nothing_is_left_behind(project: O3deProject, gui: Driven) -> None:
+    assert gui.ask("waitforidle") == "idle"
+
+    gui.process.send_signal(signal.SIGTERM)
+
+    assert gui.end() == 0
+    until(lambda: not [*project.cache.glob(".aptui/staging/*")], "nothing is staged")
+    assert read_log(project.logs / "AP_GUI.log")[-1].lines
+
+
+def test_quitonidle_does_what_batch_does_at_the_end(project: O3deProject) -> None:
+    project.source("a.txt", "text")
+    gui = Driven(project, "--quitonidle", "--start-hidden", "--move=a.txt,b.txt", "--confirm")
+
+    assert gui.end() == 0
+    run = read_log(project.logs / "AP_GUI.log")[-1]
+    assert "MOVE COMPLETE" in run.lines
+    assert any("--start-hidden is accepted and ignored" in line for line in run.lines)
+    assert (project.project / "b.txt").exists()
+
+
+def test_quitonidle_says_by_its_exit_code_whether_something_failed(project: O3deProject) -> None:
+    project.settings({**PLATFORMS, **RULES, "RC txt again": {"glob": "*/a.txt", "params": "copy"}})
+    project.source("a.txt", "text")
+    gui = Driven(project, "--quitonidle")
+
+    assert gui.end() == 1
+    run = read_log(project.logs / "AP_GUI.log")[-1]
+    assert run.numbers["Failures"] == 1
+    assert str(project.project / "a.txt") in run.lines

@@ -1,0 +1,305 @@
+"""The control channel, over real sockets of this machine."""
+
+import os
+import resource
+import selectors
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from waiting import PATIENCE_S, until
+
+from aptui.features.o3de.programs.control import COMMANDS, HOST, ControlChannel, ListenerClosed, commands_in, listener
+from aptui.link import places
+from aptui.shared.errors import HostError
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_needs_no_end(command: str) -> None:
+    assert commands_in(command.encode()) == ([command], b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "commands", "rest"),
+    [
+        (b"pingisidle", ["ping", "isidle"], b""),
+        (b"ping\r\nquit\n", ["ping", "quit"], b""),
+        (b"waitfor", [], b"waitfor"),
+        (b"pingsignali", ["ping"], b"signali"),
+        (b"nonsense", [], b""),
+        (b"PING", [], b""),
+        (b"ping?quit", ["ping"], b""),
+        (b"", [], b""),
+        (b"\xff\x00", [], b""),
+    ],
+)
+def test_what_tcp_joined_or_split_is_told_apart(data: bytes, commands: list[str], rest: bytes) -> None:
+    assert commands_in(data) == (commands, rest)
+
+
+class Fake:
+    """A processor whose idleness the test decides."""
+
+    def __init__(self) -> None:
+        self.idle = False
+        self.waiting: list[Callable[[], None]] = []
+        self.signalled: list[Callable[[], None]] = []
+        self.is_over = False
+
+    def is_idle(self) -> bool:
+        return self.idle
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        self.waiting.append(then)
+
+    def at_next_idle(self, then: Callable[[], None]) -> None:
+        self.signalled.append(then)
+
+    def quit(self) -> None:
+        self.is_over = True
+
+
+class Room:
+    """A channel that the test turns itself."""
+
+    def __init__(self) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.processor = Fake()
+        self.channel = ControlChannel(self.selector, self.processor)
+        self.clients: list[socket.socket] = []
+
+    def connect(self) -> socket.socket:
+        client = socket.create_connection((HOST, self.channel.port), timeout=PATIENCE_S)
+        self.clients.append(client)
+        return client
+
+    def until(self, is_true: Callable[[], object]) -> None:
+        until(is_true, step=self.turn)
+
+    def turn(self, left_s: float = 0.01) -> None:
+        for key, mask in self.selector.select(min(0.02, left_s)):
+            key.data(mask)
+
+    def is_hung_up_on(self, client: socket.socket) -> bool:
+        client.setblocking(False)
+
+        def is_over() -> bool:
+            try:
+                return client.recv(100) == b""
+            except BlockingIOError:
+                return False
+            except ConnectionError:
+                return True
+
+        self.until(is_over)
+        return True
+
+    def answer(self, client: socket.socket) -> str:
+        client.setblocking(False)
+        heard: list[bytes] = []
+
+        def has_come() -> bool:
+            try:
+                heard.append(client.recv(100))
+            except BlockingIOError:
+                return False
+            return True
+
+        self.until(has_come)
+        return heard[0].decode()
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        self.channel.close()
+        self.selector.close()
+
+
+@pytest.fixture
+def room() -> Iterator[Room]:
+    room = Room()
+    yield room
+    room.close()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
+def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -> None:
+    client = room.connect()
+
+    client.sendall(command.encode())
+
+    assert room.answer(client) == answer
+
+
+@pytest.mark.real
+def test_isidle_says_what_is(room: Room) -> None:
+    client = room.connect()
+    room.processor.idle = True
+
+    client.sendall(b"isidle")
+
+    assert room.answer(client) == "true"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
+def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str, list_name: str) -> None:
+    client = room.connect()
+    client.sendall(command.encode())
+    waiting = getattr(room.processor, list_name)
+    room.until(lambda: waiting)
+    client.sendall(b"ping")
+    assert room.answer(client) == "pong"
+
+    waiting[0]()
+
+    assert room.answer(client) == "idle"
+
+
+@pytest.mark.real
+def test_a_command_may_come_in_pieces(room: Room) -> None:
+    client = room.connect()
+    client.sendall(b"pi")
+    for _ in range(3):
+        for key, mask in room.selector.select(0.01):
+            key.data(mask)
+    client.sendall(b"ng")
+
+    assert room.answer(client) == "pong"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "said", [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"]
+)
+def test_a_page_in_a_browser_is_hung_up_on(room: Room, said: bytes) -> None:
+    client = room.connect()
+
+    client.sendall(said)
+
+    assert room.is_hung_up_on(client)
+    assert not room.processor.is_over
+
+
+@pytest.mark.real
+def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
+    stranger = room.connect()
+    assert room.is_hung_up_on(stranger)
+    monkeypatch.undo()
+    client = room.connect()
+    client.sendall(b"ping")
+
+    assert room.answer(client) == "pong"
+
+
+@pytest.mark.real
+def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
+    with listener(0) as server, socket.create_connection(server.getsockname()) as client:
+        channel = server.accept()[0]
+        with channel:
+            assert places.loopback_uid(channel) == os.geteuid()
+            client.close()
+            assert places.loopback_uid(channel) in (None, os.geteuid())
+            assert places.loopback_uid(channel, tmp_path / "nothing") is None
+
+
+@pytest.mark.real
+def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
+    crowd = [room.connect() for _ in range(17)]
+    assert room.is_hung_up_on(crowd[-1])
+    crowd[0].sendall(b"waitforidle" * 9)
+
+    assert room.is_hung_up_on(crowd[0])
+    assert len(room.processor.waiting) == 8
+    for tell in room.processor.waiting:
+        tell()
+
+
+@pytest.mark.real
+def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = [room.connect() for _ in range(3)]
+    room.turn()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    crowd = [socket.create_connection((HOST, room.channel.port)) for _ in range(5)]
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    fillers = [os.open(os.devnull, os.O_RDONLY)]
+    while fillers[-1] <= highest:
+        fillers.append(os.open(os.devnull, os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 1, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open(os.devnull, os.O_RDONLY)
+        turns = 0
+        while room.selector.select(0) and turns < 100:
+            room.turn()
+            turns += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in (*crowd, *clients):
+            each.close()
+        for filler in fillers:
+            os.close(filler)
+
+    assert turns < 20
+
+
+@pytest.mark.real
+def test_quit_has_no_answer(room: Room) -> None:
+    client = room.connect()
+
+    client.sendall(b"quit")
+
+    room.until(lambda: room.processor.is_over)
+
+
+@pytest.mark.real
+def test_whoever_left_is_not_answered(room: Room) -> None:
+    client = room.connect()
+    client.sendall(b"waitforidle")
+    room.until(lambda: room.processor.waiting)
+    client.close()
+    other = room.connect()
+    other.sendall(b"ping")
+    assert room.answer(other) == "pong"
+
+    room.processor.waiting[0]()
+
+    other.sendall(b"ping")
+    assert room.answer(other) == "pong"
+
+
+@pytest.mark.real
+def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
+    told: list[str] = []
+    with selectors.DefaultSelector() as selector:
+        door = ListenerClosed(selector, 0, lambda: told.append("once"))
+        try:
+            for _ in range(2):
+                with socket.create_connection((HOST, door.port), timeout=PATIENCE_S) as client:
+                    for key, mask in until(lambda: selector.select(0.1)):
+                        key.data(mask)
+
+                    assert client.recv(10) == b""
+        finally:
+            door.close()
+
+    assert told == ["once"]
+
+
+@pytest.mark.real
+def test_a_port_that_is_taken_is_passed_over() -> None:
+    with selectors.DefaultSelector() as selector, listener(0) as taken:
+        port = taken.getsockname()[1]
+        door = ListenerClosed(selector, port)
+        try:
+            assert door.port > port
+        finally:
+            door.close()
+
+
+def test_no_port_at_all_is_an_error_for_people() -> None:
+    with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
+        ListenerClosed(selector, 65536)

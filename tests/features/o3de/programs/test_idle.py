@@ -1,0 +1,57 @@
+"""Who waits until an AssetProcessor becomes idle: the end of work that was asked for, not of what it looks at again by itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from live_project import LiveProject
+
+from aptui.features.o3de.programs import asset_processor, work
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr(work, "to_reprocess", lambda _start: iter(()))
+    settings = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
+    return LiveProject(tmp_path / "project", settings)
+
+
+def start_of(project: LiveProject) -> Any:
+    said = SimpleNamespace(say=bool, say_all=bool, started_ms=0)
+    given = SimpleNamespace(has=lambda _switch: False)
+    facts = SimpleNamespace(user=SimpleNamespace(zero_analysis=None, skips_start_scan=False))
+    return SimpleNamespace(console=said, config=SimpleNamespace(log_dir=project.root / "logs"), given=given, facts=facts)
+
+
+def test_a_second_look_at_what_was_too_fresh_ends_no_waiting(project: LiveProject) -> None:
+    told: list[str] = []
+    with project.running() as live:
+        processor = asset_processor._Processor(live, start_of(project))
+        first = project.write("assets/first.txt", "1")
+        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # too fresh whenever it is looked at
+        processor.when_idle(lambda: told.append("first"))
+        project.until(lambda: told, "the first")
+        project.settle()  # nothing more is said of it: a notification that came late would be work that was asked for
+        project.until_idle()
+        watching, engine = live.watching, live.engine
+        assert engine is not None
+        watching._second_checks = dict.fromkeys(["", *watching._second_checks], 0.0)
+        watching.poll(1.0)
+        assert not engine.is_idle
+
+        processor.at_next_idle(lambda: told.append("second"))
+        project.until_idle()
+        project.until_idle()
+        assert told == ["first"]
+        project.write("assets/second.txt", "2")
+        project.until(lambda: len(told) > 1, "the second")
+
+        assert project.product("linux/second.txt") == b"2"

@@ -1,0 +1,290 @@
+"""What scripts answer, in our terms: every property of the reference's classes, without a process."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from aptui import sdk
+from aptui.core.project import Builder, BuilderKind
+from aptui.features.o3de.facts import JobOverride
+from aptui.features.o3de.scripts.azlmbr import math, registrations
+from aptui.features.o3de.scripts.azlmbr.asset import AssetId, builder
+from aptui.features.o3de.scripts.overrides import to_text
+from aptui.features.o3de.scripts.python_builder import ScriptBuilder
+from aptui.features.o3de.scripts.sandbox import Surroundings
+
+ID = UUID("7b1f0e52-6c3d-4a8e-9d27-51c0a2e4b6f8")
+RECORD = Builder(ID.bytes, "Mock", BuilderKind.PYTHON)
+
+
+class Told:
+    def __init__(self):
+        self.lines = []
+
+    def log(self):
+        return sdk.JobLog(lambda level, text, _context: self.lines.append((level, text)))
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def script():
+    """Returns what makes a builder whose callbacks are those given."""
+    registrations.clear()
+
+    def made(**callbacks):
+        handler = builder.PythonBuilderNotificationBusHandler()
+        handler.connect(math.Uuid(ID))
+        for name, callback in callbacks.items():
+            handler.add_callback(name, callback)
+        return ScriptBuilder(RECORD)
+
+    yield made
+    registrations.clear()
+
+
+def create_request(told):
+    platforms = (sdk.PlatformInfo("linux", ("tools", "renderer")), sdk.PlatformInfo("android"))
+    return sdk.CreateJobsRequest("Mock", "/game", "Tex/A.mock", UUID(int=5), platforms, {}, {}, told.log())
+
+
+def process_request(told, tmp_path, **more):
+    fields = {
+        "builder_name": "Mock", "scan_folder": "/game", "source": "Tex/A.mock", "source_uuid": UUID(int=5),
+        "platform": sdk.PlatformInfo("linux", ("tools",)), "job_key": "key", "params": {}, "job_params": {},
+        "additional_fingerprint": "info", "products_dir": str(tmp_path / "products"), "temp_dir": str(tmp_path / "temp"),
+        "log": told.log(),
+    }  # fmt: skip
+    return sdk.ProcessJobRequest(**{**fields, **more})
+
+
+def jobs(*made, dependencies=()):
+    response = builder.CreateJobsResponse()
+    response.result = builder.CreateJobsResponse_ResultSuccess
+    response.createJobOutputs, response.sourceFileDependencyList = list(made), list(dependencies)
+    return response
+
+
+def products(*made, **more):
+    response = builder.ProcessJobResponse()
+    response.resultCode, response.outputProducts = builder.ProcessJobResponse_Success, list(made)
+    for name, value in more.items():
+        setattr(response, name, value)
+    return response
+
+
+def handled(*arguments):
+    product = builder.JobProduct(*arguments)
+    product.dependenciesHandled = True
+    return product
+
+
+def test_an_analysis_asks_with_the_source_in_its_own_case(script, told):
+    seen = []
+    script(OnCreateJobsRequest=lambda args: seen.append(args[0])).create_jobs(create_request(told))
+
+    (request,) = seen
+    assert (request.watchFolder, request.sourceFile) == ("/game", "Tex/A.mock")
+    assert request.builderId.ToString() == "{7B1F0E52-6C3D-4A8E-9D27-51C0A2E4B6F8}"
+    assert request.sourceFileUUID.bytes == UUID(int=5).bytes
+    assert [(each.identifier, each.tags) for each in request.enabledPlatforms] == [
+        ("linux", ["tools", "renderer"]),
+        ("android", []),
+    ]
+
+
+def test_a_job_is_all_that_its_descriptor_says(script, told):
+    edge = builder.JobDependency()
+    edge.sourceFile = builder.SourceFileDependency("b.mock", math.Uuid())
+    edge.jobKey, edge.platformIdentifier, edge.productSubIds, edge.type = "other", "linux", [3, 1], builder.JobDependency_OrderOnce
+    job = builder.JobDescriptor("info", "key", "linux")
+    job.jobParameters = {"Alpha": "1", math.Crc32("Beta"): "2"}
+    job.jobDependencyList, job.priority, job.checkExclusiveLock = [edge], 7, True
+
+    answer = script(OnCreateJobsRequest=lambda _args: jobs(job)).create_jobs(create_request(told))
+
+    assert answer.result is sdk.Result.SUCCESS
+    assert answer.jobs == [
+        sdk.JobDescriptor(
+            "key", "linux", 7, additional_fingerprint="info",
+            params={f"0x{math.crc_of('alpha'):08x}": "1", f"0x{math.crc_of('beta'):08x}": "2"},
+            job_dependencies=[sdk.JobDependency("b.mock", "other", "linux", sdk.DependencyKind.ORDER_ONCE, (3, 1))],
+        )
+    ]  # fmt: skip
+
+
+def test_a_job_is_as_builder_config_changes_it(script, told):
+    job = builder.JobDescriptor("info", "Key", "linux")
+    said = JobOverride("key", fingerprint="x", priority=4, is_critical=True, params="Depth=3,Width = 4")
+    around = Surroundings((), overrides=to_text([], [said])).to_json()
+    script(OnCreateJobsRequest=lambda _args: jobs(job))
+
+    (planned,) = ScriptBuilder(replace(RECORD, environment=around)).create_jobs(create_request(told)).jobs
+
+    assert (planned.priority, planned.is_critical, planned.additional_fingerprint) == (4, True, "info x")
+    assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
+
+
+def test_source_dependencies_are_by_path_wildcard_or_uuid(script, told):
+    declared = [
+        builder.SourceFileDependency("a.txt", math.Uuid()),
+        builder.SourceFileDependency("*.txt", math.Uuid(), builder.SourceFileDependency_Wildcards),
+        builder.SourceFileDependency("", math.Uuid(ID)),
+    ]
+
+    answer = script(OnCreateJobsRequest=lambda _args: jobs(dependencies=declared)).create_jobs(create_request(told))
+
+    assert answer.source_dependencies == [
+        sdk.SourceDependency("a.txt"), sdk.SourceDependency("*.txt", sdk.SourceDependencyKind.WILDCARD),
+        sdk.SourceDependency("", uuid=ID),
+    ]  # fmt: skip
+
+
+def test_a_job_dependency_is_by_path_or_by_uuid(script, told):
+    job = builder.JobDescriptor("", "key", "linux")
+    job.jobDependencyList = [
+        builder.JobDependency("main", "linux", builder.JobDependency_Order, builder.SourceFileDependency("a.txt", math.Uuid())),
+        builder.JobDependency("main", "linux", builder.JobDependency_Fingerprint, builder.SourceFileDependency("", math.Uuid(ID))),
+    ]
+
+    answer = script(OnCreateJobsRequest=lambda _args: jobs(job)).create_jobs(create_request(told))
+
+    assert answer.jobs[0].job_dependencies == [
+        sdk.JobDependency("a.txt", "main", "linux", sdk.DependencyKind.ORDER),
+        sdk.JobDependency("", "main", "linux", sdk.DependencyKind.FINGERPRINT, uuid=ID),
+    ]
+    assert told.lines == []
+
+
+def test_a_job_dependency_on_no_source_at_all_is_left_out_with_a_warning(script, told):
+    job = builder.JobDescriptor("", "key", "linux")
+    job.jobDependencyList = [builder.JobDependency()]
+
+    answer = script(OnCreateJobsRequest=lambda _args: jobs(job)).create_jobs(create_request(told))
+
+    assert answer.jobs[0].job_dependencies == []
+    assert [level for level, _ in told.lines] == [2]
+
+
+def test_an_analysis_that_shuts_down_counts_as_cancelled(script, told):
+    response = builder.CreateJobsResponse()
+    response.result = builder.CreateJobsResponse_ResultShuttingDown
+
+    with pytest.raises(sdk.Cancelled):
+        script(OnCreateJobsRequest=lambda _args: response).create_jobs(create_request(told))
+
+
+def test_processing_gets_the_job_with_its_parameters_by_name(script, told, tmp_path):
+    seen = []
+    request = process_request(told, tmp_path, job_params={f"0x{math.crc_of('alpha'):08x}": "1"})
+    script(OnProcessJobRequest=lambda args: seen.append(args[0])).process_job(request)
+
+    (asked,) = seen
+    assert (asked.fullPath, asked.tempDirPath, asked.platformInfo.tags) == ("/game/Tex/A.mock", str(tmp_path / "temp"), ["tools"])
+    assert asked.jobDescription.jobParameters["Alpha"] == "1"
+    assert asked.jobDescription.get_platform_identifier() == asked.platformInfo.identifier == "linux"
+    assert (asked.jobDescription.jobKey, asked.jobDescription.additionalFingerprintInfo) == ("key", "info")
+    assert asked.builderGuid.bytes == ID.bytes
+
+
+def test_products_are_all_that_the_script_says(script, told, tmp_path):
+    product = handled("sub\\a.x", math.Uuid(ID), -1)
+    product.productDependencies = [builder.ProductDependency(AssetId(math.Uuid(ID), 4), 2)]
+    product.pathDependencies = [
+        builder.ProductPathDependency("A.txt", builder.ProductPathDependency_SourceFile),
+        builder.ProductPathDependency(":b.txt", builder.ProductPathDependency_ProductFile),
+    ]
+    middle = handled("/elsewhere/b.y")
+    middle.outputFlags = builder.JobProduct_IntermediateAsset
+    answered = products(product, middle, sourcesToReprocess=["c.txt"], keepTempFolder=True)
+
+    answer = script(OnProcessJobRequest=lambda _args: answered).process_job(process_request(told, tmp_path))
+
+    assert answer.products == [
+        sdk.JobProduct(
+            f"{tmp_path}/temp/sub/a.x", 0xFFFF_FFFF, ID, 1, [sdk.ProductDependency(ID, 4, 2)],
+            [sdk.PathDependency("A.txt"), sdk.PathDependency("!b.txt", sdk.PathDependencyKind.PRODUCT_FILE)],
+            dependencies_handled=True,
+        ),
+        sdk.JobProduct("/elsewhere/b.y", flags=sdk.ProductFlag.INTERMEDIATE, dependencies_handled=True),
+    ]  # fmt: skip
+    assert (answer.sources_to_reprocess, answer.keep_temp, told.lines) == (["c.txt"], True, [])
+
+
+def test_a_product_whose_dependencies_are_not_handled_is_warned_of(script, told, tmp_path):
+    script(OnProcessJobRequest=lambda _args: products(builder.JobProduct("a.x"))).process_job(process_request(told, tmp_path))
+
+    assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
+
+
+def test_an_output_path_of_its_own_is_the_folder_of_the_product(script, told, tmp_path):
+    product = handled("a.x")
+    product.outputFlags = builder.JobProduct_IntermediateAsset
+    product.outputPathOverride = "Some/Other"
+
+    answer = script(OnProcessJobRequest=lambda _args: products(product)).process_job(process_request(told, tmp_path))
+
+    assert [(each.folder, each.flags) for each in answer.products] == [("Some/Other", sdk.ProductFlag.INTERMEDIATE)]
+
+
+@pytest.mark.parametrize(("code", "result"), list(enumerate(sdk.Result)))
+def test_results_have_the_numbers_of_the_reference(script, told, tmp_path, code, result):
+    answer = script(OnProcessJobRequest=lambda _args: products(resultCode=code)).process_job(process_request(told, tmp_path))
+
+    assert answer.result is result
+
+
+def test_an_answer_of_the_wrong_kind_fails_the_job(script, told, tmp_path):
+    answer = script(OnProcessJobRequest=lambda _args: 5).process_job(process_request(told, tmp_path))
+
+    assert answer.result is sdk.Result.FAILED
+    assert "AttributeError" in answer.error
+
+
+def test_without_a_callback_the_answer_says_so(script, told, tmp_path):
+    mute = script()
+
+    assert mute.create_jobs(create_request(told)).error == "the script has no callback 'OnCreateJobsRequest'"
+    assert mute.process_job(process_request(told, tmp_path)).error == "the script has no callback 'OnProcessJobRequest'"
+    mute.shutdown()
+
+
+def test_lines_are_told_when_they_are_whole(script, told, tmp_path, capsys):
+    def process(_args):
+        print("one\ntwo", end="")
+        assert (1, "one") in told.lines
+        assert (1, "two") not in told.lines
+        return products()
+
+    script(OnProcessJobRequest=process).process_job(process_request(told, tmp_path))
+
+    assert told.lines == [(1, "one"), (1, "two")]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_end_of_the_process_is_told_and_the_script_hears_cancel(script, told, tmp_path):
+    class Ended(BaseException):
+        pass
+
+    heard = []
+
+    def process(_args):
+        raise Ended
+
+    made = script(
+        OnProcessJobRequest=process,
+        OnCancel=lambda args: heard.append(("cancel", args)),
+        OnShutdown=lambda _args: heard.append("shutdown"),
+    )
+
+    with pytest.raises(Ended):
+        made.process_job(process_request(told, tmp_path))
+    made.shutdown()
+
+    assert heard == [("cancel", []), "shutdown"]

@@ -1,0 +1,132 @@
+"""A relocation that is killed at any step is completed by a repeat, or by the next batch: no reference is left to the old place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relocation_room import RelocationRoom
+
+from aptui.config import load
+from aptui.config.dirs import relocation_journal
+from aptui.engine.loop.opening import PreparedSession
+from aptui.features.relocation import journal, moved_files, references
+
+_STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
+"""Calls of the operating system that change the disk, before each of which the process may be killed."""
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it runs any more but what the test itself does."""
+
+
+def make_room(folder: Path) -> RelocationRoom:
+    room = RelocationRoom(folder)
+    for number in range(3):
+        room.source(f"assets/m/f{number}.txt", f"file {number}")
+        room.write(f"assets/m/f{number}.txt.meta", "{}")
+        room.source(f"assets/use{number}.scene", f"see m/f{number}.txt")
+        room.depend(f"assets/use{number}.scene", f"m/f{number}.txt")
+    return room
+
+
+def kill_before(patch: pytest.MonkeyPatch, step: int) -> Callable[[], bool]:
+    """Have the process killed before its disk change number `step`; return what says whether it was."""
+    counter = itertools.count(1)
+    killed = []
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if killed or next(counter) >= step:
+                killed.append(True)
+                raise Killed
+            return real(*arguments, **options)
+
+        return call
+
+    for name in _STEPS:
+        patch.setattr(os, name, counted(getattr(os, name)))
+    return lambda: bool(killed)
+
+
+def is_whole(room: RelocationRoom) -> bool:
+    is_moved = all(room.text(f"assets/use{number}.scene") == f"see n/f{number}.txt" for number in range(3))
+    is_left = all(room.text(f"assets/use{number}.scene") == f"see m/f{number}.txt" for number in range(3))
+    names = room.files()
+    moved = [f"n/f{number}.txt{end}" for number in range(3) for end in ("", ".meta")]
+    left = [name.replace("n/", "m/") for name in moved]
+    others = [f"use{number}.scene" for number in range(3)]
+    return (is_moved and names == sorted(moved + others)) or (is_left and names == sorted(left + others))
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool) -> None:
+    for step in itertools.count(1):
+        room = make_room(tmp_path / str(step))
+        order = {"updates_references": True, "excludes_metadata": False}
+        with monkeypatch.context() as patch:
+            was_killed = kill_before(patch, step)
+            try:
+                room.do("m/*", "n/*", **order)
+            except Killed:
+                pass
+        if not was_killed():
+            break
+        if repeats:
+            room.do("m/*", "n/*", **order)
+        else:
+            opening = PreparedSession(load.load(room.root))
+            opening.take()
+            opening.close()
+        assert is_whole(room), (step, room.files())
+        assert not relocation_journal(room.root / "Cache").exists()
+        assert not [name for name in room.files() if "aptui" in name]
+    assert step > 15  # moves, rewrites, and the journal itself
+    assert is_whole(room)
+
+
+def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in itertools.count(1):
+        room = make_room(tmp_path / str(step))
+        with monkeypatch.context() as patch:
+            was_killed = kill_before(patch, step)
+            try:
+                room.do("m/*", allows_broken=True)
+            except Killed:
+                pass
+        if not was_killed():
+            break
+        has_begun = relocation_journal(room.root / "Cache").exists()
+        journal.complete(room.root / "Cache")
+        assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
+
+
+def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = make_room(tmp_path / "p")
+    with monkeypatch.context() as patch:
+        patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            room.do("m/*", allows_broken=True)
+    room.write("assets/m/f0.txt", "mine")
+
+    journal.complete(room.root / "Cache")
+
+    assert room.text("assets/m/f0.txt") == "mine"
+
+
+def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = make_room(tmp_path / "p")
+    with monkeypatch.context() as patch:
+        patch.setattr(references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            room.do("m/*", "n/*", updates_references=True)
+    room.write("assets/use0.scene", "mine: m/f0.txt")
+
+    journal.complete(room.root / "Cache")
+
+    assert room.text("assets/use0.scene") == "mine: m/f0.txt"
+    assert room.text("assets/use1.scene") == "see n/f1.txt"

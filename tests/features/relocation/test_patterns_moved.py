@@ -1,0 +1,249 @@
+"""Source patterns and destination patterns: each rule of the reference program's relocator, without a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from aptui.core.paths import is_below
+from aptui.core.project import ScanFolder
+from aptui.features.relocation.patterns_moved import FoundSource, RelocationError, find, from_switches, read_destination
+
+DEV, FOLDER, FLAT = (
+    ScanFolder(1, "dev", "/p/dev"),
+    ScanFolder(2, "folder", "/p/folder"),
+    ScanFolder(3, "flat", "/p/flat", recursive=False),
+)
+FILES = (
+    "/p/dev/subfolder1/somefile.tif", "/p/dev/subfolder1/otherfile.tif", "/p/dev/subfolder2/file.tif", "/p/dev/duplicate/file1.tif",
+    "/p/dev/duplicate/folder/file1.tif", "/p/dev/test.txt", "/p/dev/subfolder1/odd*name.tif", "/p/folder/otherfile.tif",
+    "/p/folder/a/b/c/d/otherfile.tif", "/p/folder/duplicate/file1.tif", "/p/flat/sub/deep.png", "/p/elsewhere/x.tif",
+)  # fmt: skip
+
+
+class Tree:
+    """Scan folders made of a list of paths."""
+
+    folders = (DEV, FOLDER, FLAT)
+
+    def owner(self, path: str) -> tuple[ScanFolder, str] | None:
+        for folder in self.folders:
+            rel = path[len(folder.path) + 1 :]
+            if is_below(path, folder.path) and (folder.recursive or "/" not in rel):
+                return folder, rel
+        return None
+
+    def exists(self, path: str) -> bool:
+        return path in FILES or self.is_folder(path)
+
+    def is_folder(self, path: str) -> bool:
+        return any(is_below(file, path.rstrip("/")) for file in FILES)
+
+    def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
+        above = f"{folder.path}/{rel}/" if rel else f"{folder.path}/"
+        below = [file[len(above) :].split("/") for file in FILES if file.startswith(above)]
+        return sorted({parts[0] for parts in below if len(parts) > 1}), sorted(parts[0] for parts in below if len(parts) == 1)
+
+
+TREE = Tree()
+
+
+def found(source: str) -> list[str]:
+    return list(find(source, TREE).files)
+
+
+def refusal_of(source: str, destination: str | None = None) -> str:
+    with pytest.raises(RelocationError) as caught:
+        where = find(source, TREE)
+        assert destination is not None
+        target = read_destination(where, destination, TREE)
+        for rel in where.files:
+            target.of(rel)
+    assert caught.value.exit_code == 3
+    return caught.value.reference
+
+
+def goes_to(source: str, destination: str) -> list[str]:
+    where = find(source, TREE)
+    target = read_destination(where, destination, TREE)
+    return [target.of(rel) for rel in where.files]
+
+
+# ---------------------------------------------------------------------------------------------------------------- switches
+
+
+@pytest.mark.parametrize("switch", ["leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"])
+def test_a_switch_that_helps_needs_its_command(switch: str) -> None:
+    with pytest.raises(RelocationError) as caught:
+        from_switches([switch])
+
+    assert caught.value.reference == f"Command --{switch} must be used with command --move or --delete"
+
+
+def test_updating_references_needs_a_move() -> None:
+    with pytest.raises(RelocationError) as caught:
+        from_switches(["delete=a", "updateReferences"])
+
+    assert caught.value.reference == "Command --updateReferences must be used with command --move"
+
+
+@pytest.mark.parametrize("given", ["a", "a,", ",b", "a,b,c", ""])
+def test_a_move_is_two_parts_that_are_not_empty(given: str) -> None:
+    with pytest.raises(RelocationError) as caught:
+        from_switches([f"move={given}"])
+
+    assert caught.value.reference == "Invalid format for move command.  Expected format is move=<source>,<destination>"
+
+
+def test_switches_become_an_order() -> None:
+    order = from_switches(["move=a/*,b/*", "confirm", "updateReferences", "leaveEmptyFolders"])
+
+    assert order is not None
+    assert (order.source, order.destination, order.is_delete) == ("a/*", "b/*", False)
+    assert (order.is_confirmed, order.updates_references, order.leaves_empty_folders, order.allows_broken) == (
+        True,
+        True,
+        True,
+        False,
+    )
+    assert from_switches(["quitonidle"]) is None
+    assert from_switches(["delete=a"]).is_delete
+
+
+# ------------------------------------------------------------------------------------------------------------------ source
+
+
+@pytest.mark.parametrize(
+    ("source", "files"),
+    [
+        ("subfolder1/somefile.tif", ["subfolder1/somefile.tif"]),
+        ("otherfile.tif", ["otherfile.tif"]),
+        ("/p/folder/otherfile.tif", ["otherfile.tif"]),
+        ("/p/dev/duplicate/file1.tif", ["duplicate/file1.tif"]),
+        ("subfolder1/some*", ["subfolder1/somefile.tif"]),
+        ("subfolder1/some*.tif", ["subfolder1/somefile.tif"]),
+        ("SubFolder1/SOME*.tif", ["subfolder1/somefile.tif"]),
+        ("subfolder1/some????.tif", ["subfolder1/somefile.tif"]),
+        ("subfolder1/*file*", ["subfolder1/otherfile.tif", "subfolder1/somefile.tif"]),
+        ("/p/dev/subfolder2*", ["subfolder2/file.tif"]),
+        ("subfolder?/f*", ["subfolder2/file.tif"]),
+        ("a/*", ["a/b/c/d/otherfile.tif"]),
+        ("/p/dev/duplicate/*", ["duplicate/file1.tif", "duplicate/folder/file1.tif"]),
+        ("/p/dev/duplicate/*.tif", ["duplicate/file1.tif"]),
+    ],
+)
+def test_a_source_names_these_files(source: str, files: list[str]) -> None:
+    assert found(source) == files
+
+
+def test_a_file_with_a_star_in_its_name_is_meant_when_it_is_named() -> None:
+    where = find("subfolder1/odd*name.tif", TREE)
+
+    assert where.files == ("subfolder1/odd*name.tif",)
+    assert where.is_plain
+    assert goes_to("subfolder1/odd*name.tif", "new/") == ["new/odd*name.tif"]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("subfolder1/**.tif", "Consecutive wildcards are not allowed."),
+        ("duplicate/file1.tif", "Relative path matched multiple files/folders."),
+        ("duplicate/*.tif", "Wildcard query duplicate/*.tif matched files in multiple scanfolders."),
+        ("*", "Wildcard query * matched files in multiple scanfolders."),
+        ("subfolder1", "Cannot operate on directories."),
+        ("subfolder1/", "Cannot operate on directories."),
+        ("/p/dev/subfolder?", "Wildcard search did not match any files."),
+        ("/p/elsewhere/x.tif", "Path /p/elsewhere/x.tif points to a file outside the current project's scan folders."),
+        ("/p/elsewhere/*", "Path /p/elsewhere points to a folder outside the current project's scan folders."),
+        ("../elsewhere/x.tif", "Path ../elsewhere/x.tif points to a file outside the current project's scan folders."),
+        ("nothere.tif", "Path nothere.tif points to a file outside the current project's scan folders."),
+        ("/p/dev/nothere.tif", "File not found."),
+        ("subfolder1/doesNotExist*.txt", "Wildcard search did not match any files."),
+        ("older/*", "Wildcard search did not match any files."),
+        ("subfolder*/", "Wildcard search did not match any files."),
+        ("sub/*", "Wildcard search did not match any files."),
+        ("*/c/*", "Wildcard cannot match across directory levels."),
+        ("", "Invalid format for move command."),
+    ],
+)
+def test_a_source_is_refused(source: str, said: str) -> None:
+    assert refusal_of(source).startswith(said)
+
+
+def test_a_wildcard_before_the_last_part_stays_within_one_level() -> None:
+    assert found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
+
+
+def test_a_scan_folder_that_is_not_recursive_answers_to_names_without_a_slash_alone() -> None:
+    assert refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
+    assert refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
+
+
+# ------------------------------------------------------------------------------------------------------------- destination
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "expected"),
+    [
+        ("otherfile.tif", "anewfile.png", "anewfile.png"),
+        ("subfolder1/somefile.tif", "somefile.tif", "somefile.tif"),
+        ("subfolder1/somefile.tif", "subfolder2/", "subfolder2/somefile.tif"),
+        ("subfolder1/somefile.tif", "./subfolder2//", "subfolder2/somefile.tif"),
+        ("subfolder1/s*", "subfolder2/", "subfolder2/somefile.tif"),
+        ("/p/dev/*o*/some*.tif", "subfolder2/subfolder3/*o*/some*.tif", "subfolder2/subfolder3/subfolder1/somefile.tif"),
+        ("a/b/c/*", "a/*", "a/d/otherfile.tif"),
+        ("/p/folder/a/b/*", "/p/folder/a/*", "/p/folder/a/c/d/otherfile.tif"),
+        ("/p/folder/a/b/*", "a/*", "a/c/d/otherfile.tif"),
+        ("a/b/*", "/p/dev/a/*", "/p/dev/a/c/d/otherfile.tif"),
+        ("/p/dev/duplicate/fi*", "someOtherPlace/rename*", "someOtherPlace/renamele1.tif"),
+        ("/p/dev/duplicate/folder*", "someOtherPlace/rename*", "someOtherPlace/rename/file1.tif"),
+        ("/p/dev/duplicate/fil*1.tif", "someOtherPlace/*", "someOtherPlace/e"),
+        ("subfolder2/fi*", "place/*.rename", "place/le.tif.rename"),
+        ("SUBFOLDER2/FI*", "place/*", "place/le.tif"),
+    ],
+)
+def test_files_go_there(source: str, destination: str, expected: str) -> None:
+    assert goes_to(source, destination) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "destination", "expected"),
+    [
+        ("aaaaaaab", "a*b*", "a*bb*", "aaaaaaabb"),
+        ("aaaaaaaaaa", "a*a*", "a*b*", "aaaaaaaaab"),
+        ("aaabbbaaabbb", "a*a*", "a*c*", "aaabbbaacbbb"),
+        ("aabccbedd", "a*b*dd", "1*2*3", "1abcc2e3"),
+        ("aabb", "aabb*", "1*", "1"),
+        ("abcdef", "a*b*e*", "1*2*3*", "12cd3f"),
+    ],
+)
+def test_each_star_takes_as_much_as_it_can(name: str, pattern: str, destination: str, expected: str) -> None:
+    assert read_destination(FoundSource(DEV, pattern, (name,)), destination, TREE).of(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "said"),
+    [
+        ("a/b/c/*", "../a*", "Destination cannot contain any path navigation."),
+        ("a/b/c/*", "/p", "Destination must exist within a scanfolder."),
+        ("a/b/c/*", "/p/elsewhere/*", "Destination must exist within a scanfolder."),
+        ("a/b/c/*", "d", "Source and destination paths must have the same number of wildcards."),
+        ("a/b/c/*", "*/d/*", "Source and destination paths must have the same number of wildcards."),
+        ("otherfile.tif", "new*.tif", "Source and destination paths must have the same number of wildcards."),
+        *[("a/b/c/*", f"d/*{sign}", "Destination string contains invalid characters.") for sign in '?<>|"'],
+        ("otherfile.tif", "", "Invalid format for move command."),
+    ],
+)
+def test_a_destination_is_refused(source: str, destination: str, said: str) -> None:
+    assert refusal_of(source, destination).startswith(said)
+
+
+def test_a_wildcard_before_the_last_does_not_swallow_a_slash() -> None:
+    target = read_destination(FoundSource(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
+
+    with pytest.raises(RelocationError) as caught:
+        target.of("a/b/c/d/otherfile.tif")
+
+    assert caught.value.reference.startswith("Wildcard cannot match across directory levels.")

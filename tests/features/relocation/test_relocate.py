@@ -1,0 +1,599 @@
+"""Moving and deleting sources on the disk: metadata, dependants, references, what stands against it, and what is told of it all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from homes import own_homes
+from relocation_room import RelocationRoom, edges, fates, item_of, pairs, relocation_room, uuid_hex
+
+from aptui.core.model import EdgeKind
+from aptui.core.paths import path_uuid, to_text
+from aptui.features.relocation import moved_files as relocate_files
+from aptui.features.relocation import relocate
+from aptui.features.relocation.patterns_moved import RelocationError
+from aptui.features.relocation.relocation_records import RelocationAction, shorten_report
+from aptui.shared.errors import BusyError, UserError
+from aptui.store.db.schema import uuid_text
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RelocationRoom]:
+    own_homes(tmp_path, monkeypatch)
+    with relocation_room(tmp_path) as room:
+        yield room
+
+
+def refusal(room: RelocationRoom, source: str, destination: str = "") -> RelocationError:
+    with pytest.raises(RelocationError) as caught:
+        room.ask(source, destination)
+    return caught.value
+
+
+# ------------------------------------------------------------------------------------------------------------- what happens
+
+
+def test_a_preview_changes_nothing(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+
+    report = room.ask("a.png", "new/a.png")
+
+    assert pairs(report) == [("a.png", "new/a.png")]
+    assert not report.is_performed
+    assert room.files() == ["a.png"]
+
+
+def test_a_file_is_renamed_moved_down_and_moved_up(room: RelocationRoom) -> None:
+    room.source("assets/a.png", "A")
+    room.source("assets/sub/b.png", "B")
+
+    assert room.do("a.png", "sub/deep/c.png").is_whole
+    assert room.do("sub/b.png", "d.png").is_whole
+
+    assert room.files() == ["d.png", "sub/deep/c.png"]
+    assert room.text("assets/sub/deep/c.png") == "A"
+
+
+def test_a_folder_moves_with_all_below_and_goes_when_it_is_empty(room: RelocationRoom) -> None:
+    for name in ("art/a.png", "art/deep/b.png", "art/deep/er/c.png"):
+        room.source(f"assets/{name}")
+
+    report = room.do("art/*", "pictures/*")
+
+    assert room.files() == ["pictures/a.png", "pictures/deep/b.png", "pictures/deep/er/c.png"]
+    assert not (room.root / "assets/art").exists()
+    assert [os.path.basename(path) for path in report.removed] == ["er", "deep", "art"]
+    assert (report.counts.sources, report.counts.done) == (3, 3)
+
+
+def test_empty_folders_stay_where_that_is_wanted(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+
+    room.do("art/*", "pictures/*", leaves_empty_folders=True)
+
+    assert (room.root / "assets/art").is_dir()
+
+
+def test_the_scan_folder_itself_never_goes(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+
+    assert room.do("a.png").is_whole
+
+    assert (room.root / "assets").is_dir()
+
+
+def test_a_deletion_deletes_what_it_names_alone(room: RelocationRoom) -> None:
+    for name in ("a.png", "b.png", "sub/a.png"):
+        room.source(f"assets/{name}")
+
+    report = room.do("*.png")
+
+    assert room.files() == ["sub/a.png"]
+    assert report.counts.done == 2
+
+
+def test_a_file_goes_to_another_scan_folder_by_its_absolute_path(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+
+    report = room.do("a.png", f"{room.root}/shared/sub/")
+
+    assert (report.items[0].new, report.items[0].new_folder) == ("sub/a.png", "shared")
+    assert room.files("shared") == ["sub/a.png"]
+
+
+def test_what_is_there_already_is_left_alone(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+
+    report = room.do("art/*", "art/*")
+
+    assert report.items == ()
+    assert [skipped.why for skipped in report.skipped] == ["it is there already"]
+    assert room.files() == ["art/a.png"]
+
+
+def test_matched_files_that_are_no_sources_are_skipped_and_named(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.write("assets/art/notes.doc")
+
+    report = room.do("art/*", "new/*")
+
+    assert [(skipped.path, skipped.why) for skipped in report.skipped] == [("art/notes.doc", "it is not a source")]
+    assert room.files() == ["art/notes.doc", "new/a.png"]
+
+
+def test_a_name_that_is_no_text_moves(room: RelocationRoom) -> None:
+    name = to_text(b"\xff\xfe.png")
+    room.source("assets/other.png")
+    (room.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
+    room.numbers[f"assets/{name}"] = 2
+    room.store.put(put_source=[(2, room.ids["game"], name, uuid_hex(2).encode()[:16], name.lower(), b"D" * 32, "", 0, 0)])
+
+    assert room.do(name, "sub/").is_whole
+
+    assert room.files() == ["other.png", f"sub/{name}"]
+
+
+# ------------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_a_file_or_files_that_are_no_sources_are_refused(room: RelocationRoom) -> None:
+    room.write("assets/art/notes.doc")
+
+    assert refusal(room, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
+    assert refusal(room, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
+
+
+def test_nothing_happens_where_one_file_of_many_cannot_move(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.source("assets/art/b.png").chmod(0o466)  # its owner's bit counts, not those of others
+
+    report = room.do("art/*", "new/*")
+
+    assert report.refusals == ("'art/b.png': the file is read-only",)
+    assert not report.is_performed
+    assert room.files() == ["art/a.png", "art/b.png"]
+    assert room.do("art/b.png").refusals == ("'art/b.png': the file is read-only",)
+
+
+def test_a_destination_that_exists_is_refused_in_whatever_case(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.write("assets/sub/B.png")
+
+    assert room.do("a.png", "sub/B.png").items[0].problem == "the destination exists"
+    assert "exists as" in room.do("a.png", "sub/b.PNG").items[0].problem
+    assert "is a folder" in room.do("a.png", "sub").items[0].problem
+    assert room.files() == ["a.png", "sub/B.png"]
+
+
+def test_a_change_of_case_alone_is_refused(room: RelocationRoom) -> None:
+    room.source("assets/sub/a.png")
+
+    assert "case alone" in room.do("sub/a.png", "sub/A.png").items[0].problem
+    assert "case alone" in room.do("sub/*", "Sub/*").items[0].problem
+
+
+def test_two_files_never_go_to_one_place(room: RelocationRoom) -> None:
+    room.source("assets/a1.png")
+    room.source("assets/a2.png")
+
+    report = room.do("a?.png", "b.png")
+
+    assert report.refusals == ("'a2.png': 'a1.png' goes to the same place",)
+    assert room.files() == ["a1.png", "a2.png"]
+
+
+def test_links_do_not_lead_out_of_the_scan_folders(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    outside = room.write("outside/x.png").parent
+    (room.root / "assets/link").symlink_to(outside)
+    room.store.put(put_source=[(9, room.ids["game"], "link/x.png", b"9" * 16, "link/x.png", b"D" * 32, "", 0, 0)])
+
+    assert "is a link" in room.do("a.png", "link/a.png").items[0].problem
+    assert "is a link" in room.do("link/x.png", "b.png").items[0].problem
+    assert refusal(room, "link/*").reference == "Wildcard search did not match any files."
+    assert os.listdir(outside) == ["x.png"]
+
+
+def test_nothing_moves_into_the_cache_or_outside(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+
+    for place in (f"{room.root}/Cache/", f"{room.root}/a.png"):
+        assert refusal(room, "a.png", place).reference == "Destination must exist within a scanfolder."
+    assert refusal(room, f"{room.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
+
+
+def test_places_where_it_would_be_no_source_are_warned_of(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.source("assets/b.png")
+    room.source("shared/c.png")
+    room.write("assets/sub/d.png")
+
+    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored there, and no source any more",)
+    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not taken by any builder there, and no source any more",)
+    assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
+
+
+def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "aptui.yaml").write_text(
+        "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ['*']}]\ncache: Cache\n"
+    )
+
+    from aptui.config import load
+    from aptui.features.relocation.relocation_records import Relocate
+
+    with pytest.raises(UserError, match="nothing was processed"):
+        relocate.preview(Relocate("a", "b"), load.load(tmp_path))
+
+
+# ---------------------------------------------------------------------------------------------------------------- metadata
+
+
+def test_metadata_travels_whatever_its_case_and_is_called_after_its_source(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    for name in ("A.PNG.meta", "a.png.Info", "a.settings"):
+        room.write(f"assets/{name}", name)
+
+    report = room.do("a.png", "new/b.png")
+
+    assert report.is_whole
+    assert room.files() == ["new/b.png", "new/b.png.Info", "new/b.png.meta", "new/b.settings"]
+    assert room.text("assets/new/b.settings") == "a.settings"
+    assert report.counts.metadata == 3
+    assert item_of(report, "a.settings").owner == "a.png"
+
+
+def test_metadata_is_deleted_with_its_source(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.write("assets/a.png.meta")
+    room.source("assets/b.png")
+    room.write("assets/b.png.meta")
+
+    assert room.do("a.png").is_whole
+
+    assert room.files() == ["b.png", "b.png.meta"]
+
+
+def test_metadata_stays_where_it_is_left_out(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.write("assets/art/a.png.meta")
+
+    report = room.do("art/*", "new/*", excludes_metadata=True)
+
+    assert room.files() == ["art/a.png.meta", "new/a.png"]
+    assert [skipped.path for skipped in report.skipped] == ["art/a.png.meta"]
+
+
+def test_a_wildcard_takes_metadata_once_and_metadata_without_a_source_too(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.write("assets/art/a.png.meta")
+    room.write("assets/art/lost.info")
+
+    report = room.do("art/*", "new/*")
+
+    assert sorted(pairs(report)) == [
+        ("art/a.png", "new/a.png"),
+        ("art/a.png.meta", "new/a.png.meta"),
+        ("art/lost.info", "new/lost.info"),
+    ]
+    assert report.skipped == ()
+    assert room.do("/".join([str(room.root), "assets/new/lost.info"]), "x.info").is_whole
+
+
+def test_a_source_with_a_meta_file_keeps_its_uuid_and_others_get_that_of_their_path(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.source("assets/b.png")
+    braced = uuid_text(bytes.fromhex(uuid_hex(1)))
+    meta = room.write("assets/a.png.meta", f'{{"UUID": "{braced}"}}').read_bytes()
+
+    report = room.do("*.png", "new/*.png")
+
+    assert item_of(report, "a.png").new_uuid == item_of(report, "a.png").uuid == braced
+    assert item_of(report, "b.png").new_uuid == uuid_text(path_uuid("new/b.png"))
+    assert (room.root / "assets/new/a.png.meta").read_bytes() == meta
+
+
+def test_a_meta_file_that_stays_behind_takes_the_uuid_with_it(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.write("assets/a.png.meta", uuid_hex(1))
+
+    report = room.ask("a.png", "new/", excludes_metadata=True)
+
+    assert report.items[0].new_uuid == uuid_text(path_uuid("new/a.png"))
+
+
+# -------------------------------------------------------------------------------------------------------------- dependants
+
+
+def test_who_depends_by_path_by_uuid_and_by_product_is_told(room: RelocationRoom) -> None:
+    room.source("assets/a.png", product="linux/a.dds")
+    for name in ("path", "uuid", "job", "asset", "unmet"):
+        room.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
+    room.depend("assets/path.scene", "a.png")
+    room.depend("assets/uuid.scene", uuid_hex(1), EdgeKind.UUID)
+    room.depend("assets/job.scene", "a.png", EdgeKind.JOB)
+    room.need("assets/asset.scene", "assets/a.png")
+    room.need("assets/unmet.scene", "assets/a.png", by_uuid=False, path="A.dds")
+
+    report = room.ask("a.png", "new/")
+
+    told = {edge.path: (edge.kind, edge.type_bits, edge.by_uuid, edge.needs) for edge in edges(report)}
+    assert told == {
+        "path.scene": ("source", 1, False, ""),
+        "uuid.scene": ("source", 1, True, ""),
+        "job.scene": ("job", 2, False, ""),
+        "asset.scene": ("product", 0, True, "linux/a.dds"),
+        "unmet.scene": ("product", 0, False, "a.dds"),
+    }
+    assert report.counts.breaking == 5
+
+
+def test_a_source_that_depends_on_itself_does_not_count(room: RelocationRoom) -> None:
+    room.source("assets/a.scene", product="linux/a.scene")
+    room.depend("assets/a.scene", "a.scene")
+    room.need("assets/a.scene", "assets/a.scene")
+
+    assert room.do("a.scene", "b.scene").is_whole
+
+
+@pytest.mark.parametrize("destination", ["new/", ""])
+def test_dependants_forbid_it_unless_they_are_allowed_to_break(room: RelocationRoom, destination: str) -> None:
+    room.source("assets/a.png")
+    room.source("assets/a.scene", "a.png")
+    room.depend("assets/a.scene", "a.png")
+
+    refused = room.do("a.png", destination)
+    files = room.files()
+    done = room.do("a.png", destination, allows_broken=True)
+
+    assert "one file depends" in refused.refusals[0]
+    assert files == ["a.png", "a.scene"]
+    assert done.is_whole
+    assert fates(done) == {"a.scene": "breaks"}
+    assert room.text("assets/a.scene") == "a.png"
+
+
+def test_a_dependant_that_is_deleted_too_does_not_forbid_it(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.source("assets/art/a.scene")
+    room.depend("assets/art/a.scene", "art/a.png")
+
+    assert room.do("art/*").is_whole
+
+    assert room.files() == []
+
+
+def test_a_reference_by_uuid_holds_where_the_meta_file_comes_along(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.write("assets/a.png.meta", uuid_hex(1))
+    room.source("assets/a.scene", uuid_hex(1))
+    room.depend("assets/a.scene", uuid_hex(1), EdgeKind.UUID)
+
+    report = room.do("a.png", "new/")
+
+    assert report.is_whole
+    assert fates(report) == {"a.scene": "holds"}
+
+
+def test_files_that_name_each_other_seen_from_their_folder_may_move_together(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.source("assets/art/a.scene", '(image "a.png")')
+    room.depend("assets/art/a.scene", "art/a.png")
+
+    report = room.do("art/*", "new/place/*")
+
+    assert fates(report) == {"art/a.scene": "holds"}
+    assert report.is_whole
+
+
+# -------------------------------------------------------------------------------------------------------------- references
+
+
+def test_references_are_rewritten_and_nothing_else_of_the_file(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    old = room.with_path_uuid("assets/art/a.png")
+    body = f"\ufeffart/a.png\r\nArt\\A.png {{{old}}} art/a.png.bak \r".encode() + b"\xff"
+    scene = room.source("assets/a.scene", body)
+    room.depend("assets/a.scene", "art/a.png")
+
+    report = room.do("art/a.png", "new/b.png", updates_references=True)
+
+    new = path_uuid("new/b.png").hex()
+    assert scene.read_bytes() == f"\ufeffnew/b.png\r\nnew\\b.png {{{new}}} art/a.png.bak \r".encode() + b"\xff"
+    assert report.is_whole
+    assert (report.counts.updated, report.updates[0].count, fates(report)) == (1, 3, {"a.scene": "mended"})
+
+
+def test_the_path_of_a_product_is_rewritten_too(room: RelocationRoom) -> None:
+    room.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
+    room.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
+    room.need("assets/a.scene", "assets/Art/Rock.png")
+
+    room.do("Art/Rock.png", "new/Stone.png", updates_references=True)
+
+    assert room.text("assets/a.scene") == "new/stone.png.dds"
+
+
+def test_a_dependant_that_moves_along_is_rewritten_where_it_is_then(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.source("assets/art/a.scene", "art/a.png")
+    room.depend("assets/art/a.scene", "art/a.png")
+
+    report = room.do("art/*", "new/*", updates_references=True)
+
+    assert report.is_whole
+    assert room.text("assets/new/a.scene") == "new/a.png"
+
+
+def test_what_a_file_names_seen_from_its_old_folder_is_warned_of_and_mended(room: RelocationRoom) -> None:
+    room.source("assets/art/a.png")
+    room.source("assets/art/a.scene", '"a.png" "art/a.png"')
+    room.depend("assets/art/a.scene", "art/a.png")
+
+    preview = room.ask("art/a.scene", "scenes/")
+    report = room.do("art/a.scene", "scenes/", updates_references=True)
+
+    assert "seen from its folder" in preview.warnings[0]
+    assert report.is_whole
+    assert room.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
+
+
+def test_a_reference_that_is_not_found_is_told_as_possible_and_nothing_is_written(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.source("assets/a.scene", "images: [a]")
+    room.depend("assets/a.scene", "a.png")
+
+    report = room.do("a.png", "new/", updates_references=True)
+
+    assert report.counts.done == 1
+    assert report.updates[0].possible == (("a.png", "new/a.png"),)
+    assert report.updates[0].action is RelocationAction.FAILED
+    assert (report.is_whole, report.counts.update_failures) == (False, 1)
+    assert room.text("assets/a.scene") == "images: [a]"
+
+
+def test_a_dependant_that_cannot_be_written_forbids_it_before_anything_moves(room: RelocationRoom) -> None:
+    room.source("assets/a.png")
+    room.source("assets/a.scene", "a.png").chmod(0o444)
+    room.depend("assets/a.scene", "a.png")
+
+    report = room.do("a.png", "new/", updates_references=True)
+
+    assert report.refusals == ("'a.scene': it is read-only",)
+    assert room.files() == ["a.png", "a.scene"]
+
+
+# ------------------------------------------------------------------------------------------------------ failures half-way
+
+
+def test_a_failure_half_way_says_what_is_done_and_what_is_not(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        room.source(f"assets/art/{name}.png")
+    room.source("assets/x.scene", "art/a.png art/c.png")
+    room.depend("assets/x.scene", "art/a.png")
+    room.depend("assets/x.scene", "art/c.png")
+    really = relocate_files.move
+    monkeypatch.setattr(relocate_files, "move", lambda old, new: full() if old.endswith("b.png") else really(old, new))
+
+    report = room.do("art/*", "new/*", updates_references=True)
+
+    assert [item.action for item in report.items] == [RelocationAction.DONE, RelocationAction.FAILED, RelocationAction.LEFT]
+    assert report.items[1].problem == "No space left on device"
+    assert (report.counts.done, report.counts.failed, report.counts.left, report.is_whole) == (1, 1, 1, False)
+    assert room.files() == ["art/b.png", "art/c.png", "new/a.png", "x.scene"]
+    assert room.text("assets/x.scene") == "new/a.png art/c.png"
+
+
+def full() -> None:
+    raise OSError(28, os.strerror(28))
+
+
+def test_metadata_comes_back_when_its_source_does_not_follow(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.source("assets/a.png")
+    room.write("assets/a.png.meta")
+    really = relocate_files.move
+    monkeypatch.setattr(relocate_files, "move", lambda old, new: full() if old.endswith("a.png") else really(old, new))
+
+    report = room.do("a.png", "new/")
+
+    assert room.files() == ["a.png", "a.png.meta"]
+    assert {item.old: item.action for item in report.items} == {
+        "a.png": RelocationAction.FAILED,
+        "a.png.meta": RelocationAction.LEFT,
+    }
+
+
+def test_a_move_never_overwrites_and_takes_back_the_folders_it_made(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+
+    with pytest.raises(FileExistsError):
+        relocate_files.move(f"{tmp_path}/a", f"{tmp_path}/b")
+    with pytest.raises(FileNotFoundError):
+        relocate_files.move(f"{tmp_path}/none", f"{tmp_path}/new/deep/none")
+
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_files_cross_from_one_file_system_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "a").chmod(0o640)
+    really = Path.rename
+
+    def rename(path: Path, target: str) -> Path:
+        if path.name == "a":
+            raise OSError(18, os.strerror(18))
+        return really(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+
+    relocate_files.move(f"{tmp_path}/a", f"{tmp_path}/b")
+
+    assert os.listdir(tmp_path) == ["b"]
+    assert ((tmp_path / "b").stat().st_mode & 0o777, (tmp_path / "b").read_text()) == (0o640, "a")
+
+
+def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
+    from aptui.config import load
+
+    settings = load.load(room.root)
+    with relocate.hold_engines_off(settings), pytest.raises(BusyError), relocate.hold_engines_off(settings):
+        pass
+
+
+def test_a_long_report_is_shortened_and_keeps_its_counts_and_what_went_wrong(room: RelocationRoom) -> None:
+    for at in range(5):
+        room.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
+
+    report = shorten_report(room.ask("art/*", "new/*"), 2)
+
+    assert [item.old for item in report.items] == ["art/4.png", "art/0.png"]
+    assert report.counts.sources == 5
+
+
+# --------------------------------------------------------------------------------------------------------- version control
+
+
+@pytest.fixture
+def git(room: RelocationRoom) -> RelocationRoom:
+    room.source("assets/a.png")
+    room.source("assets/b.png")
+    run_git(room, "init", "--quiet")
+    run_git(room, "add", "assets/a.png")
+    run_git(room, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "a")
+    return room
+
+
+def run_git(room: RelocationRoom, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(room.root), *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.real
+def test_git_moves_and_deletes_what_it_tracks_where_that_is_wanted(git: RelocationRoom) -> None:
+    assert git.do("*.png", "new/*.png", uses_scm=True).is_whole
+    moved = run_git(git, "status", "--short")
+    assert git.files() == ["new/a.png", "new/b.png"]
+
+    assert "R  assets/a.png -> assets/new/a.png" in moved
+
+
+@pytest.mark.real
+def test_git_is_left_alone_otherwise(git: RelocationRoom) -> None:
+    git.do("a.png")
+
+    assert run_git(git, "status", "--short").startswith(" D assets/a.png")
+
+
+@pytest.mark.real
+def test_what_git_says_no_to_is_told(git: RelocationRoom) -> None:
+    (git.root / "assets/a.png").write_text("changed")
+
+    report = git.do("a.png", uses_scm=True)
+
+    assert report.items[0].action is RelocationAction.FAILED
+    assert "local modifications" in report.items[0].problem
+    assert git.files() == ["a.png", "b.png"]

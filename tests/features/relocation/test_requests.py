@@ -1,0 +1,166 @@
+"""Relocations through a running engine: one batch under a hold, identities kept, and an answer for whoever asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from live_project import LiveProject, Request
+
+from aptui.core.notices import HealthChanged
+from aptui.features.relocation import moved_files
+from aptui.features.relocation.relocation_records import Relocate, RelocationAction, RelocationReport
+from aptui.link import codec
+from aptui.link.codec import AnswerLine
+from aptui.store.queries.reader import open_reader
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: shared, path: shared}]
+builders: [{name: data, copy: ["*.txt", "*.png"]}]
+metadata_types: [".png"]
+meta_delay: 10ms
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveProject]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    (project.root / "shared").mkdir()
+    for name in ("art/a.png", "art/deep/b.png", "art/c.txt", "other.txt"):
+        project.write(f"assets/{name}", name)
+    with project.running():
+        project.until_idle()
+        yield project
+
+
+def relocate(project: LiveProject, order: Relocate) -> RelocationReport:
+    request = project.ask(order)
+    assert request.answered is not None, request.refused
+    message = codec.decode_message(codec.encode_answer(1, request.answered).rstrip(b"\n"))
+    assert isinstance(message, AnswerLine)
+    return msgspec.convert(message.answer, RelocationReport)
+
+
+def begun(project: LiveProject, order: Relocate) -> Request:
+    request = Request(order)
+    project.desk.take(request)
+    return request
+
+
+def uuids(project: LiveProject) -> dict[str, str]:
+    with closing(open_reader(project.cache / "assetdb.sqlite")) as reader:
+        return {row.source: row.uuid.hex() for row in reader.sources()}
+
+
+def test_a_folder_moves_as_one_batch_and_only_what_moved_runs(project: LiveProject) -> None:
+    project.forget()
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert report.is_whole
+    assert set(project.runs) == {f"pictures/{name}:data" for name in ("a.png", "deep/b.png", "c.txt")}
+    assert set(project.runs.values()) == {1}
+    assert next(health.health.holds for health in project.news if isinstance(health, HealthChanged)) == ("moving 'art/*'",)
+    assert sorted(project.texts()) == ["other.txt", "pictures/a.png", "pictures/c.txt", "pictures/deep/b.png"]
+    project.check_rest()
+
+
+def test_a_source_with_an_identity_file_is_the_same_asset_afterwards(project: LiveProject) -> None:
+    before, meta = uuids(project), (project.root / "assets/art/a.png.meta").read_bytes()
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert report.items[0].uuid == report.items[0].new_uuid
+    assert uuids(project)["pictures/a.png"] == before["art/a.png"]
+    assert uuids(project)["pictures/c.txt"] != before["art/c.txt"]
+    assert (project.root / "assets/pictures/a.png.meta").read_bytes() == meta
+    assert not (project.root / "assets/art").exists()
+
+
+def test_a_preview_holds_nothing_and_moves_nothing(project: LiveProject) -> None:
+    project.forget()
+
+    report = relocate(project, Relocate("art/*", "pictures/*"))
+
+    assert (report.counts.sources, report.counts.metadata, report.is_performed) == (3, 2, False)
+    assert not [news for news in project.news if isinstance(news, HealthChanged)]
+    assert (project.root / "assets/art/a.png").exists()
+
+
+def test_a_deletion_takes_products_away(project: LiveProject) -> None:
+    assert relocate(project, Relocate("art/*", is_delete=True, is_confirmed=True)).is_whole
+    project.until_idle()
+
+    assert list(project.texts()) == ["other.txt"]
+
+
+def test_orders_that_come_together_are_done_one_after_the_other(project: LiveProject) -> None:
+    first, second = (begun(project, Relocate("other.txt", name, is_confirmed=True)) for name in ("first.txt", "second.txt"))
+
+    project.until(lambda: first.is_over and second.is_over)
+    project.until_idle()
+
+    assert first.answered is not None
+    assert "there is no 'other.txt'" in second.refused
+    assert project.live.health.holds == ()
+
+
+def test_what_waits_has_a_limit_and_goes_with_its_client(project: LiveProject) -> None:
+    waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
+    assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
+    project.desk.forget_client(waiting[0].client)
+
+    project.until(lambda: waiting[0].is_over)
+    last = begun(project, Relocate("other.txt", is_delete=True))
+    project.until(lambda: last.is_over)
+
+    assert [each.is_over for each in waiting[1:32]] == [False] * 31
+
+
+def test_a_pattern_cannot_be_made_to_take_long(project: LiveProject) -> None:
+    project.write("assets/" + "a" * 100 + ".txt", "x")
+    began = time.process_time()
+
+    assert "nothing matches" in project.ask(Relocate("*?" * 60 + "!", is_delete=True)).refused
+    assert "1024" in project.ask(Relocate("*?" * 600, is_delete=True)).refused
+
+    assert time.process_time() - began < 5
+
+
+def test_a_mistake_is_refused_and_the_hold_ends(project: LiveProject) -> None:
+    request = project.ask(Relocate("art", "new/", is_confirmed=True))
+
+    assert "'art' is a folder" in request.refused
+    project.until(lambda: project.live.health.holds == ())
+
+
+def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = moved_files.move
+
+    def move(old: str, new: str) -> list[str]:
+        if old.endswith("c.txt"):
+            raise OSError(28, "No space left on device")
+        return really(old, new)
+
+    monkeypatch.setattr(moved_files, "move", move)
+
+    report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
+    project.until_idle()
+
+    assert {item.old: item.action for item in report.items if not item.is_metadata} == {
+        "art/a.png": RelocationAction.DONE, "art/c.txt": RelocationAction.FAILED, "art/deep/b.png": RelocationAction.LEFT,
+    }  # fmt: skip
+    assert sorted(project.texts()) == ["art/c.txt", "art/deep/b.png", "other.txt", "pictures/a.png"]
+    project.check_rest()

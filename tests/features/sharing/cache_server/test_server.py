@@ -1,0 +1,270 @@
+"""Our own server, as other people's clients see it."""
+
+import base64
+import hashlib
+import http.client
+import os
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from tools import MACHINE, needs
+
+pytest.importorskip("aiohttp")
+
+from aptui.features.sharing.cache_server.server import CacheServer, application, serve
+from aptui.features.sharing.records.record import base_key, seal_record
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.store import StoreRefused
+from aptui.features.sharing.stores import maintenance
+from aptui.features.sharing.stores.http_store import HttpStore
+from aptui.features.sharing.stores.local import LocalStore
+from aptui.shared.errors import BusyError, UserError
+from tests.features.sharing.conftest import serving
+from tests.features.sharing.room import digest_of, facts, files_of, has, record
+
+pytestmark = pytest.mark.real
+
+KEY = base_key(facts())
+RECORD = seal_record(record(facts(), b"one"), Seal())
+DATA = b"blob" * 5000
+DIGEST = digest_of(DATA).hex()
+
+
+def ask(address, method, path, body=None, **headers):
+    """Send one request as it stands; return status and body."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    try:
+        connection.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name.replace("_", "-"), value)
+        if body is not None and "Content_Length" not in headers:
+            connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        connection.send(body or b"")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def open_server(tmp_path):
+    with serving(tmp_path / "store", is_writable=True) as address:
+        yield address
+
+
+def test_what_this_machine_made_others_get(tmp_path):
+    local = LocalStore(str(tmp_path / "store"), Seal())
+    [(digest, path)] = files_of(tmp_path / "made", DATA).items()
+    local.put_blob(digest, path)
+    local.put_record(KEY, RECORD)
+    with serving(tmp_path / "store") as address:
+        store = HttpStore(address)
+
+        assert Seal().open_sealed(store.get_record(KEY)) == Seal().open_sealed(RECORD)
+        assert store.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+        assert ask(address, "HEAD", f"/cas/{DIGEST}") == (200, b"")
+        store.close()
+
+
+def test_nobody_writes_who_was_not_let(tmp_path):
+    """A store that is offered is read-only unless somebody says otherwise."""
+    with serving(tmp_path / "store") as address:
+        store = HttpStore(address)
+        with pytest.raises(StoreRefused):
+            store.put_record(KEY, RECORD)
+        store.close()
+
+        assert ask(address, "PUT", f"/cas/{DIGEST}", DATA)[0] == 403
+    assert maintenance.count(str(tmp_path / "store")).blobs == 0
+
+
+def test_a_token_writes_to_its_own_namespace_and_to_no_other(tmp_path):
+    """The token of an untrusted branch cannot write what everybody reads."""
+    tokens = {"ci-token": "trusted", "branch-token": "branch-7"}
+    with serving(tmp_path / "store", write_tokens=tokens) as address:
+        for token, namespace in tokens.items():
+            for place in ("trusted", "branch-7", "branch-8"):
+                store = HttpStore(address, place, token=token)
+                if place == namespace:
+                    assert store.put_record(KEY, RECORD)
+                else:
+                    with pytest.raises(StoreRefused):
+                        store.put_record(KEY, RECORD, if_absent=False)
+                store.close()
+
+
+def test_a_token_is_taken_as_bearer_and_as_password(tmp_path):
+    basic = "Basic " + base64.b64encode(b"anybody:secret").decode()
+    with serving(tmp_path / "store", read_tokens=("secret",)) as address:
+        path = f"/cas/{DIGEST}"
+
+        assert ask(address, "GET", path)[0] == 401
+        assert ask(address, "GET", path, Authorization="Bearer wrong")[0] == 401
+        assert ask(address, "GET", path, Authorization="Basic !!")[0] == 401
+        assert ask(address, "GET", path, Authorization=b"Bearer \xff\xfe")[0] == 401
+        assert ask(address, "GET", path, Authorization="Bearer secret")[0] == 404
+        assert ask(address, "GET", path, Authorization=basic)[0] == 404
+
+
+def test_a_blob_is_what_its_name_says_or_is_not_taken(open_server, tmp_path):
+    """A server that checks what it is given protects clients that do not."""
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA[:-1])[0] == 400
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA + b"x")[0] == 400
+    assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)[0] == 201
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", b"poison")[0] == 400
+    assert ask(open_server, "GET", f"/cas/{DIGEST}") == (200, DATA)
+    assert os.listdir(tmp_path / "store" / "tmp") == []
+
+
+def test_an_upload_that_breaks_off_leaves_nothing(open_server, tmp_path):
+    """F12."""
+    connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
+    connection.putrequest("PUT", f"/cas/{DIGEST}")
+    connection.putheader("Content-Length", str(len(DATA)))
+    connection.endheaders()
+    connection.send(DATA[:1000])
+    connection.close()
+
+    assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)[0] == 201
+
+
+def test_the_first_writer_wins_who_asks_for_that(open_server):
+    """The first writer wins."""
+    assert ask(open_server, "PUT", f"/ac/{KEY}", b"first", If_None_Match="*")[0] == 201
+    assert ask(open_server, "PUT", f"/ac/{KEY}", b"second", If_None_Match="*")[0] == 412
+    assert ask(open_server, "GET", f"/ac/{KEY}") == (200, b"first")
+    assert ask(open_server, "PUT", f"/ac/{KEY}", b"third")[0] == 201
+    assert ask(open_server, "GET", f"/ac/{KEY}") == (200, b"third")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/secret",
+        "/ac/../secret",
+        "/ac/%2e%2e/secret",
+        f"/cas/{'a' * 63}",
+        f"/cas/{'A' * 64}",
+        f"/ns/../cas/{DIGEST}",
+        f"/ns/a/b/cas/{DIGEST}",
+    ],
+)
+def test_no_path_of_a_client_reaches_the_disk(open_server, path):
+    """A path leads nowhere but to records and blobs of the store."""
+    for method in ("GET", "PUT"):
+        assert ask(open_server, method, path, b"x")[0] == 404
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_not_there(open_server, tmp_path, kind):
+    path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST
+    path.parent.mkdir(parents=True)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    {"link": lambda: path.symlink_to(secret), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
+
+    assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
+
+
+def test_what_nobody_offers_is_refused(open_server):
+    assert ask(open_server, "DELETE", f"/cas/{DIGEST}")[0] == 405
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Content_Encoding="gzip")[0] == 415
+    assert ask(open_server, "PUT", f"/ac/{KEY}", b"", Content_Length=str(1 << 30))[0] == 413
+    assert ask(open_server, "PUT", f"/cas/{KEY}", b"", Content_Length=str(1 << 50))[0] == 413
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
+def test_what_comes_packed_is_refused_without_being_unpacked(open_server, encoding, caplog):
+    """A bomb costs nothing, and what cannot be unpacked leaves nothing in the log: the connection is good for the next request."""
+    connection = http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)
+    try:
+        for place in (f"/ac/{KEY}", f"/cas/{DIGEST}"):
+            connection.request("PUT", place, b"packed by nobody", {"Content-Encoding": encoding})
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (415, b"nothing is unpacked here")
+    finally:
+        connection.close()
+
+    assert not caplog.records
+
+
+def test_a_page_in_a_browser_gets_nothing(open_server):
+    """Another name for this machine (DNS rebinding), or another site."""
+    for host in ("evil.example", "a:b:c", "[::1]x", "x:99999"):
+        assert ask(open_server, "GET", f"/cas/{DIGEST}", Host=host)[0] == 421
+    assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Origin="http://evil.example")[0] == 421
+    assert ask(open_server, "GET", f"/cas/{DIGEST}", Sec_Fetch_Site="cross-site")[0] == 421
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"read_tokens": ("t",)},
+        {"write_tokens": {"t": "trusted"}},
+        {"read_tokens": ("t",), "is_plain": True, "is_writable": True},
+        {"is_plain": True},
+    ],
+)
+def test_what_others_reach_needs_tokens_and_tls(tmp_path, options):
+    """Beyond the loopback only TLS and a token let anybody in; writing takes a token of its own."""
+    with pytest.raises(UserError):
+        application(CacheServer(str(tmp_path), "0.0.0.0", **options))
+    assert application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True))
+
+
+@pytest.mark.parametrize("port", [-1, 1 << 16])
+def test_a_port_that_is_none_is_the_callers_mistake(port, tmp_path):
+    with pytest.raises(UserError, match="is no port"):
+        serve(CacheServer(str(tmp_path), port=port))
+
+
+def test_a_port_that_is_taken_is_said_to_be(tmp_path, open_server):
+    with pytest.raises(BusyError, match="is taken"):
+        serve(CacheServer(str(tmp_path / "store"), port=urlsplit(open_server).port))
+
+
+def test_what_is_served_is_used_and_stays_when_others_go(tmp_path, open_server):
+    root = str(tmp_path / "store")
+    ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)
+    path = tmp_path / "store" / "cas" / DIGEST[:2] / DIGEST
+    os.utime(path, ns=(0, path.stat().st_mtime_ns))
+    ask(open_server, "GET", f"/cas/{DIGEST}")
+
+    maintenance.gc(root, 1)
+    assert path.exists()
+
+
+@needs("ccache")
+@pytest.mark.skipif(not has("cc"), reason=MACHINE + "no C compiler")
+def test_ccache_stores_and_hits_through_it(tmp_path):
+    """A client that somebody else wrote speaks with it in the layout of Bazel's caches."""
+    (tmp_path / "work").mkdir()
+    source = tmp_path / "work" / "a.c"
+    source.write_text("int answer(void) { return 42; }\n")
+    with serving(tmp_path / "store", is_writable=True) as address:
+        outs, counters = [], []
+        for number in range(2):
+            environment = os.environ | {
+                "CCACHE_DIR": str(tmp_path / f"ccache{number}"),
+                "CCACHE_REMOTE_STORAGE": f"{address}|layout=bazel",
+                "CCACHE_REMOTE_ONLY": "true",
+                "CCACHE_NOHASHDIR": "true",
+            }
+            out = tmp_path / f"a{number}.o"
+            subprocess.run(["ccache", "cc", "-c", "a.c", "-o", str(out)], check=True, env=environment, cwd=source.parent)
+            outs.append(hashlib.sha256(out.read_bytes()).digest())
+            stats = subprocess.run(["ccache", "--print-stats"], check=True, env=environment, capture_output=True, text=True).stdout
+            counters.append({name: int(count) for name, count in (line.split("\t") for line in stats.splitlines())})
+
+    first, second = counters
+    assert outs[0] == outs[1]
+    assert (first["remote_storage_hit"], second["remote_storage_hit"]) == (0, 1)
+    assert (first["remote_storage_error"], second["remote_storage_error"]) == (0, 0)
+    assert list(Path(tmp_path / "store" / "ac").rglob("*"))

@@ -1,0 +1,157 @@
+"""Clients that are slow, or many: our own server lets none of them hold up another."""
+
+import contextlib
+import http.client
+import os
+import select
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from waiting import until
+
+from aptui.features.sharing.cache_server import server as servers
+from aptui.features.sharing.stores.folder_store import FolderStore
+from tests.features.gateway.live_served import CERTIFICATE, KEY
+from tests.features.sharing.conftest import serving
+from tests.features.sharing.room import digest_of, files_of
+
+pytestmark = pytest.mark.real
+
+DATA = b"blob" * 5000
+DIGEST = digest_of(DATA).hex()
+HALF_A_REQUEST = b"GET /cas/0000 HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+HALF_AN_UPLOAD = f"PUT /cas/{DIGEST} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n".encode() + DATA[:100]
+
+
+@pytest.fixture(autouse=True)
+def no_lingering(monkeypatch):
+    monkeypatch.setattr(servers, "_LINGERS_S", 0.05)
+
+
+@pytest.fixture
+def connect():
+    """Makes connections that have said something, and waits for what comes of it."""
+    with contextlib.ExitStack() as stack:
+
+        def made(address, said=b""):
+            url = urlsplit(address)
+            connection = stack.enter_context(socket.create_connection((url.hostname, url.port), timeout=10))
+            connection.sendall(said)
+            return connection
+
+        yield made
+
+
+def heard(connection):
+    """Return all that comes until the other end closes."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := connection.recv(65536):
+            found += data
+    return found
+
+
+def status(address, path=f"/cas/{DIGEST}"):
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("said", [b"", HALF_A_REQUEST])
+def test_who_does_not_say_what_it_wants_in_time_is_dropped(tmp_path, connect, said):
+    with serving(tmp_path / "store", timeout_s=0.2) as address:
+        assert heard(connect(address, said)) == b""
+
+
+def test_a_connection_that_rests_between_two_requests_stays(tmp_path):
+    """Else clients would connect anew for each product."""
+    with serving(tmp_path / "store", timeout_s=0.05) as address:
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+        idle, ports = [], []
+        for _ in range(2):
+            connection.request("GET", f"/cas/{DIGEST}")
+            connection.getresponse().read()
+            ports.append(connection.sock.getsockname()[1])
+            idle.append(select.select([connection.sock], [], [], 0.2)[0])
+        connection.close()
+
+    assert idle == [[], []]
+    assert len(set(ports)) == 1
+
+
+def test_an_upload_that_comes_too_slowly_is_given_up_and_leaves_nothing(tmp_path, connect):
+    with serving(tmp_path / "store", is_writable=True, timeout_s=0.2) as address:
+        answer = heard(connect(address, HALF_AN_UPLOAD))
+
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        until(lambda: os.listdir(tmp_path / "store" / "tmp") == [])
+        assert status(address) == 404
+
+
+def test_an_upload_without_a_length_is_as_long_as_may_be(tmp_path, connect):
+    chunk = b"1000\r\n" + bytes(0x1000) + b"\r\n"
+    with serving(tmp_path / "store", is_writable=True, max_blob_bytes=10_000) as address:
+        upload = f"PUT /cas/{DIGEST} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunk * 3
+        answer = connect(address, upload).recv(65536)
+
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        until(lambda: os.listdir(tmp_path / "store" / "tmp") == [])
+
+
+def test_who_does_not_take_what_it_asked_for_is_dropped(tmp_path, connect, monkeypatch):
+    monkeypatch.setattr(servers, "_SLOWEST_BYTES_PER_S", 1 << 40)
+    (tmp_path / "store").mkdir()
+    big = bytes(32 << 20)
+    [(digest, path)] = files_of(tmp_path / "made", big).items()
+    FolderStore(str(tmp_path / "store"), syncs=False).put_blob(digest, path)
+    with serving(tmp_path / "store", timeout_s=0.2) as address:
+        connection = connect(address, f"GET /cas/{digest} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        events = select.poll()
+        events.register(connection, select.POLLHUP | select.POLLERR)
+
+        assert events.poll(10_000)
+        assert len(heard(connection)) < len(big)
+
+
+def test_many_who_never_end_their_request_keep_nobody_out(tmp_path, connect):
+    with serving(tmp_path / "store", most_connections=4) as address:
+        slow = [connect(address, HALF_A_REQUEST) for _ in range(12)]
+
+        assert status(address) == 404
+        assert [heard(one) for one in slow[:8]] == [b""] * 8
+
+
+def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path, connect):
+    with serving(tmp_path / "store", is_writable=True, most_connections=2) as address:
+        slow = [connect(address, HALF_AN_UPLOAD) for _ in range(2)]
+        until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)
+
+        assert status(address) == 503
+        for one in slow:
+            one.close()
+        until(lambda: status(address) == 404)
+
+
+def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect, monkeypatch):
+    monkeypatch.setattr(servers, "HANDSHAKE_LIMIT_S", 2.0)
+    (tmp_path / "c.pem").write_text(CERTIFICATE)
+    (tmp_path / "k.pem").write_text(KEY)
+    files = {"certificate": str(tmp_path / "c.pem"), "private_key": str(tmp_path / "k.pem")}
+    with serving(tmp_path / "store", **files) as address:
+        silent = [connect(address) for _ in range(200)]
+        url = urlsplit(address)
+        trusting = ssl.create_default_context(cafile=str(tmp_path / "c.pem"))
+        connection = http.client.HTTPSConnection(url.hostname, url.port, context=trusting, timeout=8)
+        connection.request("GET", f"/cas/{DIGEST}")
+
+        assert connection.getresponse().status == 404
+        assert all(heard(one) == b"" for one in silent)
+        connection.close()

@@ -1,0 +1,106 @@
+"""A store in memory that does as it should, or as one of its faults says.
+
+It is down, slow, full, cuts, lies, or takes in half of what comes. What it keeps is told apart from what it answers: `kept` is what
+others would find there once it is well again.
+"""
+
+import threading
+
+from aptui.features.sharing.store import StoreError, StoreFull
+from aptui.features.sharing.stores.streams import read_verified, write_verified
+
+SPOILED = ("cut", "flipped", "another", "page", "empty")
+"""Faults of what it answers: a part of it, a bit changed, somebody else's, a page for people, nothing."""
+HALF = ("half", "half and silent", "lost")
+"""Faults of what it keeps: half of it, with an error or without one, or nothing, though it says yes."""
+FAULTS = ("down", "slow", "full", *SPOILED, *HALF)
+KINDS = (("ac",), ("cas",), ("ac", "cas"))
+"""Whom a fault concerns: records, blobs, or both."""
+
+
+class LyingStore:
+    """A `Store`; like every other it verifies blobs on their way, so that only what it keeps or is sent may be wrong."""
+
+    address = "memory://lies"
+
+    def __init__(self):
+        self.fault, self.kinds = "", ()
+        self.turn = 0
+        self.kept = {}
+        self.released = threading.Event()
+        self._lock = threading.Lock()
+
+    def get_record(self, key):
+        self._begin("ac")
+        return self._answer("ac", key)
+
+    def put_record(self, key, data, *, if_absent=True):
+        self._begin("ac")
+        with self._lock:
+            if if_absent and ("ac", key) in self.kept:
+                return False
+            self._take("ac", key, data)
+            return True
+
+    def get_blob(self, digest, target, size):
+        self._begin("cas")
+        data = self._answer("cas", digest)
+        if data is None:
+            return False
+        write_verified([data], target, digest, size)
+        return True
+
+    def has_blobs(self, digests):
+        self._begin("cas")
+        return {digest for digest in digests if ("cas", digest) in self.kept}
+
+    def put_blob(self, digest, source, *, replaces=False):
+        self._begin("cas")
+        if not replaces and ("cas", digest) in self.kept:
+            return
+        data = b"".join(read_verified(source, digest))
+        with self._lock:
+            self._take("cas", digest, data)
+
+    def close(self):
+        self.released.set()
+
+    def _fault(self, kind):
+        return self.fault if kind in self.kinds else ""
+
+    def _begin(self, kind):
+        if self._fault(kind) == "down":
+            raise StoreError("nobody is there", where=self.address)
+        if self._fault(kind) == "slow":
+            self.released.wait(30)
+            raise StoreError("it took very long", where=self.address)
+
+    def _take(self, kind, name, data):
+        fault = self._fault(kind)
+        match fault:
+            case "full":
+                raise StoreFull("no room is left", where=self.address)
+            case "lost":
+                return
+            case "half" | "half and silent":
+                self.kept[kind, name] = data[: len(data) // 2]
+                if fault == "half":
+                    raise StoreError("the connection broke off", where=self.address)
+            case _:
+                self.kept[kind, name] = data
+
+    def _answer(self, kind, name):
+        data = self.kept.get((kind, name))
+        match self._fault(kind):
+            case "cut":
+                return data and data[: len(data) // 2]
+            case "flipped":
+                self.turn += 211  # another byte each time
+                return data and bytes(byte ^ (at == self.turn % len(data)) for at, byte in enumerate(data))
+            case "another":
+                return next((other for (of, at), other in self.kept.items() if of == kind and at != name), data)
+            case "page":
+                return b"<html>please log in</html>"
+            case "empty":
+                return b""
+        return data

@@ -1,0 +1,122 @@
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
+
+from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal, part_sealed, read_key, with_field
+from aptui.features.sharing.store import Mismatch
+from aptui.shared.errors import UserError
+from tests.features.sharing.room import TEAM, key_file
+
+BODY = b'{"x":1}'
+CI = b"\7" * 32
+PUBLIC = Ed25519PrivateKey.from_private_bytes(CI).public_key().public_bytes_raw()
+
+
+def test_a_sealed_record_opens_for_who_has_the_key():
+    seal = Seal(team_key=TEAM)
+
+    assert seal.open_sealed(seal.seal_body("record", BODY)) == ("record", BODY)
+
+
+@pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
+def test_a_record_without_the_teams_seal_is_not_read(writer):
+    """Values are authenticated before anything in them is used."""
+    with pytest.raises(Mismatch, match="team's key"):
+        Seal(team_key=TEAM).open_sealed(writer.seal_body("record", BODY))
+
+
+def test_a_record_that_was_tampered_with_is_not_read():
+    """Whoever changes a record can repair its checksum, but not its seal."""
+    seal = Seal(team_key=TEAM)
+    forged = Seal().seal_body("record", b'{"x":2}')
+    _, fields, _ = part_sealed(seal.seal_body("record", BODY))
+
+    with pytest.raises(Mismatch, match="team's key"):
+        seal.open_sealed(with_field(forged, "mac", fields["mac"]))
+
+
+def test_a_list_of_variants_cannot_pass_for_a_record():
+    seal = Seal(team_key=TEAM)
+
+    with pytest.raises(Mismatch):
+        seal.open_sealed(seal.seal_body("variants", BODY).replace(b" variants ", b" record "))
+
+
+def test_a_record_of_one_namespace_does_not_open_in_another():
+    """What an untrusted branch wrote cannot be copied among the results that everybody reads."""
+    written = Seal("branch-7", TEAM, CI, (PUBLIC,)).seal_body("record", BODY)
+
+    for trust in (Seal(team_key=TEAM), Seal(writers=(PUBLIC,))):
+        with pytest.raises(Mismatch):
+            trust.open_sealed(written)
+
+
+def test_where_writers_are_named_the_teams_key_does_not_suffice():
+    """Reading needs the team's key, writing another one; a developer who has the first cannot do the second."""
+    trust = Seal(team_key=TEAM, writers=(PUBLIC,))
+
+    assert trust.open_sealed(Seal(team_key=TEAM, signing_key=CI).seal_body("record", BODY)) == ("record", BODY)
+    with pytest.raises(Mismatch, match="not signed by anyone who may write"):
+        trust.open_sealed(Seal(team_key=TEAM).seal_body("record", BODY))
+    with pytest.raises(Mismatch, match="not signed by anyone who may write"):
+        trust.open_sealed(Seal(team_key=TEAM, signing_key=b"\10" * 32).seal_body("record", BODY))
+
+
+def test_a_signature_of_another_record_does_not_count():
+    trust = Seal(writers=(PUBLIC,))
+    _, fields, _ = part_sealed(Seal(signing_key=CI).seal_body("record", BODY))
+    forged = with_field(with_field(Seal().seal_body("record", b"{}"), "by", fields["by"]), "sig", fields["sig"])
+
+    with pytest.raises(Mismatch, match="not signed by anyone who may write"):
+        trust.open_sealed(forged)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"<html>",
+        b"aptui-shared/1 record\n{}",
+        b"aptui-shared/1 record sha256=zz\n{}",
+        b"aptui-shared/1 record sha256=" + b"0" * 64 + b"\n{}",
+        b"aptui-shared/2" + Seal().seal_body("record", BODY)[14:],
+        Seal().seal_body("record", BODY)[:-1],
+        Seal().seal_body("record", BODY) + b" ",
+        b"\xff" * 5000,
+    ],
+)
+def test_what_is_damaged_or_no_record_is_not_read(data):
+    """A bit that flipped in a store is noticed even where nobody has keys (Bazel #10070)."""
+    with pytest.raises(Mismatch):
+        Seal().open_sealed(data)
+
+
+def test_a_record_that_is_too_long_is_not_read():
+    """Untrusted input has its limits before it is looked at."""
+    with pytest.raises(Mismatch, match="longer"):
+        Seal().open_sealed(Seal().seal_body("record", b" " * MAX_RECORD_BYTES))
+
+
+def test_policies_differ_with_whatever_decides_whom_is_believed():
+    seals = [Seal(), Seal("branch"), Seal(team_key=TEAM), Seal(writers=(PUBLIC,)), Seal(team_key=b"x" * 16)]
+
+    assert len({seal.policy for seal in seals}) == len(seals)
+    assert replace(Seal(), signing_key=CI).policy == Seal().policy
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path):
+    path = key_file(tmp_path, TEAM + b"\n")
+    assert read_key(path) == TEAM
+
+    (tmp_path / "key").chmod(0o640)
+    with pytest.raises(UserError, match="other users"):
+        read_key(path)
+
+
+@pytest.mark.parametrize("text", [b"", b"short", b"x" * 5000])
+def test_a_key_has_a_sensible_length(tmp_path, text):
+    with pytest.raises(UserError, match="bytes"):
+        read_key(key_file(tmp_path, text))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_key(str(tmp_path / "nowhere"))

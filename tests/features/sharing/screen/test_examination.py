@@ -1,0 +1,125 @@
+"""A look at the cache goes on one at a time, tells what it found so far, and says in a sentence how it went."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.features.sharing.screen import examination
+from aptui.features.sharing.screen.contents import CacheProblem, CheckProgress
+from aptui.features.sharing.screen.examination import CacheExamination
+from aptui.shared.errors import HostError
+
+STRAY = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
+LONELY = CacheProblem("unowned", "linux/lonely/x", "", 1)
+
+
+class Task:
+    """A background task that does its work when it is told to."""
+
+    def __init__(self, *_) -> None:
+        self.is_busy = False
+
+    def start(self, work, ended, failed, cancelled) -> bool:
+        if self.is_busy:
+            return False
+        self.is_busy, self.work, self.ended, self.failed, self.cancelled = True, work, ended, failed, cancelled
+        return True
+
+    def run(self) -> None:
+        try:
+            found = self.work(self)
+        except HostError as error:
+            self.is_busy = False
+            self.failed(error)
+        else:
+            self.is_busy = False
+            self.ended(found)
+
+    def cancel(self) -> None:
+        self.is_busy = False
+        self.cancelled()
+
+
+@pytest.fixture
+def room(monkeypatch, tmp_path):
+    monkeypatch.setattr(examination, "BackgroundTask", Task)
+    monkeypatch.setattr(examination.held, "refuse_unreadable", lambda _cache_dir: None)
+    room = SimpleNamespace(found=[], turns=0, ends=0, told=[])
+    shell = SimpleNamespace(
+        in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: room.told.append(text), config=None,
+        session=SimpleNamespace(cache_dir=tmp_path),
+    )  # fmt: skip
+    room.look = CacheExamination(
+        shell, room.found.append, lambda: setattr(room, "turns", room.turns + 1), lambda: setattr(room, "ends", room.ends + 1)
+    )
+    return room
+
+
+def said(look: CacheExamination, **more: bool) -> str:
+    left, right = look.verdict(100, **more)
+    return "".join(part.text for part in (*left, *right))
+
+
+def finds(monkeypatch, *steps: CheckProgress) -> None:
+    def look(_task, _cache_dir, _platforms, tell):
+        for step in steps[:-1]:
+            tell(step)
+        return steps[-1]
+
+    monkeypatch.setattr(examination.held, "find_unowned", look)
+
+
+def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
+    finds(monkeypatch, CheckProgress(1, problems=(STRAY,)), CheckProgress(2, problems=(STRAY, LONELY)))
+    room.look.find_unowned()
+    assert said(room.look) == "Unowned files  0 folders looked intoc cancels"
+    room.look._task.run()
+
+    assert [each.problems for each in room.found] == [(), (STRAY,), (STRAY, LONELY)]
+    assert (room.turns, room.ends) == (2, 1)
+    assert said(room.look).startswith("Unowned files  2 files of no product, 3 B")
+    assert room.look.has_found("unowned")
+    assert not room.look.has_found("damaged", "missing")
+
+
+def test_a_second_look_waits_for_the_first(room, monkeypatch):
+    finds(monkeypatch, CheckProgress(1))
+    room.look.find_unowned()
+    room.look.verify()
+
+    assert room.look.kind == "unowned"
+    assert room.told == ["the cache is being read already; 'c' cancels that"]
+
+
+def test_what_is_cancelled_keeps_what_it_found_and_goes_nowhere(room, monkeypatch):
+    monkeypatch.setattr(examination.held, "verify", lambda *_: CheckProgress(count=7))
+    room.look.verify()
+    room.look._take(CheckProgress(count=5))
+    room.look.cancel()
+
+    assert said(room.look) == "Verify  5 products as recorded so farcancelled"
+    assert room.ends == 0
+
+
+def test_a_look_that_fails_leaves_nothing_and_says_why(room, monkeypatch):
+    def fail(*_):
+        raise HostError("cannot be read")
+
+    monkeypatch.setattr(examination.held, "verify", fail)
+    room.look.verify()
+    room.look._task.run()
+
+    assert (room.look.kind, room.look.progress, room.told, said(room.look)) == ("", None, ["cannot be read"], "")
+
+
+def test_what_the_engine_deleted_goes_without_another_end(room, monkeypatch):
+    finds(monkeypatch, CheckProgress(2, problems=(STRAY, LONELY)))
+    room.look.find_unowned()
+    room.look._task.run()
+    assert said(room.look, are_going=True).startswith("Unowned files  2 files left to delete; the engine is asked")
+    room.look.forget({STRAY.name})
+
+    assert room.look.problems == (LONELY,)
+    assert room.ends == 1

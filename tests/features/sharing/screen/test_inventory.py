@@ -1,0 +1,112 @@
+"""What the cache holds is read again once assets changed and the engine rests; until then a word says how old it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from aptui.core.notices import Progress
+from aptui.features.sharing.screen import contents
+from aptui.features.sharing.screen.contents import CacheInventory, InventoryReader
+from aptui.shared.errors import HostError
+from aptui.tui.data.feed import Batch
+
+HELD = CacheInventory((), (), (), 5, 15_000, 2, 3_000, 1_000_000, 4_000_000, 1_790_000_000_000)
+BUSY = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
+
+
+@pytest.fixture
+def room(monkeypatch, tmp_path):
+    room = SimpleNamespace(reads=[], taken=[], changes=0)
+
+    class Task:
+        def __init__(self, *_) -> None:
+            self.is_busy = False
+
+        def start(self, _work, took, failed) -> bool:
+            if not self.is_busy:
+                self.is_busy = True
+                room.reads.append((took, failed))
+                return True
+            return False
+
+    monkeypatch.setattr(contents, "BackgroundTask", Task)
+    room.session = SimpleNamespace(latest_progress=None, cache_dir=tmp_path)
+    shell = SimpleNamespace(in_ui=None, config=None, session=room.session)
+    room.reader = InventoryReader(shell, room.taken.append, lambda: setattr(room, "changes", room.changes + 1))
+    return room
+
+
+def end(room, held: CacheInventory = HELD) -> None:
+    room.reader._task.is_busy = False
+    room.reads[-1][0](held)
+
+
+def said(room, width: int = 120) -> str:
+    left, right = room.reader.summary(width)
+    return "".join(part.text for part in (*left, *right))
+
+
+def test_what_is_known_is_not_read_again_until_assets_changed(room):
+    room.reader.read_if_stale()
+    assert "reading" in said(room)
+    end(room)
+    room.reader.note(Batch())
+    room.reader.read_if_stale()
+    assert (len(room.reads), room.taken) == (1, [HELD])
+
+    room.reader.note(Batch(are_assets_stale=True))
+    room.reader.read_if_stale()
+    assert len(room.reads) == 2
+
+
+def test_while_jobs_run_it_is_older_and_says_so(room):
+    room.reader.read_if_stale()
+    end(room)
+    room.session.latest_progress = BUSY
+    room.reader.note(Batch(are_assets_stale=True))
+    room.reader.read_if_stale()
+
+    assert len(room.reads) == 1
+    assert "as of" in said(room)
+
+
+def test_the_first_time_it_does_not_wait_for_rest(room):
+    room.session.latest_progress = BUSY
+    room.reader.read_if_stale()
+
+    assert len(room.reads) == 1
+
+
+def test_what_changed_while_it_was_read_is_read_once_more(room):
+    room.reader.read_if_stale()
+    room.reader.note(Batch(are_assets_stale=True))
+    end(room)
+
+    assert len(room.reads) == 2
+
+
+def test_trouble_is_said_and_tried_again_only_when_asked_to(room):
+    room.reader.read_if_stale()
+    room.reader._task.is_busy = False
+    room.reads[-1][1](HostError("there is no asset database"))
+    room.reader.note(Batch(are_assets_stale=True))
+    room.reader.read_if_stale()
+    assert (len(room.reads), said(room)) == (1, " there is no asset database")
+
+    room.reader.read()
+    assert len(room.reads) == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "width", "words"),
+    [(5, 120, "all made since yesterday"), (0, 80, "none made since yesterday"), (2, 120, "2 made since yesterday, 2.9 KiB")],
+)
+def test_what_is_new(room, made, width, words):
+    room.reader.read_if_stale()
+    end(room, replace(HELD, made=made))
+
+    assert words in said(room, width)
+    assert ("of 3.8 MiB free" in said(room, width)) == (width > 100)

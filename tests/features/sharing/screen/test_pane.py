@@ -1,0 +1,431 @@
+"""The Shared cache screen: what it shows, what each key does, and that nothing is offered that cannot be done."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+from importlib import import_module
+
+import pytest
+
+from aptui.core.notices import EngineMessage, ProductsChanged, Progress
+from aptui.features.sharing.screen import contents
+from aptui.features.sharing.screen import pane as rows
+from aptui.link.port import ReprocessJobs, RescanSources
+from aptui.store.db.schema import uuid_text
+from aptui.tui.data.session import NoSession
+from aptui.tui.pane import PaneSpec
+from aptui.tui.terminal.safety import TerminalFacts, install
+from aptui.tui.widgets.menu import Menu
+from tests.store.conftest import job_row, product_row, source_row
+from tests.tui.database import database
+from tests.tui.fake_panes import PROBES, FakeSession
+from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+
+pytestmark = pytest.mark.real
+
+PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane"), PROBES[1]]
+EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
+MADE = b"as made"
+NAMES = ["linux/textures/a.png", "linux/textures/b.png", "linux/data/c.json", "pc/data/c.json", "linux/readme.txt"]
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A cache with five products of two jobs, one of them made today."""
+    (tmp_path / "cache").mkdir()
+    with database(tmp_path / "cache") as made:
+        rows = []
+        for number, name in enumerate(NAMES, 1):
+            row = list(product_row(number, 1 if number < 3 else 2, name))
+            row[-2:] = [hashlib.sha256(MADE).digest(), 1000 * number]
+            rows.append(tuple(row))
+            file = tmp_path / "cache" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(MADE)
+        made.put(
+            put_source=[source_row(1, "textures/A.png"), source_row(2, f"data/{EVIL}c.json")],
+            put_job=[
+                job_row(1, 1, completed_ms=1 << 50, inputs='[["rule","painter","00"]]'),
+                job_row(2, 2, builder=b"X" * 16, completed_ms=1, last_ms=1),
+            ],
+            put_product=rows,
+            put_cache_folder=[(folder, 1) for folder in ("linux", "linux/textures", "linux/data", "pc/data")],
+        )
+        yield made
+
+
+def in_cache(tmp_path, do, *, size=LARGE, session=None, shown=True, panes=PANES, **more):
+    """Open the screen and wait until it shows what the cache holds."""
+
+    async def main(app, pilot, engine):
+        if shown:
+            await until(pilot, lambda: app.pane.inventory.contents is not None)
+            await pilot.pause()
+        await do(app, pilot, engine)
+
+    return in_shell(tmp_path, main, size=size, session=session, panes=panes, **more)
+
+
+def damage(tmp_path) -> None:
+    (tmp_path / "cache" / NAMES[0]).write_bytes(b"damaged")
+    (tmp_path / "cache" / NAMES[2]).unlink()
+
+
+async def looked(app, pilot, key: str) -> None:
+    await pilot.press(key)
+    await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
+    await pilot.pause()
+
+
+async def say(app, pilot, line: str, *keys: str) -> None:
+    """Say a command."""
+    app.bar.action_open(line)
+    await pilot.press("enter", *keys)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_platforms_folders_builders_and_what_is_new_are_shown(tmp_path, store, size):
+    async def look(app, _pilot, _session):
+        shown = text(app)
+        for part in ("5 products", "15 KiB", "2 made since yesterday", "free on its disk", "linux", "pc", "textures/", "data/"):
+            assert part in shown
+        assert "(directly below the platform)" in shown
+        assert app.pane.status() == "5 products, 15 KiB"
+        assert "2, 2.9 KiB" in shown
+        assert "painter" in shown, "as its jobs call a builder that no configuration names"
+        assert uuid_text(b"X" * 16)[:20] in shown
+
+    in_cache(tmp_path, look, size=size)
+
+
+def test_without_a_database_it_says_so_and_offers_no_look(tmp_path):
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: app.pane.inventory.trouble)
+        await pilot.press("V", "U", "r", "D", "c")
+
+        await until(pilot, lambda: "there is no asset database" in text(app))
+        assert app.pane.examination.progress is None
+        assert not {name for _, name, _ in app.actions_here() if name in {"cache.verify", "cache.unowned", "cache.repair"}}
+
+    in_cache(tmp_path, look, shown=False)
+
+
+def test_verify_finds_what_is_damaged_and_missing_and_repairs_one_or_all(tmp_path, store):
+    damage(tmp_path)
+
+    async def verify(app, pilot, session):
+        await looked(app, pilot, "V")
+        await until(pilot, lambda: "2 of 5 products not as recorded" in text(app))
+        await until(pilot, lambda: "✗ damaged    linux/textures/a.png" in text(app))
+        await until(pilot, lambda: "! missing    linux/data/c.json" in text(app))
+        await until(pilot, lambda: app.focused.id == "cache-findings")
+        await pilot.press("G", "r")
+        await until(pilot, lambda: "run the jobs again of" in text(app))
+        await pilot.press("t", "g", "r")
+        assert "\x1b" not in text(app)
+        await pilot.press("escape")
+        await pilot.press("r", "n", "r", "a")
+
+        await until(
+            pilot,
+            lambda: (
+                session.asked
+                == [
+                    ReprocessJobs(keys=("textures/a.png",)),
+                    ReprocessJobs(keys=("textures/a.png", f"data/{EVIL}c.json".lower())),
+                ]
+            ),
+        )
+
+    in_cache(tmp_path, verify)
+
+
+def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
+    async def verify(app, pilot, _session):
+        await looked(app, pilot, "V")
+
+        await until(pilot, lambda: "5 products as recorded" in text(app))
+        await until(pilot, lambda: not app.pane.has_class("-found"))
+
+    in_cache(tmp_path, verify, size=SMALL)
+
+
+def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
+    goes_on, examined = threading.Event(), contents.examine_products
+    monkeypatch.setattr(contents, "_REPORT_EVERY_S", -1.0)
+
+    def slow(reader, cache_dir):
+        for number, each in enumerate(examined(reader, cache_dir)):
+            yield each
+            if number == 1:
+                goes_on.wait(20)
+
+    monkeypatch.setattr(contents, "examine_products", slow)
+
+    async def cancel(app, pilot, _session):
+        await pilot.press("V")
+        await until(pilot, lambda: "2 of 5 products" in text(app))
+        await until(pilot, lambda: "c cancels" in text(app))
+        await pilot.press("V", "U")
+        app.pane.action_verify()
+        await pilot.press("c")
+        goes_on.set()
+        await until(pilot, lambda: not app.pane.examination.is_busy)
+        await pilot.pause()
+
+        await until(pilot, lambda: "2 products as recorded so far" in text(app))
+        await until(pilot, lambda: "being read already" in text(app))
+
+    in_cache(tmp_path, cancel)
+
+
+def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
+    examined = contents.examine_products
+
+    def endless(reader, cache_dir):
+        while not threading.Event().wait(0.01):
+            yield from examined(reader, cache_dir)
+
+    monkeypatch.setattr(contents, "examine_products", endless)
+
+    async def leave(app, pilot, _session):
+        await pilot.press("V")
+        await until(pilot, lambda: app.pane.examination.is_busy)
+
+    in_cache(tmp_path, leave)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-cache")]
+
+
+def test_files_of_no_product_are_listed_and_deleted_by_the_engine_after_asking(tmp_path, store):
+    cache = tmp_path / "cache"
+    (cache / "linux/data/stray.tmp").write_bytes(b"12")
+    (cache / "linux/lonely").mkdir()
+    (cache / "linux/lonely/x").write_bytes(b"1")
+    os.utime(cache / "linux/data", ns=(5, 5))
+
+    async def clean(app, pilot, session):
+        await looked(app, pilot, "U")
+        await until(pilot, lambda: "2 files of no product, 3 B" in text(app))
+        await until(pilot, lambda: "○ unowned    linux/data/stray.tmp" in text(app))
+        await pilot.press("D")
+        await until(pilot, lambda: "delete 1 file, 1 elsewhere stay?" in text(app))
+        await pilot.press("n", "D", "y")
+        await until(pilot, lambda: session.asked)
+        await until(pilot, lambda: session.asked == [RescanSources()])
+        assert (cache / "linux/data").stat().st_mtime_ns > 5
+
+        (cache / "linux/data/stray.tmp").unlink()  # the engine does
+        session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache belongs to no product: deleted"))
+        await until(pilot, lambda: not app.pane.mending.going)
+        await until(pilot, lambda: "are deleted" in text(app))
+        await until(pilot, lambda: "stray.tmp " not in text(app).split("Unowned")[1])
+        await pilot.press("D")
+        await until(pilot, lambda: "remove 'linux/lonely' by hand" in text(app))
+
+    in_cache(tmp_path, clean)
+
+
+def test_without_an_engine_findings_are_listed_and_nothing_is_offered_to_mend_them(tmp_path, store):
+    damage(tmp_path)
+    (tmp_path / "cache/linux/stray").write_bytes(b"")
+    session = NoSession("game", tmp_path / "cache")
+    session.done = ["open"]
+
+    async def look(app, pilot, _session):
+        await looked(app, pilot, "V")
+        await pilot.press("r")
+        await until(pilot, lambda: "run the jobs again" not in text(app))
+        assert "cache.repair" not in {name for _, name, _ in app.actions_here()}
+        await pilot.press("enter")
+        await until(pilot, lambda: "Copy its path" in text(app))
+        assert "Run its jobs" not in text(app)
+        await pilot.press("escape")
+        await looked(app, pilot, "U")
+        await pilot.press("D")
+
+        assert "delete" not in text(app).splitlines()[-1]
+        assert {"repair", "delete"}.isdisjoint(each.name for each in app.commands())
+
+    in_cache(tmp_path, look, session=session)
+
+
+def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
+    damage(tmp_path)
+
+    async def choose(app, pilot, session):
+        copied = []
+        app.copy_text = copied.append
+        await looked(app, pilot, "V")
+        for keys in (["enter", "r"], ["full_stop", "y"], ["enter", "s"], ["y"]):
+            await pilot.press(*keys)
+        app.query_one("#cache-platforms").focus()
+        await pilot.press("y")
+        await until(pilot, lambda: not app.screen.query(Menu))
+        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=(f"data/{EVIL}c.json".lower(),))])
+        assert copied[0] == str(tmp_path / "cache" / NAMES[2])
+        assert copied[1] == f"data/{EVIL}c.json"
+        assert copied[2].startswith("! missing\tlinux/data/c.json")
+        assert "\t" in copied[3]
+        assert "━" not in copied[3], "the bar of its share says nothing elsewhere"
+
+    in_cache(tmp_path, choose)
+
+
+def test_a_finding_leads_to_its_job(tmp_path, store, monkeypatch):
+    damage(tmp_path)
+    shown = []
+    probe = import_module("tui.fake_panes").JobsProbe
+    monkeypatch.setattr(probe, "reveal", lambda _pane, text: shown.append(text), raising=False)
+
+    async def go(app, pilot, _session):
+        await looked(app, pilot, "V")
+        await pilot.press("enter", "j")
+        await until(pilot, lambda: shown == ["#2"])
+
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs")
+
+    in_cache(tmp_path, go, panes=[PANES[0], PROBES[0]])
+
+
+def test_tables_are_sorted_by_menu_and_header_and_that_is_remembered(tmp_path, store):
+    async def sort(app, pilot, _session):
+        table = app.pane.query_one("#cache-folders")
+        table.focus()
+        assert next(each.name for each in app.pane.tables.folders.model.records) == "data/"
+        await pilot.press("S", "enter")
+        await until(pilot, lambda: table.sort == ("name", False))
+        table.post_message(table.HeaderClicked(table, -1, "count"))
+        await pilot.pause()
+        table.post_message(table.HeaderClicked(table, -1, "count"))
+        await pilot.pause()
+        await until(pilot, lambda: table.sort == ("count", False))
+        await until(
+            pilot, lambda: next(each.name for each in app.pane.tables.folders.model.records) == "(directly below the platform)"
+        )
+
+    app = in_cache(tmp_path, sort)
+    assert app.memory.get("cache.sort.folders", []) == ["count", False]
+    in_cache(tmp_path, lambda app, *_: _sorted_so(app))
+
+
+async def _sorted_so(app):
+    assert app.pane.query_one("#cache-folders").sort == ("count", False)
+
+
+def test_zoom_gives_the_findings_all_the_room(tmp_path, store):
+    damage(tmp_path)
+
+    async def zoom(app, pilot, _session):
+        await looked(app, pilot, "V")
+        await pilot.press("z")
+        await until(pilot, lambda: not app.pane.query_one("#cache-columns").display)
+        await pilot.press("z")
+
+        await until(pilot, lambda: app.pane.query_one("#cache-columns").display)
+
+    in_cache(tmp_path, zoom)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_it_is_read_again_when_assets_changed_and_the_engine_rests(tmp_path, store, size):
+    busy = Progress(0, 1, 0, 0, 5, 1, 0, 0, False)
+    session = FakeSession(tmp_path / "cache")
+
+    async def change(app, pilot, session):
+        before = app.pane.inventory.contents
+        session.latest_progress = busy
+        row = list(product_row(9, 1, "linux/textures/new.png"))
+        store.put(put_product=[tuple(row)])
+        session.say(ProductsChanged(0, (("linux/textures/new.png", "00"),)))
+        await until(pilot, lambda: re.search(r"as of \d\d:\d\d:\d\d  .* free on its disk", text(app)))
+        assert app.pane.inventory.contents is before
+        session.latest_progress = Progress(0, 1, 0, 0, 0, 0, 6, 0, False)
+        session.say(session.latest_progress, 2)
+        await until(pilot, lambda: "6 products" in text(app))
+
+        await until(pilot, lambda: "as of" not in text(app))
+
+    in_cache(tmp_path, change, session=session, size=size)
+
+
+def test_commands_do_what_keys_do(tmp_path, store):
+    damage(tmp_path)
+
+    async def command(app, pilot, session):
+        await say(app, pilot, "verify")
+        await until(pilot, lambda: not app.pane.examination.is_busy and app.pane.examination.ended_ms)
+        await say(app, pilot, "repair", "a")
+        await until(pilot, lambda: len(session.asked) == 1)
+        await say(app, pilot, "unowned")
+        await until(pilot, lambda: app.pane.examination.kind == "unowned" and not app.pane.examination.is_busy)
+
+        await until(pilot, lambda: "every file belongs to a product" in text(app))
+
+    in_cache(tmp_path, command)
+
+
+def test_hostile_names_are_drawn_as_text(tmp_path, store):
+    damage(tmp_path)
+    install(TerminalFacts())
+
+    async def look(app, pilot, _session):
+        await looked(app, pilot, "V")
+
+        await until(pilot, lambda: "[/oops]" in text(app))
+        assert "\x1b" not in text(app)
+
+    in_cache(tmp_path, look, size=(200, 40))
+
+
+def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(contents.os, "access", lambda *_: False)
+
+    async def look(app, pilot, _session):
+        await pilot.press("V")
+        await until(pilot, lambda: "cannot be read" in text(app))
+
+        assert app.pane.examination.progress is None
+
+    in_cache(tmp_path, look)
+
+
+@pytest.mark.parametrize(
+    ("made", "is_told"), [((4, 2), False), ((0, 0), False), ((4, 0), True), ((1, 2), True)], ids=["all", "none", "one", "some"]
+)
+def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
+    platforms = [
+        contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
+    ]
+
+    assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told
+
+
+def test_an_empty_cache_is_one_sentence(tmp_path):
+    (tmp_path / "cache").mkdir()
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "no products yet: what jobs make comes here" in text(app))
+        assert not any(app.pane.query_one(f"#cache-{name}").display for name in ("builders", "folders"))
+
+    with database(tmp_path / "cache"):
+        in_cache(tmp_path, look)
+
+
+def test_no_head_stands_above_nothing_before_somebody_looked(tmp_path, store):
+    async def look(app, pilot, _session):
+        assert not app.pane.query_one("#cache-look").display
+        await looked(app, pilot, "V")
+        assert app.pane.query_one("#cache-look").display
+
+    in_cache(tmp_path, look)

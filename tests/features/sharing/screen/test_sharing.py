@@ -1,0 +1,213 @@
+"""The team's part of the Shared cache screen: a draft that is tested, saved with comments kept, or discarded."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.config.load import load
+from aptui.features.sharing import totals as shared_totals
+from aptui.shared.account import Account
+from aptui.tui.pane import PaneSpec
+from aptui.tui.widgets.menu import Menu, Prompt
+from tests.tui.database import database
+from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+
+pytestmark = pytest.mark.real
+
+PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane")]
+CONFIG = """\
+# ours
+scan_folders: [{name: game, path: .}]  # all of it
+builders: [{name: data, copy: ["*.txt"]}]
+shared_cache:
+  mode: inactive  # for now
+  patterns: [{name: pictures, glob: "*.png"}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = tmp_path / "game"
+    folder.mkdir()
+    (folder / "aptui.yaml").write_text(CONFIG)
+    (tmp_path / "cache").mkdir()
+    with database(tmp_path / "cache"):
+        yield folder
+
+
+def in_cache(tmp_path, project, do, size=LARGE):
+    def give_config(app):
+        app.config = load(project)
+
+    async def main(app, pilot, _engine):
+        await until(pilot, lambda: app.pane.inventory.contents is not None)
+        await pilot.pause()
+        await do(app, pilot)
+
+    return in_shell(tmp_path, main, size=size, panes=PANES, before=give_config)
+
+
+def asking(app):
+    """Return whether a menu or a prompt has the keys; one that was answered is there until it is taken away."""
+    return app.focused is not None and any(isinstance(each, (Menu, Prompt)) for each in app.focused.ancestors_with_self)
+
+
+async def choose(app, pilot, *keys):
+    """Open the menu, then press keys, each when the menu or prompt before it has come."""
+    for at, key in enumerate(keys):
+        if at or key != "e":
+            await until(pilot, lambda: asking(app))
+        await pilot.press(key)
+        await pilot.pause()
+
+
+async def fill(app, pilot, said):
+    """Answer a prompt."""
+    await until(pilot, lambda: app.query(Prompt))
+    app.query_one(Prompt).query_one("Input").value = said
+    await pilot.pause()
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+def test_mode_location_and_patterns_are_written_into_the_projects_file_with_its_comments(tmp_path, project):
+    (tmp_path / "share").mkdir()
+
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "l")
+        await fill(app, pilot, str(tmp_path / "share"))
+        await choose(app, pilot, "m", "s", "a", "s")
+        await until(pilot, lambda: not app.pane.sharing.is_dirty)
+
+    in_cache(tmp_path, project, do)
+
+    said = (project / "aptui.yaml").read_text()
+    sharing = load(project).sharing
+    assert (sharing.mode, sharing.store) == ("server", str(tmp_path / "share"))
+    assert [(each.name, each.pattern.text) for each in sharing.patterns] == [("pictures", "*.png"), ("New Name", "*")]
+    assert all(comment in said for comment in ("# ours", "# all of it", "# for now"))
+
+
+def test_a_pattern_is_rested_renamed_made_a_regex_and_removed_and_all_is_discarded(tmp_path, project):
+    drafts = []
+
+    async def do(app, pilot):
+        shared = app.pane.sharing
+        await choose(app, pilot, "e")
+        for key, said in (("e", ""), ("n", "art"), ("p", ".*png"), ("t", ""), ("r", "")):
+            await until(pilot, lambda: asking(app))
+            await pilot.press("escape")
+            await until(pilot, lambda: not asking(app))
+            shared._open_pattern(0)
+            await pilot.pause()
+            await choose(app, pilot, key)
+            if said:
+                await fill(app, pilot, said)
+            drafts.append([(row.name, row.kind, row.text, row.is_enabled) for row in shared.draft.patterns])
+        assert "not saved" in text(app)
+        await choose(app, pilot, "d")
+        assert not shared.is_dirty
+
+    in_cache(tmp_path, project, do)
+
+    assert drafts == [
+        [("pictures", "glob", "*.png", False)],
+        [("art", "glob", "*.png", False)],
+        [("art", "glob", ".*png", False)],
+        [("art", "regex", ".*png", False)],
+        [],
+    ]
+    assert (project / "aptui.yaml").read_text() == CONFIG
+
+
+def test_what_cannot_be_is_not_written_and_told(tmp_path, project):
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "m", "c", "s")
+        await until(pilot, lambda: "needs a store" in " ".join(text(app).replace("─", " ").split()))
+        assert app.pane.sharing.is_dirty
+
+    in_cache(tmp_path, project, do)
+
+    assert (project / "aptui.yaml").read_text() == CONFIG
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_a_test_says_is_not_cut(tmp_path, project, size):
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "l")
+        await fill(app, pilot, str(tmp_path / "nowhere"))
+        await choose(app, pilot, "t")
+        await until(pilot, lambda: "not saved   the folder of the shared cache is not there" in text(app))
+
+    in_cache(tmp_path, project, do, size)
+
+
+def test_a_connection_is_tested_before_anything_is_saved(tmp_path, project):
+    async def do(app, pilot):
+        for place, word in (("nowhere", "is not there"), ("share", "it answers after")):
+            await choose(app, pilot, "e", "l")
+            await fill(app, pilot, str(tmp_path / place))
+            await choose(app, pilot, "t")
+            await until(pilot, lambda: app.pane.sharing.answer is not None)
+            await pilot.pause()
+            assert word in text(app)
+
+    (tmp_path / "share").mkdir()
+    in_cache(tmp_path, project, do)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_it_saved_is_in_the_line(tmp_path, project, size):
+    account = Account()
+    account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
+    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
+    shared_totals.add(tmp_path / "cache", account)
+
+    async def do(app, pilot):
+        app.pane.activate()
+        await pilot.pause()
+        assert "75 % from cache: 89 s saved" in text(app)
+
+    in_cache(tmp_path, project, do, size)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_a_test_said_and_that_something_is_not_saved_is_seen_on_any_screen(tmp_path, project, size):
+    account = Account()
+    account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
+    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
+    shared_totals.add(tmp_path / "cache", account)
+    share = tmp_path / "a folder with quite a long name for such a small screen"
+    share.mkdir()
+
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "l")
+        await fill(app, pilot, str(share))
+        await choose(app, pilot, "t")
+        await until(pilot, lambda: app.pane.sharing.answer is not None)
+        await pilot.pause()
+        assert "not saved   it answers after" in text(app)
+
+    in_cache(tmp_path, project, do, size)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_what_sharing_gave_each_builder_is_shown(tmp_path, project, size):
+    account = Account()
+    account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
+    account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)
+    account.count("copies", misses=1)
+    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
+    shared_totals.add(tmp_path / "cache", account)
+
+    async def do(app, pilot):
+        await choose(app, pilot, "e", "i")
+        await until(pilot, lambda: "All runs" in text(app))
+        assert "data        88 %   3 here, 5 shared, 1 made   89 s saved" in text(app)
+        assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)
+        assert "copies       0 %   0 here, 0 shared, 1 made  " in text(app)
+        assert "0.0 s" not in text(app)
+
+    in_cache(tmp_path, project, do, size)

@@ -1,0 +1,237 @@
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import tracemalloc
+
+import pytest
+from tools import skip_without
+
+from aptui.features.sharing.records.record import base_key, open_record, seal_record
+from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
+from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
+from aptui.features.sharing.stores.http_store import HttpStore
+from aptui.shared.errors import UserError
+from tests.features.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, record
+
+pytestmark = pytest.mark.real
+
+KEY = base_key(facts())
+RECORD = seal_record(record(facts(), b"one"), Seal())
+DATA = b"x" * 50_000
+DIGEST = digest_of(DATA).hex()
+
+
+@pytest.fixture
+def server():
+    with HostileServer() as server:
+        server.kept[f"/ac/{KEY}"] = RECORD
+        server.kept[f"/cas/{DIGEST}"] = DATA
+        server.kept[f"/cas/{'ab' * 32}"] = b"y" * 50_000
+        yield server
+
+
+@pytest.fixture
+def store(server):
+    store = HttpStore(server.address, limit_s=30.0)
+    yield store
+    store.close()
+
+
+LIES = ["cut", "short", "endless", "flipped", "another", "page", "packed", "redirect", "unavailable", "nonsense", "hangs_up"]
+SLOW = ["silent", "trickling_head", "trickling_body"]
+
+
+def _hurried(server, kind):
+    """Return a store that is given up on where the server dawdles, and waits for any other answer."""
+    return contextlib.closing(HttpStore(server.address, limit_s=0.4 if kind in SLOW else 30.0))
+
+
+@pytest.mark.parametrize("kind", LIES + SLOW)
+def test_whatever_a_server_sends_for_a_blob_it_is_right_or_an_error_in_time(server, store, tmp_path, kind):
+    """Every blob is checked while it streams; no further than it may be long, and nothing is unpacked."""
+    server.faults.append(Fault(kind, "/cas/"))
+
+    with _hurried(server, kind) as hurried, pytest.raises(StoreError):
+        hurried.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+    assert not (tmp_path / "target").exists()
+
+    server.faults.clear()
+    assert store.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+    assert (tmp_path / "target").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("kind", [*(kind for kind in LIES if kind != "another"), *SLOW])
+def test_whatever_a_server_sends_for_a_record_it_is_right_or_an_error_in_time(server, kind):
+    """A blob is checked while it streams, and no more of it is read than was declared."""
+    server.faults.append(Fault(kind, "/ac/"))
+
+    with _hurried(server, kind) as hurried, pytest.raises(StoreError):
+        open_record(hurried.get_record(KEY), Seal(), KEY)
+
+
+def test_a_name_that_nobody_knows_and_a_port_where_nobody_listens_are_errors(tmp_path):
+    for address in ("http://nobody.invalid/cache", f"http://127.0.0.1:{free_port()}"):
+        store = HttpStore(address, limit_s=30.0)
+        with pytest.raises(StoreError, match="cannot be reached"):
+            store.get_record(KEY)
+
+
+def test_who_cannot_be_verified_is_not_spoken_to(tmp_path):
+    skip_without("openssl")
+    key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with HostileServer(kept={f"/ac/{KEY}": RECORD}) as server:
+        server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
+        address = server.address.replace("http://127.0.0.1", "https://localhost")
+        stranger = HttpStore(address, limit_s=30.0)
+        friend = HttpStore(address, limit_s=30.0, context=ssl.create_default_context(cafile=certificate))
+
+        with pytest.raises(StoreError, match="certificate"):
+            stranger.get_record(KEY)
+        assert friend.get_record(KEY) == RECORD
+        friend.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [("full", StoreFull), ("forbidden", StoreRefused), ("unavailable", StoreError), ("half_taken", StoreError)]
+)
+def test_an_upload_that_fails_says_why(server, store, tmp_path, fault, error):
+    data = os.urandom(3 << 20)
+    [(digest, path)] = files_of(tmp_path / "made", data).items()
+    server.faults.append(Fault(fault, "/cas/", "PUT"))
+
+    with pytest.raises(error):
+        store.put_blob(digest, path)
+
+
+def test_a_fragment_that_a_server_kept_of_an_upload_is_no_blob_and_can_be_replaced(server, store, tmp_path):
+    """Every blob is checked: ordinary stores serve half-uploaded objects."""
+    data = os.urandom(200_000)
+    [(digest, path)] = files_of(tmp_path / "made", data).items()
+    server.faults.append(Fault("half_taken", "/cas/", "PUT"))
+    with pytest.raises(StoreError):
+        store.put_blob(digest, path)
+    server.faults.clear()
+
+    with pytest.raises(StoreError):
+        store.get_blob(digest, str(tmp_path / "target"), len(data))
+    store.put_blob(digest, path, replaces=True)
+    assert store.get_blob(digest, str(tmp_path / "target"), len(data))
+
+
+def test_connections_are_used_again_also_after_errors_that_were_read_to_their_end(server, store, tmp_path):
+    ports = set()
+    answer = server._server.finish_request
+    server._server.finish_request = lambda request, client: (ports.add(client), answer(request, client))
+
+    for number in range(5):
+        assert store.get_record("cd" * 32) is None
+        assert store.get_record(KEY) == RECORD
+        assert store.get_blob(DIGEST, str(tmp_path / str(number)), len(DATA))
+
+    assert len(ports) == 1
+
+
+def test_a_server_may_close_the_connection_with_its_answer(server, store, tmp_path):
+    server.faults.append(Fault("closes"))
+
+    for number in range(3):
+        assert store.get_blob(DIGEST, str(tmp_path / str(number)), len(DATA))
+        assert store.get_record(KEY) == RECORD
+        assert store.get_record("cd" * 32) is None
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_replaced(tmp_path):
+    """A server that goes away and comes back, as after an update, costs nobody a miss."""
+    port = free_port()
+    answers = []
+
+    def serve_once(listener):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        answers.append(1)
+
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        store = HttpStore(f"http://127.0.0.1:{port}", limit_s=30.0)
+        for _ in range(2):
+            thread = threading.Thread(target=serve_once, args=(listener,))
+            thread.start()
+            assert store.get_record(KEY) == b"ok"
+            thread.join()
+        store.close()
+
+    assert len(answers) == 2
+
+
+def test_secrets_of_an_address_are_sent_and_told_to_nobody(server):
+    host = server.address.removeprefix("http://")
+    store = HttpStore(f"http://ci:s%40cret@{host}/cache/", limit_s=30.0)
+
+    assert store.address == f"http://{host}/cache"
+    assert store._headers["Authorization"] == "Basic Y2k6c0BjcmV0"
+    assert HttpStore(f"http://{host}", token="t")._headers["Authorization"] == "Bearer t"
+
+
+def test_a_namespace_is_a_place_of_its_own_on_a_server(server):
+    """A server can grant or refuse it by its path."""
+    store = HttpStore(server.address, "branch-7")
+
+    assert store.get_record(KEY) is None
+    assert server.asked == [("GET", f"/ns/branch-7/ac/{KEY}")]
+    store.close()
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "http://", "nothing"])
+def test_an_address_that_is_none_is_the_users_error(address):
+    with pytest.raises(UserError):
+        HttpStore(address)
+
+
+def test_who_packs_what_was_to_come_plain_is_not_believed(server, store):
+    """Decompression is bounded by not taking place."""
+    server.faults.append(Fault("packed", "/ac/"))
+
+    with pytest.raises(Mismatch, match="packs"):
+        store.get_record(KEY)
+
+
+def test_large_records_of_many_lookups_at_once_are_read_one_after_the_other():
+    """A server that never ends would fill the memory once for each of them."""
+    body = bytes(8 << 20)
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
+
+        def answer(wire):
+            with wire, contextlib.suppress(OSError):
+                wire.recv(65536)
+                wire.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (100 * len(body)))
+                for _ in range(100):
+                    wire.sendall(body)
+
+        def serve():
+            for _ in range(8):
+                threading.Thread(target=answer, args=(listening.accept()[0],)).start()
+
+        def look_up():
+            store = HttpStore(f"http://127.0.0.1:{listening.getsockname()[1]}", limit_s=30)
+            with contextlib.closing(store), contextlib.suppress(StoreError):
+                store.get_record("ab" * 32)
+
+        threads = [threading.Thread(target=each) for each in (serve, *[look_up] * 8)]
+        tracemalloc.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert peak < len(body) + 4 * MAX_RECORD_BYTES

@@ -1,0 +1,187 @@
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aptui.features.sharing.records.record import base_key, seal_record
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.stores import maintenance, placing
+from aptui.features.sharing.stores.local import LocalStore
+from aptui.features.sharing.stores.placing import Lease, living
+from tests.features.sharing.room import digest_of, facts, files_of, record
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def local(tmp_path, clock):
+    return LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
+
+
+def fill(local, tmp_path, clock, count=10, size=1000):
+    """Put so many blobs in and use one a minute; return their digests, oldest first."""
+    digests = []
+    for number in range(count):
+        clock.now += 60
+        data = bytes([number]) * size
+        [(digest, path)] = files_of(tmp_path / "made", data).items()
+        local.put_blob(digest, path)
+        local.get_blob(digest, str(tmp_path / f"t{number}"), size)
+        digests.append(digest)
+    clock.now += 1
+    return digests
+
+
+def test_what_was_used_longest_ago_goes_first_until_there_is_room(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock)
+    clock.now += 60
+    local.get_blob(digests[0], str(tmp_path / "again"), 1000)
+
+    result = maintenance.gc(local.address, 5_000, clock=clock)
+
+    assert local.has_blobs(digests) == {digests[0], *digests[7:]}
+    assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
+
+
+def test_a_result_goes_whole_whoever_reads_its_products(tmp_path, clock):
+    """A product in a cache may be a second name of its blob: a game that reads it makes the blob younger than the record."""
+    local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
+    jobs = [facts(f"{number}.png") for number in range(8)]
+    both = b"of two jobs" * 100
+    contents = {job: [bytes([number]) * 3000, *([both] if number in {0, 7} else [])] for number, job in enumerate(jobs)}
+    for job, made in contents.items():
+        for digest, path in files_of(tmp_path / "made", *made).items():
+            local.put_blob(digest, path)
+        local.put_record(base_key(job), seal_record(record(job, *made), Seal()))
+    for job in jobs:
+        clock.now += 60
+        assert local.get_record(base_key(job)) is not None
+    clock.now += 3600
+    for made in contents.values():
+        for data in made:
+            path = local.blob_path(digest_of(data).hex())
+            os.utime(path, ns=(int(clock.now * 1e9), os.stat(path).st_mtime_ns))
+    clock.now += 1
+
+    maintenance.gc(local.address, 20_000, clock=clock)
+
+    left = [job for job in jobs if os.path.exists(local._files.record_path(base_key(job)))]
+    assert jobs[-1] in left
+    assert left == jobs[-len(left) :]
+    assert len(left) >= 4
+    kept = {digest_of(data).hex() for job in left for data in contents[job]}
+    assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == kept
+
+
+def test_below_the_limit_or_without_one_nothing_goes(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock)
+
+    assert maintenance.gc(local.address, 10_000, clock=clock).removed == 0
+    assert maintenance.gc(local.address, 0, clock=clock).removed == 0
+    assert local.has_blobs(digests) == set(digests)
+
+
+def test_while_an_engine_has_a_lease_what_was_used_lately_stays(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock, count=20)
+    lease = Lease(local.address)
+
+    maintenance.gc(local.address, 1, clock=clock)
+    assert local.has_blobs(digests) == set(digests[10:])
+
+    lease.close()
+    maintenance.gc(local.address, 1, clock=clock)
+    assert local.has_blobs(digests) == set()
+
+
+@pytest.mark.real
+def test_a_lease_ends_with_its_process(local):
+    lease = "from aptui.features.sharing.stores.placing import Lease; lease = Lease(sys.argv[1])"
+    script = f"import sys; {lease}; print(1, flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script, local.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert living(local.address) == 1
+        process.kill()
+        process.wait()
+
+    assert living(local.address) == 0
+    assert os.listdir(os.path.join(local.address, "leases")) == []
+
+
+def test_of_two_who_clean_up_one_does(local, clock):
+    with placing.cleaning(local.address) as is_ours:
+        assert is_ours
+        assert maintenance.gc(local.address, 1, clock=clock).is_busy
+
+
+def test_while_somebody_puts_something_in_nothing_is_removed(local):
+    with (
+        placing.share_with_gc(local.address),
+        open(os.path.join(local.address, "lock"), "rb+") as other,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_what_was_used_since_the_cleaner_looked_stays(local, tmp_path, clock, monkeypatch):
+    digests = fill(local, tmp_path, clock, count=2)
+    alone = placing.alone
+
+    def used_meanwhile(root):
+        clock.now += 60
+        local.get_blob(digests[0], str(tmp_path / "meanwhile"), 1000)
+        return alone(root)
+
+    monkeypatch.setattr(placing, "alone", used_meanwhile)
+    maintenance.gc(local.address, 1, clock=clock)
+
+    assert local.has_blobs(digests) == {digests[0]}
+
+
+def test_verifying_finds_every_damage_and_removes_it(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock, count=3)
+    local.put_record(digests[0], Seal().seal_body("record", b"{}"))
+    local.put_record(digests[1], Seal().seal_body("record", b"{}"))
+    for path in (local.blob_path(digests[2]), f"{local.address}/ac/{digests[1][:2]}/{digests[1]}"):
+        os.chmod(path, 0o644)
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"!")
+
+    result = maintenance.verify(local.address)
+
+    assert sorted(name.split("/")[0] for name in result.damaged) == ["ac", "cas"]
+    assert (result.blobs, result.records) == (2, 1)
+    assert maintenance.verify(local.address).damaged == []
+    assert maintenance.count(local.address).size_bytes > 2_000
+
+
+def test_other_namespaces_are_counted_and_cleaned_too(local, tmp_path, clock):
+    branch = LocalStore(local.address, Seal("branch-7"), clock=clock)
+    fill(branch, tmp_path, clock, count=2)
+
+    assert maintenance.count(local.address).blobs == 2
+    maintenance.gc(local.address, 1, clock=clock)
+    assert maintenance.count(local.address).blobs == 0
+
+
+def test_what_is_only_checked_is_not_used(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock, count=3)
+    local.put_record(digests[0], Seal().seal_body("record", b"{}"))
+    paths = [local.blob_path(digest) for digest in digests] + [f"{local.address}/ac/{digests[0][:2]}/{digests[0]}"]
+    before = [os.stat(path).st_atime_ns for path in paths]
+
+    maintenance.verify(local.address)
+
+    assert [os.stat(path).st_atime_ns for path in paths] == before

@@ -1,0 +1,108 @@
+import errno
+import os
+
+import pytest
+from tools import MACHINE
+
+from aptui.features.sharing.stores import placing
+from aptui.features.sharing.stores.folder_store import FolderStore
+
+DATA = os.urandom(3 << 20)
+
+
+def failing(code):
+    def fail(*_args, **_kwargs):
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EIO])
+def test_where_the_system_does_not_copy_bytes_are_read_and_written(tmp_path, monkeypatch, code):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(os, "copy_file_range", failing(code))
+
+    placing.copy(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(os, "copy_file_range", failing(errno.EXDEV))
+    monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space"):
+        placing.copy(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EMLINK, errno.EPERM])
+def test_a_link_that_cannot_be_is_no_error(tmp_path, monkeypatch, code):
+    monkeypatch.setattr(os, "link", failing(code))
+
+    assert not placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
+    monkeypatch.setattr(os, "link", failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
+
+
+def test_what_is_remembered_of_a_file_holds_while_it_is_not_written_to(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"data")
+    placing.remember(str(path))
+    if not placing.is_remembered(str(path), path.stat()):
+        pytest.skip(MACHINE + "this file system takes no notes")
+
+    os.utime(path, ns=(0, path.stat().st_mtime_ns))
+    assert placing.is_remembered(str(path), path.stat())
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    assert not placing.is_remembered(str(path), path.stat())
+
+
+def test_a_share_without_hard_links_publishes_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    store = FolderStore(str(tmp_path))
+
+    assert store.put_record("ab" * 32, b"first")
+    assert not store.put_record("ab" * 32, b"second")
+    assert store.get_record("ab" * 32) == b"first"
+
+
+def test_where_the_file_system_shares_bytes_a_file_is_made_by_asking_it_to(tmp_path, monkeypatch):
+    """ioctl_ficlone(2); most file systems of test machines cannot."""
+    (tmp_path / "source").write_bytes(DATA)
+    asked = []
+
+    def clone(target, request, source):
+        asked.append(request)
+        os.write(target, os.pread(source, len(DATA), 0))
+
+    monkeypatch.setattr(placing.fcntl, "ioctl", clone)
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    assert placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert asked == [0x40049409]
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL])
+def test_a_file_system_that_does_not_share_bytes_is_asked_once(tmp_path, monkeypatch, code):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(code))
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    assert not placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(errno.EIO))
+    assert not placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_full_disk_is_not_taken_for_a_file_system_that_does_not_share_bytes(tmp_path, monkeypatch):
+    (tmp_path / "source").write_bytes(DATA)
+    monkeypatch.setattr(placing.fcntl, "ioctl", failing(errno.ENOSPC))
+    monkeypatch.setattr(placing, "_no_reflinks", set())
+
+    with pytest.raises(OSError, match="No space"):
+        placing.reflink(str(tmp_path / "source"), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+    assert not placing._no_reflinks

@@ -1,0 +1,568 @@
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import Outcome, RunResult
+from aptui.features.sharing.keeping import obstacle
+from aptui.features.sharing.records.record import base_key
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.service import THIS_MACHINE, Service
+from aptui.features.sharing.stores.local import LocalStore
+from aptui.shared.errors import UserError
+from tests.features.sharing import room
+from tests.features.sharing.room import Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
+
+CONTENTS = (b"one" * 1000, b"two" * 20_000)
+
+
+class Clock:
+    shift = 0.0
+
+    def __call__(self):
+        return time.monotonic() + self.shift
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """Makes machines: each a service with a store of its own, what it said, and a folder."""
+    made = []
+
+    class Machine:
+        def __init__(self, name, store="", mode="server", **changes):
+            self.folder = tmp_path / name
+            self.folder.mkdir(exist_ok=True)
+            self.said, self.clock, self.numbers = [], Clock(), iter(range(1000))
+            may_differ = changes.pop("may_differ", ())
+            self.service = Service(
+                sharing(self.folder, store, mode, **changes), self.said.append, may_differ=may_differ, clock=self.clock
+            )
+            made.append(self)
+
+        def put(self, *contents, of=None, settles=True, **changes):
+            one = record(
+                of or facts(), *contents, **{key: changes.pop(key) for key in ("discovered", "log", "inputs") if key in changes}
+            )
+            self.service.put(of or facts(), one, files_of(self.folder / "made", *contents), **changes)
+            if settles:
+                assert self.service.settle(20)
+            return one
+
+        def find(self, of=None, present=all_here, **options):
+            return self.service.find(of or facts(), present, str(self.folder / f"staging{next(self.numbers)}"), **options)
+
+        @property
+        def account(self):
+            return self.service.account.total()
+
+    yield Machine
+    for machine in made:
+        machine.service.close()
+
+
+@pytest.fixture
+def share(tmp_path):
+    (tmp_path / "share").mkdir()
+    return tmp_path / "share"
+
+
+@pytest.fixture
+def server():
+    with HostileServer() as server:
+        yield server
+
+
+def bytes_of(hit):
+    return tuple(Path(path).read_bytes() for path in hit.staged)
+
+
+# ------------------------------------------------------------------------------------------------------------ it is a hit
+
+
+def test_what_one_machine_made_another_restores_with_log_and_counts(machines, share):
+    ours = machines("maker", share).put(*CONTENTS)
+    other = machines("other", share, "client")
+
+    hit = other.find()
+
+    assert hit.record == ours
+    assert bytes_of(hit) == CONTENTS
+    assert [item.staged for item in hit.products] == list(hit.staged)
+    assert (hit.is_remote, hit.origin, hit.fetched_bytes) == (True, str(share), sum(map(len, CONTENTS)))
+    assert (other.account.remote_hits, other.account.built_ms) == (1, 2000)
+    assert other.said == []
+
+
+@pytest.mark.parametrize("spare_bytes", [-1, 0])
+def test_what_leaves_no_room_on_the_disk_is_not_fetched(machines, share, monkeypatch, spare_bytes):
+    machines("maker", share).put(*CONTENTS)
+    other = machines("other", share, "client")
+    free = (1 << 27) + sum(map(len, CONTENTS)) + spare_bytes
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((1, 1, free, free, free, *tuple(statvfs(path))[5:])))
+
+    hit = other.find()
+
+    assert (hit is None) is (spare_bytes < 0)
+    assert [text.partition(":")[0] for text in other.said] == ["a shared result of 0 MiB is made here instead"] * (hit is None)
+    assert not list(other.folder.glob("*.part-*"))
+    monkeypatch.undo()
+    assert other.find() is not None, "the store itself is none the worse for it"
+
+
+def test_what_was_fetched_once_or_made_here_needs_nobody_else(machines, share):
+    machines("maker", share).put(*CONTENTS)
+    other = machines("other", share, "client")
+    other.find()
+    share.rename(share.with_name("gone"))
+
+    for machine in (other, machines("maker")):
+        hit = machine.find()
+        assert (bytes_of(hit), hit.is_remote, hit.origin, hit.fetched_bytes) == (CONTENTS, False, THIS_MACHINE, 0)
+    assert other.said == []
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_products_are_as_executable_as_they_were_made(machines, share, tmp_path, keeps):
+    data, of = b"#!/bin/sh\n", facts()
+    products = (room.product(data, "tool", 1, is_executable=True), room.product(data, "text", 2), room.product(b"other", "more", 3))
+    maker = machines("maker", share)
+    files = files_of(tmp_path / "made", data, b"other")
+    maker.service.put(of, replace(record(of), products=products), files)
+    assert maker.service.settle(20)
+    other = machines("other", share, "client", **({} if keeps else {"local_store": ""}))
+
+    for _ in range(2):
+        hit = other.find()
+        assert [bool(os.stat(path).st_mode & 0o111) for path in hit.staged] == [True, False, False]
+        assert bytes_of(hit) == (data, data, b"other")
+
+
+def test_without_a_store_of_its_own_a_machine_shares_all_the_same(machines, share):
+    machines("maker", share, local_store="").put(*CONTENTS)
+
+    assert bytes_of(machines("other", share, "client", local_store="").find()) == CONTENTS
+
+
+def test_a_blob_that_is_missing_here_comes_from_elsewhere(machines, share, tmp_path):
+    maker = machines("maker", share)
+    ours = maker.put(*CONTENTS)
+    local = LocalStore(str(tmp_path / "maker" / "local"), Seal())
+    os.unlink(local.blob_path(list(ours.blobs)[1]))
+
+    hit = maker.find()
+
+    assert bytes_of(hit) == CONTENTS
+    assert hit.fetched_bytes == len(CONTENTS[1])
+
+
+def test_what_was_discovered_decides_which_variant_is_restored(machines, share):
+    maker, other = machines("maker", share), machines("other", share, "client")
+    a, b = (("x.h", "aa" * 32),), (("x.h", "bb" * 32),)
+    maker.put(b"with a", discovered=a)
+    maker.put(b"with b", discovered=b)
+
+    assert bytes_of(other.find(present=lambda found: found == b)) == (b"with b",)
+    assert bytes_of(other.find(present=lambda found: found == a)) == (b"with a",)
+    assert other.find(present=lambda _found: False) is None
+    share.rename(share.with_name("gone"))
+    assert bytes_of(other.find(present=lambda found: found == a)) == (b"with a",)
+
+
+def test_a_job_without_products_is_a_hit_too(machines, share):
+    machines("maker", share).put()
+
+    assert machines("other", share, "client").find().staged == ()
+
+
+def test_who_does_not_take_part_asks_and_tells_this_machine_alone(machines, share):
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, is_shared=False)
+
+    assert machines("other", share, "client").find() is None
+    assert maker.find(is_shared=False).origin == THIS_MACHINE
+    assert list(share.rglob("*")) == []
+
+
+# ---------------------------------------------------------------------------------------------------------- who may write
+
+
+def test_a_client_never_writes(machines, share):
+    """Writing is another permission than reading; developers do not have it unless they are given it."""
+    client = machines("client", share, "client")
+    client.put(*CONTENTS)
+
+    assert list(share.rglob("*")) == []
+    assert client.find().origin == THIS_MACHINE
+
+
+def test_what_an_untrusted_branch_wrote_is_restored_by_that_branch_alone(machines, share):
+    """CREEP (CVE-2025-36852); also not through the store of one machine that works on both."""
+    machines("branch", share, namespace="branch-7").put(b"evil")
+
+    assert machines("trusted", share, "client").find() is None
+    reader = machines("both", share, "client", namespace="branch-7")
+    assert bytes_of(reader.find()) == (b"evil",)
+    assert machines("both", share, "client").find() is None
+
+
+def test_an_untrusted_branch_reads_what_is_trusted_and_writes_nothing_there(machines, share):
+    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
+    machines("trusted", share).put(b"good")
+    before = sorted(path for path in share.rglob("*") if path.is_file())
+    branch = machines("branch", share, namespace="branch-7")
+
+    assert bytes_of(branch.find()) == (b"good",)
+    branch.put(b"other", of=facts("b.png"))
+    assert all("ns" in path.parts for path in share.rglob("*") if path.is_file() and path not in before)
+
+
+@pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
+def test_without_the_teams_key_nobody_is_believed(machines, share, tmp_path, writer):
+    """What a store gives is checked before it is used: the seal first, then length and digest of every blob."""
+    keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
+    machines("stranger", share, **keys).put(b"evil")
+    machines("stranger", share, **keys).put(b"evil")
+    member = machines("member", share, "client", team_key_file=key_file(tmp_path))
+
+    assert member.find() is None
+    assert "team's key" in member.said[0]
+
+
+def test_with_the_teams_key_members_believe_each_other(machines, share, tmp_path):
+    key = {"team_key_file": key_file(tmp_path)}
+    machines("maker", share, **key).put(*CONTENTS)
+
+    assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
+
+
+def test_where_only_ci_may_write_a_members_own_results_serve_itself(machines, share, tmp_path):
+    """The right to write is separate from the right to read, and untrusted branches write where trusted readers never read."""
+    signing = key_file(tmp_path, b"07" * 32, "signing")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    writers = (Ed25519PrivateKey.from_private_bytes(b"\7" * 32).public_key().public_bytes_raw().hex(),)
+    member = machines("member", share, writers=writers)
+    member.put(b"evil", of=facts("b.png"))
+    machines("ci", share, writers=writers, signing_key_file=signing).put(*CONTENTS)
+    other = machines("other", share, "client", writers=writers)
+
+    assert bytes_of(other.find()) == CONTENTS
+    assert other.find(facts("b.png")) is None
+    assert member.find(facts("b.png")).origin == THIS_MACHINE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"team_key_file": "/nowhere"}, {"writers": ("zz",)}, {"namespace": "../x"}, {"store": "gopher://x"}, {"store": "relative"}],
+)
+def test_a_configuration_that_makes_no_sense_is_the_users_error(tmp_path, changes):
+    with pytest.raises(UserError):
+        Service(sharing(tmp_path, **{"store": tmp_path} | changes))
+
+
+# ---------------------------------------------------------------------------------------------------- what is not shared
+
+
+def test_what_changed_during_the_run_is_not_kept(machines, share):
+    """Bazel #3360: the result of inputs that nobody had is nobody's result."""
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, is_current=lambda: False)
+
+    assert maker.find() is None
+    assert list(share.rglob("*")) == []
+
+
+def test_a_record_whose_run_used_other_files_than_its_key_says_is_forgotten(machines, share):
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, inputs=(("source", "a.png", "99" * 16),))
+
+    assert maker.find() is None
+    assert machines("user", share, "client").find() is None
+    assert "of other files than its key says" in maker.said[0]
+
+
+def test_what_changes_while_it_is_uploaded_is_not_published(machines, share):
+    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
+    answers = iter([True, False])
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, is_current=lambda: next(answers))
+
+    assert list(share.glob("ac/*/*")) == []
+    assert maker.account.not_uploaded == 1
+
+
+@pytest.mark.parametrize("text", ["write failed: No space left on device", "ENOSPC", "the disk is full", "fwrite: write error"])
+def test_what_a_full_disk_may_have_cut_short_is_not_kept(machines, share, text):
+    """Bazel #4276: exit 0 and a malformed product."""
+    maker = machines("maker", share)
+    maker.put(*CONTENTS, log=(LogRecord(LogLevel.WARNING, "Image", text, 0),))
+
+    assert maker.find() is None
+    assert list(share.rglob("*")) == []
+    assert "full disk" in maker.said[0]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST, Outcome.RETURNED, Outcome.STALE, Outcome.CANCELLED])
+def test_only_success_is_shared(outcome):
+    """Never on a failure, or when the source changed under the run."""
+    result = RunResult(1, Outcome.SUCCEEDED, source_digest=b"\1" * 32)
+
+    assert obstacle(result, b"\1" * 32) == ""
+    assert obstacle(replace(result, outcome=outcome), b"\1" * 32)
+    assert obstacle(result, b"\2" * 32) == "the source changed during the run"
+
+
+def test_the_first_writer_wins_and_a_difference_is_reported(machines, share):
+    """A builder that makes other bytes each time is told of, and no more of its results go out."""
+    machines("first", share).put(b"first")
+    second = machines("second", share)
+    second.put(b"second")
+    second.put(b"third", of=facts("b.png"))
+
+    assert bytes_of(machines("other", share, "client").find()) == (b"first",)
+    assert machines("other", share, "client").find(facts("b.png")) is None
+    assert second.account.differences == 1
+    assert "builder 'image' makes other products of the same sources" in second.said[0]
+
+
+def test_a_builder_that_may_differ_is_shared_all_the_same(machines, share):
+    """Unless flagged."""
+    machines("first", share).put(b"first")
+    second = machines("second", share, may_differ=["image"])
+    second.put(b"second")
+    second.put(b"third", of=facts("b.png"))
+
+    assert bytes_of(machines("other", share, "client").find(facts("b.png"))) == (b"third",)
+
+
+def test_a_product_that_was_made_anew_before_it_was_kept_is_not_kept(machines, share):
+    """Only results of runs that ended well, over inputs that did not change meanwhile, are published; the first writer wins."""
+    maker = machines("maker", share)
+    files = files_of(maker.folder / "made", *CONTENTS)
+    for path in files.values():
+        with open(path, "wb") as file:
+            file.write(b"newer")
+    maker.service.put(facts(), record(facts(), *CONTENTS), files)
+    assert maker.service.settle(20)
+
+    assert maker.find() is None
+    assert list(share.glob("*/*/*")) == []
+
+
+# ---------------------------------------------------------------------------------------------------- a store that is bad
+
+
+LIES = [
+    "cut",
+    "short",
+    "endless",
+    "flipped",
+    "another",
+    "page",
+    "packed",
+    "redirect",
+    "unavailable",
+    "nonsense",
+    "hangs_up",
+    "forbidden",
+]
+SLOW = ["silent", "trickling_head", "trickling_body"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("where", ["/cas/", "/ac/"])
+@pytest.mark.parametrize("kind", [*LIES, *SLOW])
+def test_a_store_that_lies_or_dawdles_is_a_miss_in_time_told_once(machines, server, kind, where):
+    """L1: never a wrong product, never a delay beyond the deadline; what was wrong is not asked for again for ten minutes."""
+    maker = machines("maker", server.address)
+    maker.put(*CONTENTS)
+    maker.put(b"another", of=facts("b.png"))
+    other = machines("other", server.address, "client", deadline_s=0.25 if kind in SLOW else 30.0)
+    server.faults.append(Fault(kind, where, "GET"))
+
+    assert other.find() is None
+
+    assert len(other.said) == 1
+    assert list(other.folder.glob("staging0/*")) == []
+    room.until(lambda: not list(other.folder.glob("*.part-*")))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["flipped", "short", "cut"])
+def test_a_store_that_comes_to_its_senses_is_used_again(machines, server, kind):
+    maker = machines("maker", server.address)
+    maker.put(*CONTENTS)
+    other = machines("other", server.address, "client")
+    server.faults.append(Fault(kind, "/cas/", "GET"))
+    assert other.find() is None
+    server.faults.clear()
+    if kind != "cut":
+        asked = len(server.asked)
+        assert other.find() is None
+        assert len(server.asked) == asked, "the same address is not asked again for ten minutes"
+        other.clock.shift = 601.0
+
+    assert bytes_of(other.find()) == CONTENTS
+
+
+def test_a_poisoned_blob_is_replaced_by_who_may_write(machines, share, tmp_path):
+    """What is wrong in a store is noticed, made here, and made good."""
+    ours = machines("maker", share).put(*CONTENTS)
+    for digest in ours.blobs:
+        (share / "cas" / digest[:2] / digest).write_bytes(b"poison")
+    ci = machines("ci", share)
+    assert ci.find() is None
+    ci.put(*CONTENTS)
+    ci.put(*CONTENTS)
+
+    blobs = [share / "cas" / digest[:2] / digest for digest in ours.blobs]
+    assert blobs[0].read_bytes() == CONTENTS[0]
+
+
+@pytest.mark.real
+def test_a_store_that_fails_again_and_again_is_left_alone_and_asked_again_later(machines, server):
+    """L1: the circuit opens after five errors and is tried again half open."""
+    other = machines("other", server.address, "client")
+    server.faults.append(Fault("unavailable"))
+    for number in range(8):
+        assert other.find(facts(f"{number}.png")) is None
+
+    assert len(server.asked) == 5
+    assert other.service._breaker.is_open
+    assert [text for text in other.said if "not used for a while" in text]
+    server.faults.clear()
+    other.clock.shift = 31.0
+    other.find(facts("x.png"))
+    other.find(facts("y.png"))
+    assert len(server.asked) == 7
+    assert not other.service._breaker.is_open
+
+
+def test_a_store_that_hangs_costs_each_asker_one_deadline_and_then_nothing(machines, share, monkeypatch):
+    """L1: a network share that is gone holds its callers in the kernel, and nobody else."""
+    other = machines("other", share, "client", deadline_s=0.1)
+    leave = threading.Event()
+    monkeypatch.setattr("aptui.features.sharing.stores.folder_store.FolderStore.get_record", lambda *_: leave.wait(30))
+    other.service._namespaces = tuple(replace(namespace, local=None, fetched=None) for namespace in other.service._namespaces)
+    for number in range(30):
+        assert other.find(facts(f"{number}.png")) is None
+
+    assert other.service._breaker.is_open
+    leave.set()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("kind", "asked"), [("full", 1), ("forbidden", 1), ("unavailable", 5)])
+def test_uploads_that_fail_are_told_once_and_stop(machines, server, kind, asked):
+    """L1: a store that is full, or read-only, or ill; results are kept here all the same."""
+    maker = machines("maker", server.address)
+    server.faults.append(Fault(kind, "/", "PUT"))
+    for number in range(8):
+        maker.put(str(number).encode(), of=facts(f"{number}.png"))
+
+    assert len([1 for method, _ in server.asked if method == "PUT"]) == asked
+    assert len(maker.said) == 1
+    assert (maker.account.not_uploaded, maker.account.stored) == (8, 8)
+    assert maker.find(facts("0.png")).origin == THIS_MACHINE
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["lost", "half_taken"])
+def test_an_upload_that_a_store_loses_or_halves_is_a_miss_for_the_others(machines, server, kind):
+    """F12: never a wrong product."""
+    server.faults.append(Fault(kind, "/cas/", "PUT"))
+    machines("maker", server.address).put(*CONTENTS)
+
+    assert machines("other", server.address, "client").find() is None
+
+
+@pytest.mark.real
+def test_a_slow_store_does_not_hold_up_who_gives_it_something(machines, server):
+    maker = machines("maker", server.address, deadline_s=30.0)
+    server.faults.append(Fault("silent", "/", "HEAD"))
+    maker.put(*CONTENTS, settles=False)
+
+    room.until(lambda: maker.account.stored == 1)
+    assert maker.find().origin == THIS_MACHINE
+    assert not maker.service.settle(0.0)
+    server.leaving.set()
+
+
+def test_a_machine_whose_own_store_cannot_be_used_says_so_and_goes_on(machines, share, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    maker = machines("maker", share, local_store=str(tmp_path / "file" / "x"))
+    maker.put(*CONTENTS)
+
+    assert "cannot be used" in maker.said[0]
+    assert bytes_of(machines("other", share, "client").find()) == CONTENTS
+
+
+def test_a_product_that_somebody_wrote_into_is_noticed_and_made_again(machines, tmp_path, monkeypatch):
+    """Read-only links keep accidents away; whoever writes all the same harms nobody else."""
+    monkeypatch.setattr("aptui.features.sharing.stores.placing.reflink", lambda *_: False)
+    maker = machines("maker", links=True)
+    maker.put(*CONTENTS)
+    victim = maker.find().staged[0]
+    os.chmod(victim, 0o644)
+    with open(victim, "r+b") as file:
+        file.write(b"scribble")
+
+    assert maker.find() is None
+    assert "was changed" in maker.said[0]
+    files = files_of(tmp_path / "again", *CONTENTS)
+    maker.service.put(facts(), record(facts(), *CONTENTS), files)
+    assert maker.service.settle(20)
+    assert bytes_of(maker.find()) == CONTENTS
+
+
+# ------------------------------------------------------------------------------------------------------------- the account
+
+
+def test_a_result_that_came_too_late_is_no_hit(machines, share):
+    machines("maker", share).put(*CONTENTS)
+    other = machines("other", share, "client")
+    hit = other.find()
+    other.service.note_unused(hit)
+
+    assert (other.account.hits, other.account.misses, other.account.built_ms) == (0, 1, 0)
+
+
+def test_many_threads_find_and_put_at_once(machines, share):
+    maker = machines("maker", share)
+    failures = []
+
+    def work(seed):
+        for number in range(25):
+            of = facts(f"{(seed * 7 + number) % 30}.png")
+            data = base_key(of).encode()
+            hit = maker.service.find(of, all_here, str(maker.folder / f"s{seed}-{number}"))
+            if hit is None:
+                maker.service.put(of, record(of, data), files_of(maker.folder / f"m{seed}-{number}", data))
+            elif bytes_of(hit) != (data,):
+                failures.append(of)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert maker.service.settle(20)
+    assert (failures, maker.said, maker.account.differences) == ([], [], 0)
+    assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
+
+
+def test_a_bug_in_who_asks_is_a_miss_and_is_told(machines, share):
+    maker = machines("maker", share)
+    maker.put(b"found", discovered=(("x.h", "aa" * 32),))
+
+    def broken(_found):
+        raise ZeroDivisionError("a bug")
+
+    assert maker.find(present=broken) is None
+    assert "a bug" in maker.said[0]

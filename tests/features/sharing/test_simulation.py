@@ -1,0 +1,234 @@
+"""Three machines, a few jobs and a store that does what it likes: a result is always the one that was put, whole, or none is found.
+
+Each machine keeps what it makes and what it fetches; the third keeps nothing. Every result of a job is another one, as if no
+builder were deterministic, so that a mixture of two would show, and so would a second writer who wins over the first.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from aptui.config.model import SharedCacheSettings
+from aptui.features.sharing import namespaces
+from aptui.features.sharing.records.record import base_key, open_record
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.service import Service
+from aptui.shared.errors import KnownError
+from tests.features.sharing.lying import FAULTS, KINDS, LyingStore
+from tests.features.sharing.room import all_here, facts, files_of, record
+
+pytestmark = pytest.mark.slow
+
+JOBS = tuple(facts(f"{name}.png") for name in "ab")
+KEEPERS, READER = ("one", "two"), "reader"
+MACHINES = (*KEEPERS, READER)
+SHORT_S = 0.01
+"""How long a store that is slow is waited for; one that is not has all the time it needs, however busy this machine is."""
+LONG_S = 10_000.0
+WEATHERS = st.one_of(st.none(), st.tuples(st.sampled_from(FAULTS), st.sampled_from(KINDS)))
+
+
+class Machine:
+    """A machine: its service, what it said, and what it is known to keep."""
+
+    def __init__(self, name, folder):
+        self.name, self.folder, self.said, self.shift = name, folder, [], 0.0
+        self.own = {}
+        """{job: the result that it keeps}, as long as nobody damages its store."""
+        self.is_sound = name in KEEPERS
+        self.is_calm = True
+        """Whether the team's store has done it no wrong since it last forgot about that."""
+        self.finds = 0
+        keeps = str(folder / "store") if name in KEEPERS else ""
+        sharing = SharedCacheSettings(
+            mode="client" if name == READER else "server", store="/share", local_store=keeps, deadline_s=20.0
+        )
+        self.service = Service(sharing, self.said.append, clock=lambda: time.monotonic() + self.shift)
+
+
+class Sharers(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self._stack = contextlib.ExitStack()
+        self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self.store = LyingStore()
+        self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
+        self._stack.enter_context(mock.patch.object(os, "fsync"))  # no machine loses its power in here
+        self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
+        self.put = {job: {} for job in JOBS}
+        """{job: {record: contents}} of all that was ever made."""
+        self.first = {}
+        """{job: the record that the team's store holds}, as far as it always did as it should when that job was concerned."""
+        self.spoiled = set()
+        """Jobs that the team's store was wrong about."""
+        self.has_lied = False
+        """Whether it said of an upload that it has it, and had not."""
+        self.serial = 0
+
+    def teardown(self):
+        self.store.released.set()
+        for machine in self.machines.values():
+            machine.service.close()
+        self._stack.close()
+
+    # ------------------------------------------------------------------------------------------------------------ what may happen
+
+    @initialize(weather=WEATHERS)
+    def somebody_begins(self, weather):
+        for job in JOBS:
+            self.a_job_is_done(job, ("one",), False, weather)
+
+    @rule()
+    def time_goes_by(self):
+        for machine in self.machines.values():
+            machine.shift += LONG_S
+            machine.is_calm = True
+
+    @rule(job=st.sampled_from(JOBS), names=st.sampled_from([("one",), ("two",), KEEPERS]), is_same=st.booleans(), weather=WEATHERS)
+    def a_job_is_done(self, job, names, is_same, weather):
+        """By one machine, or by two at once; a builder that is the same each time makes what it made first."""
+        with self._weather(weather):
+            for name in names:
+                self._make(job, name, is_same=is_same)
+            self._settle(job, names)
+
+    @rule(job=st.sampled_from(JOBS), names=st.permutations(MACHINES), weather=WEATHERS)
+    def a_result_is_wanted(self, job, names, weather):
+        with self._weather(weather):
+            for name in names:
+                self._want(job, self.machines[name])
+
+    @rule(name=st.sampled_from(KEEPERS), how=st.sampled_from(["cut", "changed", "gone"]), which=st.integers(0, 20))
+    def somebody_damages_what_a_machine_keeps(self, name, how, which):
+        machine = self.machines[name]
+        files = sorted(path for kind in ("ac", "cas") for path in (machine.folder / "store" / kind).rglob("*") if path.is_file())
+        if files:
+            _damage(files[which % len(files)], how)
+            machine.is_sound = False
+            machine.own.clear()
+
+    # ---------------------------------------------------------------------------------------------------------- what must be
+
+    @invariant()
+    def a_first_writer_stays_the_first(self):
+        for job, expected in self.first.items():
+            assert self._there(job) == expected
+
+    @invariant()
+    def a_record_comes_after_its_products(self):
+        for job in () if self.has_lied else JOBS:
+            there = self._there(job)
+            assert there is None or all(("cas", digest) in self.store.kept for digest in there.blobs)
+
+    @invariant()
+    def every_find_is_counted(self):
+        for machine in self.machines.values():
+            account = machine.service.account.total()
+            assert account.hits + account.misses == machine.finds
+
+    # ---------------------------------------------------------------------------------------------------------------- inside
+
+    @contextlib.contextmanager
+    def _weather(self, weather):
+        """Let something be wrong with the team's store for a while."""
+        self.store.fault, self.store.kinds = weather or ("", ())
+        try:
+            yield
+        finally:
+            self.store.released.set()
+            self.store.fault, self.store.kinds = "", ()
+            self.store.released = threading.Event()
+
+    def _want(self, job, machine):
+        machine.finds += 1
+        folder = machine.folder / f"staging{machine.finds}"
+        patience_s = SHORT_S if self.store.fault == "slow" else 20.0
+        with mock.patch.object(machine.service, "_deadline_s", patience_s):
+            hit = machine.service.find(job, all_here, str(folder))
+        machine.is_calm = machine.is_calm and not self.store.fault
+        left = [path for path in machine.folder.glob("staging*") if path != folder]
+        assert left == [], "what is given up leaves nothing"
+        if hit is None:
+            assert not (folder.exists() and os.listdir(folder))
+            assert job not in machine.own, "what a machine keeps it finds, whatever others do"
+            assert not (machine.is_calm and job in self.first), "what is there is found when all is well"
+        else:
+            self._check(job, machine, hit)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _make(self, job, name, *, is_same=False):
+        self.serial += 1
+        contents = (f"{self.serial} ".encode() * 40, f"{self.serial} more ".encode() * 900)
+        if is_same:
+            contents = next(iter(self.put[job].values()), contents)
+        made = record(job, *contents, writer=f"{name} {self.serial}")
+        self.put[job][made] = contents
+        machine = self.machines[name]
+        machine.service.put(job, made, files_of(machine.folder / "made", *contents))
+        if machine.is_sound:
+            machine.own.setdefault(job, made)
+
+    def _settle(self, job, names):
+        if self.store.fault == "slow":
+            self.store.released.set()  # nobody waits for an upload, but this test wants to know what came of it
+        for name in names:
+            assert self.machines[name].service.settle(20)
+        if self.store.fault and self.store.fault != "down":
+            self.spoiled.add(job)
+            self.first.pop(job, None)
+        self.has_lied = self.has_lied or self.store.fault == "lost"
+        there = self._there(job)
+        if there is not None and job not in self.spoiled and job not in self.first:
+            assert there in self.put[job]
+            self.first[job] = there
+
+    def _there(self, job):
+        """Return what lies in the team's store, None where nothing whole does."""
+        data = self.store.kept.get(("ac", base_key(job)))
+        try:
+            return open_record(data, Seal(), base_key(job)) if data is not None else None
+        except KnownError:
+            return None
+
+    def _check(self, job, machine, hit):
+        assert hit.record in self.put[job], "nobody has made this"
+        assert tuple(Path(path).read_bytes() for path in hit.staged) == self.put[job][hit.record]
+        if job in machine.own:
+            assert hit.record == machine.own[job]
+        elif job in self.first and (machine.is_sound or machine.name == READER):
+            assert hit.record == self.first[job]
+        if machine.is_sound:
+            machine.own[job] = hit.record
+
+
+def _damage(path, how):
+    """Write into a file as somebody does who found a way: in place, so that every name of it is concerned."""
+    os.chmod(path, 0o644)
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    elif how == "cut":
+        os.truncate(path, len(data) // 2)
+    else:
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))  # as if it were not done in the same tick of the clock
+
+
+Sharers.TestCase.settings = settings(
+    max_examples=40,
+    stateful_step_count=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+test_a_result_is_what_was_put_or_a_miss = Sharers.TestCase

@@ -1,0 +1,183 @@
+"""What every store does, whoever made it."""
+
+import os
+import threading
+
+import pytest
+
+from aptui.features.sharing.records.record import base_key, seal_record
+from aptui.features.sharing.records.seal import Seal
+from aptui.features.sharing.store import Mismatch, StoreError
+from aptui.features.sharing.stores.object_store import ObjectStore
+from aptui.features.sharing.stores.opening import open_store
+from aptui.shared.errors import UserError
+from tests.features.sharing.room import digest_of, facts, files_of, record
+
+KEY = base_key(facts())
+ONE, OTHER = (seal_record(record(facts(), data), Seal()) for data in (b"one", b"other"))
+
+
+def name_of(data):
+    return digest_of(data).hex()
+
+
+def essence(data):
+    return data.partition(b"\n")[2]
+
+
+def test_what_was_put_comes_back_and_the_first_writer_wins(store):
+    """The first writer wins."""
+    assert store.get_record(KEY) is None
+    assert store.put_record(KEY, ONE)
+    assert not store.put_record(KEY, OTHER)
+
+    assert essence(store.get_record(KEY)) == essence(ONE)
+
+
+def test_a_record_is_replaced_when_that_is_asked_for(store):
+    store.put_record(KEY, ONE)
+
+    assert store.put_record(KEY, OTHER, if_absent=False)
+    assert essence(store.get_record(KEY)) == essence(OTHER)
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 3 << 20])
+def test_blobs_come_back_byte_by_byte(store, tmp_path, size):
+    data = os.urandom(size)
+    [(digest, path)] = files_of(tmp_path / "made", data).items()
+    target = tmp_path / "target"
+    assert not store.get_blob(digest, str(target), size)
+
+    store.put_blob(digest, path)
+    store.put_blob(digest, path)
+
+    assert store.get_blob(digest, str(target), size)
+    assert target.read_bytes() == data
+    assert store.has_blobs([digest, name_of(b"nobody's")]) == {digest}
+
+
+def test_a_file_that_changed_since_it_was_made_is_not_published(store, tmp_path):
+    """An upload whose bytes are not those that were digested ends before its end."""
+    [(digest, path)] = files_of(tmp_path / "made", b"x" * (2 << 20)).items()
+    with open(path, "r+b") as file:
+        file.write(b"y")
+
+    with pytest.raises(StoreError):
+        store.put_blob(digest, path)
+    assert store.has_blobs([digest]) == set()
+
+
+def test_a_blob_of_another_length_than_the_record_says_is_refused(store, tmp_path):
+    """No more is written than was declared, and a shorter one is no blob either."""
+    [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
+    store.put_blob(digest, path)
+
+    for size in (99_999, 100_001):
+        with pytest.raises(Mismatch):
+            store.get_blob(digest, str(tmp_path / "target"), size)
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("name", ["../../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "/x", ""])
+def test_no_name_leads_out_of_a_store(store, tmp_path, name):
+    """A name is checked before it becomes a path."""
+    for call in (
+        lambda: store.get_record(name),
+        lambda: store.put_record(name, ONE),
+        lambda: store.get_blob(name, str(tmp_path / "t"), 1),
+        lambda: store.put_blob(name, str(tmp_path / "t")),
+        lambda: store.has_blobs([name]),
+    ):
+        with pytest.raises(Mismatch):
+            call()
+
+
+def written_at_once(store):
+    """Eight threads write one record each; returns (all that were written, those that were told that they won)."""
+    start, written, won = threading.Barrier(8), [], []
+
+    def write(number):
+        data = seal_record(record(facts(), str(number).encode()), Seal())
+        written.append(essence(data))
+        start.wait()
+        if store.put_record(KEY, data):
+            won.append(essence(data))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return written, won
+
+
+def test_of_many_writers_at_once_one_wins(exact_store):
+    """First writer wins, also when all of them found nothing there."""
+    _, won = written_at_once(exact_store)
+
+    assert won == [essence(exact_store.get_record(KEY))]
+
+
+def test_of_many_writers_at_once_nothing_mixed_remains(store):
+    """Ordinary web servers do not know who came first, but what they have is whole."""
+    written, won = written_at_once(store)
+
+    assert won
+    assert essence(store.get_record(KEY)) in written
+
+
+def test_namespaces_of_a_store_do_not_see_each_other(tmp_path):
+    """What a branch that nobody trusts has put is not found by who reads the trusted namespace."""
+    from aptui.features.sharing.stores.folder_store import FolderStore
+
+    (tmp_path / "share").mkdir()
+    branch, trusted = FolderStore(str(tmp_path / "share"), "branch-7"), FolderStore(str(tmp_path / "share"))
+    [(digest, path)] = files_of(tmp_path / "made", b"evil").items()
+    branch.put_blob(digest, path)
+    branch.put_record(KEY, ONE)
+
+    assert trusted.get_record(KEY) is None
+    assert trusted.has_blobs([digest]) == set()
+
+
+def test_a_bucket_that_nobody_answers_for_is_an_error_in_time(tmp_path):
+    pytest.importorskip("obstore")
+    options = {
+        "endpoint": "http://127.0.0.1:9",
+        "aws_access_key_id": "x",
+        "aws_secret_access_key": "y",
+        "client_options": {"allow_http": True},
+    }
+    store = ObjectStore("s3://bucket", limit_s=0.5, options=options)
+
+    with pytest.raises(StoreError):
+        store.get_record(KEY)
+
+
+@pytest.mark.real
+def test_a_bucket_is_found_as_its_own_tools_find_it(moto, monkeypatch):
+    from tests.features.sharing.conftest import _bucket
+
+    bucket = _bucket(moto).address
+    variables = {"ENDPOINT_URL": moto, "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+    assert open_store(bucket, "branch-7").put_record(KEY, ONE)
+    assert open_store(bucket, "branch-7").get_record(KEY) == ONE
+    assert open_store(bucket).get_record(KEY) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [("/share", "FolderStore"), ("file:///share", "FolderStore"), ("https://x/y", "HttpStore"), ("memory:///", "ObjectStore")],
+)
+def test_an_address_says_what_kind_of_store_it_means(address, kind):
+    assert type(open_store(address)).__name__ == kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["", "share", "ftp://x", "C:/x", "s3:bucket"])
+def test_an_address_that_means_none_is_the_users_error(address):
+    with pytest.raises(UserError):
+        open_store(address)

@@ -1,0 +1,306 @@
+"""`aptui cache` and `aptui gc`: what is kept, looked after, fetched ahead and offered, as people and programs are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from homes import own_project
+from verb_project import Run, runner
+
+from aptui.features.sharing import verbs as cache_verbs
+from aptui.shared.account import SharingSum
+from aptui.shared.errors import UserError
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - name: upper
+    patterns: ["*.up"]
+    command: "tr a-z A-Z < {source} > {products_dir}/{stem}.out"
+workers: 1
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = own_project(tmp_path, monkeypatch)
+    (folder / "aptui.yaml").write_text(CONFIG)
+    for name in ("a.up", "b.up", "c.txt"):
+        (folder / "assets" / name).write_text(name)
+    return folder
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys)
+
+
+def asked(run: Run, *words: str) -> dict[str, Any]:
+    return dict(json.loads(run(*words, "--json")[1]))
+
+
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "xdg_cache_home" / "aptui" / "store"
+
+
+def test_a_run_ends_with_its_account_when_something_was_there_already(run: Run, tmp_path: Path) -> None:
+    assert "from cache" not in run("batch")[1]
+
+    code, out, _ = run("batch", "--set", f"cache={tmp_path / 'Other'}")
+
+    assert code == 0
+    assert out.splitlines()[-1].startswith("100 % from cache: ")
+    assert asked(run, "batch", "--set", f"cache={tmp_path / 'Third'}")["shared"]["local_hits"] == 2
+
+
+def test_log_and_why_say_where_a_result_is_from(run: Run, tmp_path: Path) -> None:
+    run("batch")
+    there = ["--set", f"cache={tmp_path / 'Other'}"]
+    run("batch", *there)
+    (tmp_path / "project" / "aptui.yaml").write_text(CONFIG + f"cache: {tmp_path / 'Other'}\n")
+
+    assert "a.up@linux:upper logged nothing; its result is from this machine's store (" in run("log", "a.up")[2]
+    assert "its result is from this machine's store (" in run("why", "a.up")[1]
+
+
+def test_stats_say_what_is_kept_and_what_each_builder_was_spared(run: Run, tmp_path: Path) -> None:
+    assert "nothing was looked up yet" in run("cache", "stats")[1]
+    run("batch")
+
+    stats = asked(run, "cache", "stats")
+
+    assert (stats["mode"], stats["records"], stats["blobs"]) == ("inactive", 2, 2)
+    assert stats["local_store"] == str(store(tmp_path))
+    assert stats["builders"]["upper"]["misses"] == 2
+    assert "upper" in run("cache", "stats")[1]
+
+
+@pytest.mark.parametrize(("lost_ms", "told"), [(3, "0.0 s"), (300, "-0.3 s"), (-300, "0.3 s")])
+def test_time_lost_has_a_sign_only_where_the_figure_shows_it(lost_ms: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cache_verbs._print_totals({"upper": SharingSum(misses=1, built_ms=1000 - lost_ms, fetch_ms=1000)}, 1)
+
+    assert f" {told} " in capsys.readouterr().out
+
+
+def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:
+    run("batch")
+    held = asked(run, "cache", "stats")["size_bytes"]
+
+    assert asked(run, "gc")["removed"] == 0
+    assert asked(run, "cache", "gc", "--limit", "1B")["freed_bytes"] == held
+    assert asked(run, "cache", "stats")["blobs"] == 0
+    assert run("gc", "--limit", "much") == (3, "", "aptui: 'much' is no size; for example --limit 5GiB\n")
+
+
+def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
+    run("batch")
+    blob = next(path for path in store(tmp_path).rglob("cas/*/*") if path.is_file())
+    blob.chmod(0o644)
+    blob.write_text("other")
+
+    code, out, _ = run("cache", "verify")
+
+    assert code == 1
+    assert f"damaged, and removed: cas/{blob.parent.name}/{blob.name}" in out
+    assert run("cache", "verify")[0] == 0
+
+
+def test_prefetch_names_what_nobody_has_and_builds_nothing(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "assets" / "new.up").write_text("new")
+
+    code, out, _ = run("cache", "prefetch")
+
+    assert code == 1
+    assert "not there: new.up@linux:upper" in out
+    assert "2 of 3 results there" in out
+    assert not list(project.rglob("new.out"))
+
+
+def test_a_store_that_cannot_be_reached_is_not_taken_for_one_that_has_nothing(run: Run, project: Path, tmp_path: Path) -> None:
+    (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: client, store: {tmp_path / 'nowhere'}}}\n")
+
+    found = asked(run, "cache", "prefetch")
+
+    assert (found["found"], len(found["missing"])) == (0, 2)
+    assert any("is not there" in text for text in found["doubts"])
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})
+
+
+def test_ready_says_whether_a_commit_has_all_its_results(run: Run, project: Path) -> None:
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("Cache/\n")
+    for message, text in (("old", "a.up"), ("new", "other")):
+        (project / "assets" / "a.up").write_text(text)
+        git(project, "add", "-A")
+        git(project, "commit", "-qm", message)
+    (project / "assets" / "a.up").write_text("a.up")
+    run("batch")
+
+    assert asked(run, "cache", "ready", "HEAD~1") == {"found": 2, "missing": [], "doubts": []}
+    assert asked(run, "cache", "ready", "HEAD") == {"found": 1, "missing": ["a.up@linux:upper"], "doubts": []}
+    assert run("cache", "ready", "nowhere")[0] == 3
+    assert run("cache", "ready")[0] == 3
+
+
+def test_a_shared_cache_is_tested_by_reading_and_writing(run: Run, project: Path, tmp_path: Path) -> None:
+    assert run("cache", "test")[0] == 3
+    (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: server, store: {tmp_path / 'share'}}}\n")
+
+    assert run("cache", "test")[0] == 1
+    (tmp_path / "share").mkdir()
+    code, out, _ = run("cache", "test")
+
+    assert code == 0
+    assert "and can be written to" in out
+
+
+def test_cache_test_fails_without_the_team_key_and_doctor_says_to_copy_it(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
+    (project / "aptui.yaml").write_text(CONFIG + shared)
+
+    code, out, err = run("cache", "test")
+
+    assert code == 1
+    assert "team.key" in out + err
+    assert "copy the team's key" in run("doctor")[1]
+
+
+def test_cache_init_prints_no_home_folder(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
+
+    _code, out, _ = run("cache", "init")
+
+    assert "team_key_file: '~/.config/aptui/team.key'" in out
+
+
+def test_what_is_served_can_be_fetched(run: Run, project: Path, tmp_path: Path) -> None:
+    run("batch")
+    words = [sys.executable, "-m", "aptui", "cache", "serve", "--port", "0"]
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ) as served:
+        try:
+            assert served.stderr is not None
+            address = served.stderr.readline().rsplit(" ", 1)[1].strip()
+            shared = ["--set", "shared_cache.mode=client", "--set", f"shared_cache.store={address}"]
+            shared += ["--set", "shared_cache.trust=unsealed"]
+            others = ["--set", f"local_store.path={tmp_path / 'elsewhere'}", "--set", f"cache={tmp_path / 'Other'}"]
+            assert asked(run, "batch", *shared, *others)["shared"]["remote_hits"] == 2
+        finally:
+            served.terminate()
+
+
+def test_the_quickest_run_does_not_even_import_sharing(run: Run, project: Path) -> None:
+    run("batch")
+    words = (
+        "import sys; from aptui.cli import main as cli; cli.main(['batch']); "
+        "sys.exit(any(name.startswith('aptui.features.sharing') for name in sys.modules))"
+    )
+
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", words], check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        ).returncode
+        == 0
+    )
+
+
+def test_init_makes_the_teams_key_once_and_says_what_teammates_need(run: Run, project: Path, tmp_path: Path) -> None:
+    (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'https://cache.example/x'}\n")
+    assert "it has no key; 'aptui cache init' makes one" in run("cache", "stats")[2]
+
+    made = asked(run, "cache", "init")
+    key = Path(made["team_key_file"])
+    code, out, _ = run("cache", "init")
+
+    assert (made["is_new"], code) == (True, 0)
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_text().strip()) == 64
+    assert "there already" in out
+    assert f"team_key_file: '{key}'" in out
+    assert "mode: server" in out
+    assert key.read_text().strip() not in out
+    with (project / "aptui.yaml").open("a") as file:
+        file.write("")
+    (project / "aptui.yaml").write_text(
+        CONFIG + f"shared_cache: {{mode: client, store: 'https://cache.example/x', team_key_file: {key}}}\n"
+    )
+    assert run("cache", "stats")[0] == 0
+
+
+def test_doctor_says_what_is_risky_about_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
+    def said(text: str, name: str = "shared cache") -> dict[str, str]:
+        (project / "aptui.yaml").write_text(CONFIG + text)
+        return next(check for check in json.loads(run("doctor", "--json")[1]) if check["name"] == name)
+
+    assert said("")["state"] == "ok"
+    open_one = said("shared_cache: {mode: client, store: 'http://cache.example/x', trust: unsealed}\n")
+    assert open_one["state"] == "warn"
+    assert "could replace products here" in open_one["said"]
+    assert "it is http, not https" in open_one["said"]
+    (tmp_path / "key").write_text("k" * 32)
+    (tmp_path / "key").chmod(0o644)
+    assert (
+        "other users can read the key"
+        in said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["said"]
+    )
+    (tmp_path / "key").chmod(0o600)
+    assert said(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
+    assert said("local_store: {links: hard}\n", "local store")["state"] == "warn"
+
+
+def test_ready_runs_no_code_that_a_commit_brings_along_unasked(run: Run, project: Path, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
+    code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("Cache/\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "ours")
+    (project / "builders").mkdir()
+    (project / "builders" / "mine.py").write_text(code)
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "theirs")
+    git(project, "checkout", "-q", "HEAD~1")
+
+    branch = next((project / ".git/refs/heads").iterdir()).name
+    code_, _, error = run("cache", "ready", branch)
+
+    assert code_ == 3
+    assert "contains code that would run here" in error
+    assert "--trust-code" in error
+    assert not canary.exists()
+    assert run("cache", "ready", branch, "--trust-code")[0] == 1
+    assert canary.exists()
+    canary.unlink()
+    git(project, "checkout", "-q", branch)
+    assert run("cache", "ready", "HEAD")[0] == 1  # what this checkout runs anyway
+
+
+def test_tokens_that_others_can_read_are_not_taken(tmp_path: Path) -> None:
+    from aptui.features.sharing.verbs import _tokens
+
+    file = tmp_path / "tokens"
+    file.write_text("secret team\n")
+    file.chmod(0o644)
+    with pytest.raises(UserError, match="other users can read these tokens"):
+        _tokens(str(file))
+    file.chmod(0o600)
+
+    assert _tokens(str(file)) == {"secret": "team"}

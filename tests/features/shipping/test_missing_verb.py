@@ -1,0 +1,175 @@
+"""`scan-missing` as people and CI use it: without an engine, beside one, over products, sources and folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from homes import own_project
+from verb_project import Run, runner
+
+from aptui.features.shipping import missing_verb
+
+pytestmark = pytest.mark.real
+
+CONFIG = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt", "*.png", "*.lua"]}]
+workers: 1
+"""
+FILES = {
+    "aptui.yaml": CONFIG,
+    "assets/door.lua": 'show("images/door.png") play("sounds/door.wav") see("door.lua")',
+    "assets/images/door.png": "",
+    "assets/plain.txt": "nothing",
+    "assets/data.png": "\0images/door.png",
+    "notes/todo.md": "images/door.png is to be made anew",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    return own_project(tmp_path, monkeypatch, FILES)
+
+
+@pytest.fixture
+def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    assert project.is_dir()
+
+    return runner(capsys)
+
+
+def test_what_is_missing_is_told_with_its_product_and_counted(run: Run) -> None:
+    run("batch")
+
+    code, out, _ = run("scan-missing")
+
+    assert code == 0
+    door, picture = out.index("linux/door.lua"), out.index("'images/door.png' is linux/images/door.png")
+    assert out.index("linux/data.png") < door < out.rindex("'images/door.png'")
+    assert picture < door
+    assert "4 products searched, 4 of them read: 2 missing dependencies in 2 files" in out
+    assert "plain.txt" not in out
+
+
+def test_only_with_fail_is_it_an_error(run: Run) -> None:
+    run("batch")
+
+    assert run("scan-missing", "*.lua", "--fail")[0] == missing_verb.FOUND
+    assert run("scan-missing", "*.lua")[0] == 0
+    assert run("scan-missing", "%.txt", "--fail")[0] == 0
+
+
+def test_json_has_it_all(run: Run) -> None:
+    run("batch")
+
+    found = json.loads(run("scan-missing", "*.lua", "--folders", "notes", "--json")[1])
+
+    assert (found["done"], found["read"], found["hits"], found["flawed"]) == (2, 2, 2, 2)
+    assert [(row["product"], row["text"], row["means"]) for row in found["products"]] == [
+        ("linux/door.lua", "images/door.png", "linux/images/door.png")
+    ]
+    assert found["products"][0]["asset_id"].endswith("}:0")
+    assert [(os.path.basename(file["path"]), file["missing"][0]["text"]) for file in found["files"]] == [
+        ("todo.md", "images/door.png")
+    ]
+
+
+def test_sources_are_searched_as_far_as_they_are_text(run: Run) -> None:
+    run("batch")
+
+    found = json.loads(run("scan-missing", "*.txt", "*.lua", "*.png", "--sources", "--json")[1])
+
+    assert [os.path.basename(file["path"]) for file in found["files"]] == ["door.lua"]
+    assert "door.lua" in run("scan-missing", "--sources")[1]
+
+
+def test_what_was_read_is_not_read_again_and_a_changed_file_is(run: Run, project: Path) -> None:
+    run("batch")
+    run("scan-missing")
+    assert " 0 of them read" in run("scan-missing")[1]
+
+    (project / "assets" / "plain.txt").write_text("door.lua")
+    run("batch")
+    out = run("scan-missing")[1]
+
+    assert "1 of them read: 3 missing dependencies" in out
+    assert "'door.lua' is linux/door.lua" in out
+
+
+def test_results_can_be_cleared(run: Run, project: Path) -> None:
+    run("batch")
+    run("scan-missing")
+
+    assert run("scan-missing", "--clear", "*.lua")[1] == "1 product cleared\n"
+    with closing(sqlite3.connect(next(project.rglob("assetdb.sqlite")))) as database:
+        assert database.execute("SELECT COUNT(*) FROM MissingProductDependencies").fetchone() == (3,)
+    assert json.loads(run("scan-missing", "--clear", "--json")[1]) == {"cleared": 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "there is no folder 'nowhere'")]
+)
+def test_mistakes_are_told(run: Run, words: tuple[str, ...], expected: str) -> None:
+    run("batch")
+
+    code, _, err = run("scan-missing", *words)
+
+    assert code == 3
+    assert expected in err
+
+
+def test_before_anything_was_processed_there_is_nothing_to_search(run: Run) -> None:
+    code, _, err = run("scan-missing")
+
+    assert code == 3
+    assert "nothing was processed yet" in err
+
+
+def test_right_after_a_batch_nothing_is_owed(run: Run) -> None:
+    run("batch")
+
+    assert "not everything is processed" not in run("scan-missing")[2]
+
+
+def test_what_is_made_for_another_platform_alone_is_not_missing(run: Run, project: Path) -> None:
+    text = """
+platforms: {linux: {}, server: {}}
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.lua"]}
+  - {name: pictures, copy: ["*.png"], platforms: {server: skip}}
+"""
+    (project / "aptui.yaml").write_text(text)
+    run("batch")
+
+    out = run("scan-missing")[1]
+
+    assert "linux/door.lua" in out
+    assert "server/door.lua" not in out
+
+
+def test_what_is_owed_is_said_before_what_is_old_is_searched(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "assets" / "new.txt").write_text("images/door.png")
+
+    assert "not everything is processed" in run("scan-missing")[2]
+
+
+def test_a_running_engine_is_asked_and_settles_before(run: Run, project: Path) -> None:
+    run("start")
+    try:
+        (project / "assets" / "new.txt").write_text("images/door.png")
+        code, out, err = run("scan-missing", "*.txt", "--fail")
+        cleared = run("scan-missing", "--clear", "new.txt")[1]
+    finally:
+        run("stop")
+
+    assert (code, err) == (missing_verb.FOUND, "")
+    assert "linux/new.txt" in out
+    assert cleared == "1 product cleared\n"

@@ -1,0 +1,159 @@
+"""The search for missing dependencies on the Assets screen: what is asked, when it may not be, what is shown after."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from tui.fake_panes import FakeSession
+from tui.screens.assets.test_pane import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
+from tui.shell_room import LARGE, SMALL, lines, text, until
+
+from aptui.core.notices import MissingScan, Progress
+from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL
+from aptui.link.port import ClearMissing, ScanMissing
+from aptui.tui.commands import run
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.session import SessionState
+from tests.store.conftest import uuid_of
+
+pytestmark = pytest.mark.real
+
+MODEL = "common/mesh/rock.model"
+
+
+def put(path, *rows):
+    sql = """INSERT INTO MissingProductDependencies(
+             ProductPK, ScannerId, ScannerVersion, SourceFileFingerprint, DependencySourceGuid,
+        DependencySubId, MissingDependencyString, LastScanTime, ScanTimeSecondsSinceEpoch) VALUES (?, '', '', '', ?, 0, ?, '', ?)"""
+    with closing(sqlite3.connect(path / "assetdb.sqlite", isolation_level=None)) as database:
+        database.executemany(sql, rows)
+
+
+def asked(session, kind):
+    return [verb for verb in session.asked if isinstance(verb, kind)]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_product_a_source_and_a_folder_are_scanned_and_their_results_cleared(tmp_path):
+    async def ask(app, pilot, pane, session):
+        await go(pilot, pane, MODEL, Kind.PRODUCTS)
+        await press(pilot, "s")
+        await until(pilot, lambda: len(asked(session, ScanMissing)) == 1)
+        await press(pilot, "S")
+        await until(pilot, lambda: f"clear the scan results of '{MODEL}'?" in text(app))
+        await press(pilot, "n")
+        await until(pilot, lambda: "clear the scan results" not in text(app))
+        await press(pilot, "S")
+        await until(pilot, lambda: "clear the scan results" in text(app))
+        assert not asked(session, ClearMissing)
+        await press(pilot, "y")
+        await until(pilot, lambda: len(asked(session, ClearMissing)) == 1)
+        await go(pilot, pane, "textures/rock.png")
+        await press(pilot, "s")
+        await until(pilot, lambda: len(asked(session, ScanMissing)) == 2)
+        await press(pilot, "home", "s")
+        await until(pilot, lambda: len(asked(session, ScanMissing)) == 3)
+
+        product, source, folder = asked(session, ScanMissing)
+        assert (product.product_ids, product.patterns, product.name) == ((4,), (), MODEL)
+        assert (source.product_ids, source.patterns, source.name) == ((1, 2), (), "textures/rock.png")
+        assert (folder.product_ids, folder.patterns) == ((), ("evil",))
+        assert asked(session, ClearMissing)[0].product_ids == (4,)
+
+    in_assets(tmp_path, ask)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_pattern_can_be_said(tmp_path):
+    async def say(app, pilot, _pane, session):
+        run(app, "missing *.lua", app.commands())
+        run(app, "missing", app.commands())
+        await until(pilot, lambda: len(asked(session, ScanMissing)) == 2)
+        session.latest_progress = Progress(1, 0, 0, 1, 0, 0, 0, 0, is_scanning=False)
+        run(app, "missing", app.commands())
+        await shows(app, pilot, "the engine is busy")
+
+        assert [verb.patterns for verb in asked(session, ScanMissing)] == [("*.lua",), ()]
+
+    in_assets(tmp_path, say)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_has_no_products_is_not_asked_for(tmp_path):
+    async def ask(app, pilot, pane, session):
+        await go(pilot, pane, "scripts/door.lua")
+        await press(pilot, "s")
+        await shows(app, pilot, "has no products")
+
+        assert asked(session, ScanMissing) == []
+
+    in_assets(tmp_path, ask)
+
+
+@pytest.mark.usefixtures("store")
+def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
+    async def ask(app, pilot, pane, session):
+        session.latest_progress = Progress(1, 0, 0, 0, 3, 1, 0, 0, is_scanning=False)
+        await go(pilot, pane, MODEL, Kind.PRODUCTS)
+        await press(pilot, "s")
+        await shows(app, pilot, "the engine is busy")
+        await press(pilot, ".")
+        await shows(app, pilot, "Scan it for missing dependencies (once the engine is idle)")
+
+        assert asked(session, ScanMissing) == []
+
+    in_assets(tmp_path, ask, size=LARGE)
+
+
+@pytest.mark.usefixtures("store")
+def test_without_an_engine_there_is_nothing_to_scan(tmp_path):
+    async def look(_app, pilot, pane, _session):
+        await go(pilot, pane, MODEL, Kind.PRODUCTS)
+
+        assert not pane.check_action("row", ("scan_missing",))
+        assert not pane.check_action("row", ("clear_missing",))
+
+    in_assets(tmp_path, look, session=FakeSession(tmp_path, SessionState.NONE))
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_line_says_how_far_a_scan_is_and_how_it_ended(tmp_path, size):
+    async def look(app, pilot, pane, session):
+        session.say(MissingScan(1, "linux/levels", 40, 7, 3))
+        await shows(app, pilot, "Scanning 40 files for linux/levels: 7 done, 3 missing")
+        session.say(MissingScan(2, "linux/levels", 40, 40, 0, 1.25, is_over=True))
+        await shows(app, pilot, "Completed scanning linux/levels in 1.2 s: nothing missing")
+        session.say(MissingScan(3, "x" * 300, 1, 0, 0, 0.1, is_over=True, error="given up"))
+        await shows(app, pilot, "ended: given up")
+        await press(pilot, "j")
+        await until(pilot, lambda: "ended: given up" not in text(app))
+
+    in_assets(tmp_path, look, size=size)
+
+
+@pytest.mark.usefixtures("store")
+def test_results_come_with_the_end_of_a_scan_the_newest_first_and_lead_to_what_is_missing(tmp_path):
+    async def look(app, pilot, pane, session):
+        put(tmp_path, (4, uuid_of(2), "mesh/rock.fbx", 90), (4, NO_UUID, PARTIAL, 90), (1, NO_UUID, NOTHING, 90))
+        session.say(MissingScan(1, MODEL, 1, 1, 1, 0.1, is_over=True))
+        await go(pilot, pane, MODEL, Kind.PRODUCTS)
+        await shows(app, pilot, "Missing dependencies (2)")
+        await shows(app, pilot, "partially scanned")
+        shown = lines(app)
+        newest, oldest = (
+            next(at for at, line in enumerate(shown) if f"→ {name}" in line and "✗" in line)
+            for name in ("mesh/rock.fbx", "rock.dds")
+        )
+        assert newest < oldest
+        await until(pilot, lambda: pane.trees.model.tree.flawed == {4})
+
+        put_on_reference(pane, "rock.dds")
+        await press(pilot, "enter")
+        await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+        await shows(app, pilot, "Missing dependencies (none, 7")
+        assert "not scanned yet" not in text(app)
+
+    in_assets(tmp_path, look, size=LARGE)

@@ -1,0 +1,44 @@
+"""What is recorded of products in the cache comes back: by name, and by the folder they lie in."""
+
+from __future__ import annotations
+
+from tests.store.conftest import DIGEST, Store, job_row, product_row, source_row, two_jobs
+
+
+def test_products_in_a_folder_are_those_directly_in_it(store: Store) -> None:
+    two_jobs(store)
+
+    archive = store.archive().products
+
+    assert archive.products_in("linux/tex") == {"linux/tex/a": DIGEST}
+    assert archive.products_in("linux") == {"linux/text": DIGEST}
+    assert archive.products_in("windows") == {}
+
+
+def test_products_in_a_folder_of_another_script(store: Store) -> None:
+    store.put(
+        put_source=[source_row()], put_job=[job_row()], put_product=[product_row(name="linux/größe/a"), product_row(2, 1, "x")]
+    )
+
+    assert store.archive().products.products_in("linux/größe") == {"linux/größe/a": DIGEST}
+
+
+def test_a_product_digest_is_known_when_it_is_recorded(store: Store) -> None:
+    two_jobs(store)
+
+    archive = store.archive().products
+
+    assert archive.product_digest("linux/text") == DIGEST
+    assert archive.product_digest("linux/missing") is None
+
+
+def test_products_below_a_folder_are_those_at_any_depth_and_of_no_neighbour(store: Store) -> None:
+    two_jobs(store)
+
+    assert sorted(store.archive().products.products_below("linux/tex")) == ["linux/tex/a", "linux/tex/deep/b"]
+
+
+def test_cache_folders_come_back_with_their_times(store: Store) -> None:
+    store.put(put_cache_folder=[("linux/ä", 1 << 60)])
+
+    assert store.archive().products.cache_folders() == {"linux/ä": 1 << 60}

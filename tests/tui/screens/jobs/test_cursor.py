@@ -1,0 +1,57 @@
+"""Where the cursor of a log goes by itself, once and only when it was wanted."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.store.logs.joblog import JobLogLine
+from aptui.tui.screens.jobs.event_log import LogCursor
+
+TALLY = JobLogLine(1, "aptui", "0 errors, 0 warnings", 0)
+SAID = JobLogLine(1, "Builder", "made it", 0)
+
+
+class FakePane:
+    """Notes what it is told."""
+
+    def __init__(self, *, has_error: bool, key: int = 1) -> None:
+        self.moves, self._has_error, self.cursor_key = [], has_error, key
+
+    def go_to_first_error(self) -> bool:
+        self.moves.append("error")
+        return self._has_error
+
+    def action_last(self) -> None:
+        self.moves.append("last")
+
+    def action_move(self, step: int) -> None:
+        self.moves.append(step)
+
+
+@pytest.mark.parametrize(
+    ("has_error", "running_key", "moves"), [(True, 0, ["error"]), (False, 0, ["error", -1]), (True, 7, ["last"])]
+)
+def test_it_goes_to_the_first_error_else_to_what_was_said_last_and_follows_a_run(has_error, running_key, moves):
+    pane = FakePane(has_error=has_error)
+    cursor = LogCursor(lambda: pane)
+
+    cursor.go(SimpleNamespace(records=(SAID, TALLY), running_key=running_key))
+
+    assert pane.moves == moves
+
+
+def test_it_goes_once_when_the_log_was_read():
+    pane, read = FakePane(has_error=True), SimpleNamespace(records=(), running_key=0)
+    cursor = LogCursor(lambda: pane)
+    cursor.reach(read)
+    cursor.want()
+    cursor.reach(None)
+
+    assert pane.moves == []
+    cursor.reach(read)
+    cursor.reach(read)
+    assert pane.moves == ["error"]
+    cursor.want()
+    cursor.forget()
+    cursor.reach(read)
+    assert pane.moves == ["error"]

@@ -1,0 +1,127 @@
+"""What is drawn of a change: the lines it is on, the same as Textual itself would draw, and nothing of widgets elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App, ComposeResult
+from textual.containers import Vertical
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from aptui.tui.drawing import ChangedLines
+
+WIDTH, HEIGHT = 40, 12
+
+
+class Part(Static):
+    """Counts the lines it is asked for."""
+
+    asked: tuple[int, ...] = ()
+
+    def render_lines(self, crop: Region):
+        self.asked += tuple(crop.line_range)
+        return super().render_lines(crop)
+
+
+class Room(Screen):
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = ChangedLines()
+
+    def compose(self) -> ComposeResult:
+        yield Part("status\n岩石 two\nthree", id="top")
+        with Vertical():
+            for number in range(4):
+                yield Part(f"row {number}\nmore of {number}\nlast {number}", id=f"row{number}")
+        yield Part("hints\nof\nkeys", id="bottom")
+        yield Part("a\nbox\nover\nall", id="over")
+
+
+class Stage(App):
+    CSS = """
+    Part { height: 3; width: 1fr; layer: below; }
+    Vertical { height: 5; overflow-y: scroll; layer: below; }
+    #over { layer: above; width: 10; height: 4; offset: 12 1; dock: top; }
+    Room { layers: below above; }
+    """
+
+    def get_default_screen(self) -> Room:
+        return Room()
+
+
+def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
+    """Return what is drawn of these regions."""
+    compositor = screen._compositor
+    compositor._dirty_regions = set(regions)
+    compositor.__class__ = kind
+    try:
+        update = compositor.render_partial_update()
+    finally:
+        compositor.__class__ = ChangedLines
+    assert isinstance(update, ChopsUpdate)
+    return [
+        (y, "|".join(f"{x}:{strip.text}" for x, strip in update.chops[y].items() if strip is not None)) for y, _, _ in update.spans
+    ]
+
+
+@pytest.mark.parametrize(
+    "regions",
+    [
+        {Region(0, 0, 10, 1), Region(3, 10, 5, 1)},
+        {Region(0, 0, WIDTH, HEIGHT - 1)},
+        {Region(0, 2, WIDTH, 1), Region(11, 3, 4, 2)},
+        {Region(0, 7, 3, 1)},
+    ],
+)
+def test_the_same_is_drawn_as_by_textual(regions):
+    async def draw() -> None:
+        app = Stage()
+        async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
+            app.screen.query_one(Vertical).scroll_to(y=2, animate=False)
+            await pilot.pause()
+
+            assert drawn(app.screen, ChangedLines, regions) == drawn(app.screen, Compositor, regions)
+
+    asyncio.run(draw())
+
+
+def test_widgets_without_a_changed_line_are_not_asked():
+    async def draw() -> None:
+        app = Stage()
+        async with app.run_test(size=(WIDTH, HEIGHT)):
+            parts = {part.id: part for part in app.screen.query(Part)}
+            for part in parts.values():
+                part.asked = ()
+
+            drawn(app.screen, ChangedLines, {Region(0, 0, 5, 1), Region(0, 9, 5, 1)})
+
+            assert {name: part.asked for name, part in parts.items() if part.asked} == {"top": (0,), "bottom": (1,)}
+
+    asyncio.run(draw())
+
+
+def test_what_is_behind_other_widgets_is_not_asked(monkeypatch):
+    async def draw() -> None:
+        app = Stage()
+        async with app.run_test(size=(WIDTH, HEIGHT)):
+            asked: list[str] = []
+            render_lines = Widget.render_lines
+            monkeypatch.setattr(
+                Widget,
+                "render_lines",
+                lambda self, crop: (asked.append(self.id or type(self).__name__), render_lines(self, crop))[1],
+            )
+            covered = app.screen.query_one("#over").region
+
+            drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
+            assert set(asked) == {"over", "row0", "ScrollBar"}, "the box, what is beside it in the same line, and the bar"
+            asked.clear()
+            drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
+            assert len(asked) > 4
+
+    asyncio.run(draw())

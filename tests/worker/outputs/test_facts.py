@@ -1,0 +1,70 @@
+"""What a builder says of its products besides their bytes: checked, and carried to the engine."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from run_room import Room, made, write
+
+from aptui.core.orders import Outcome
+from aptui.core.results.run_report import ContentFacts, together
+from aptui.sdk import JobProduct
+from aptui.worker.wire import FrameKind, decode, encode
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a run ends in "/": come back
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return Room(tmp_path)
+
+
+def run(room, facts):
+    def process_job(request):
+        write(request.product_path("a.out"))
+        return made(JobProduct("a.out", 3, facts=facts))
+
+    return room.process(process_job, None)
+
+
+def test_facts_travel_to_the_engine(room):
+    result = run(room, {"width": 4096, "seconds": 2, "format": "png"})
+
+    (product,) = decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]).products
+    assert product.facts == ContentFacts(width=4096, seconds=2.0, format="png")
+
+
+def test_without_facts_there_is_no_record(room):
+    assert [product.facts for product in run(room, {}).products] == [None]
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"widht": 1}, "has the fact 'widht', known are width, height, triangles, rate, seconds, format"),
+        ({"width": -1}, "its width is -1, which is no whole number"),
+        ({"width": 1.5}, "its width is 1.5, which is no whole number"),
+        ({"width": True}, "its width is True, which is no number"),
+        ({"width": 1 << 53}, "which is no whole number from 0 to"),
+        ({"seconds": math.nan}, "its seconds is nan, which is no number from 0 to"),
+        ({"seconds": "long"}, "its seconds is 'long', which is no number"),
+        ({"format": "PNG"}, "its format is 'PNG', which is no word in lower case"),
+        ({"format": "x" * 33}, "of at most 32 characters"),
+        (["width"], "has a list as its facts, not a dict"),
+    ],
+)
+def test_what_cannot_be_fails_the_job_and_is_named(room, facts, said):
+    result = run(room, facts)
+
+    assert result.outcome == Outcome.FAILED
+    assert "product 'a.out'" in result.error
+    assert said in result.error
+
+
+def test_a_job_has_the_most_of_what_its_products_have():
+    assert together([]) is None
+    assert together([None, ContentFacts(width=4)]) == ContentFacts(width=4)
+    assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(
+        8, 16, format="png"
+    )
