@@ -388,3 +388,30 @@ def test_the_source_distribution_holds_what_is_tracked_and_nothing_else() -> Non
     tracked = {name.partition("/")[0] for name in listed.stdout.splitlines()}
 
     assert {f"/{name}" for name in tracked} == {*told, "/pyproject.toml"}
+
+
+def test_every_dependency_has_an_upper_bound_and_a_locked_version() -> None:
+    with open(REPOSITORY / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    extras = project["optional-dependencies"]
+    shipped = [*project["dependencies"], *(item for name in extras.keys() - {"test", "lint"} for item in extras[name])]
+    wanted = {re.split(r"[^\w.-]", item)[0].lower().replace(".", "-") for item in shipped} - {"aptui"}
+    lock = (REPOSITORY / "config" / "requirements-lock.txt").read_text(encoding="utf-8")
+    packages = re.findall(r"^([\w.-]+)==.*((?:\n    --hash=sha256:[0-9a-f]{64}(?: \\)?)*)$", lock, re.MULTILINE)
+
+    assert [item for item in shipped if "~=" not in item and "<" not in item and not item.startswith("aptui[")] == []
+    assert wanted - {name for name, _ in packages} == set()
+    assert [name for name, hashes in packages if not hashes] == []
+    assert "://" not in lock
+
+
+def test_nothing_installs_aptui_from_a_package_index() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip(MACHINE + "no clone")
+    pages = [
+        name for name in listed.stdout.splitlines() if name.endswith((".md", ".py", ".yaml", ".yml", ".service", "Dockerfile"))
+    ]
+    wrong = re.compile(r"(?:pipx?|uv pip|uv tool) install (?:-\S+ )*['\"]?aptui(?![\w/-])(?!(?:\[[\w,]+\])? @ )")
+
+    assert [name for name in pages if name != "tests/test_meta.py" and wrong.search((REPOSITORY / name).read_text("utf-8"))] == []

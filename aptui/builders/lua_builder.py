@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from aptui.builders.files import lfs
-from aptui.builders.needs import EXTRA, MissingError, TooLongError, find_program, has_library, library, program_digest, run
+from aptui.builders.needs import MissingError, TooLongError, find_program, has_library, library, program_digest, run
 from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
@@ -134,7 +134,9 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     elif has_library("lupa"):
         made = _by_library(data, options, request, is_dumped=is_bytecode)
     else:
-        raise MissingError(f"needs the Python package 'lupa' ({EXTRA}), or a program: install the package lua{options['version']}")
+        raise MissingError(
+            f"needs the Python package 'lupa' (pip install lupa), or a program: install the package lua{options['version']}"
+        )
     return (made, BYTECODE_ASSET_TYPE) if is_bytecode else (data, LUA_ASSET_TYPE)
 
 

@@ -23,8 +23,6 @@ from msgspec import Struct
 
 from aptui.builders.params import one_line
 
-EXTRA = "pip install 'aptui[builders]'"
-
 MOST_OUTPUT_CHARACTERS = 1_000_000
 
 
@@ -72,8 +70,10 @@ def library(module: str, distribution: str = "") -> Any:
     except ImportError as error:
         name = distribution or module
         if isinstance(error, ModuleNotFoundError) and error.name in (None, module, module.partition(".")[0]):
-            raise MissingError(f"needs the Python package '{name}', which is not installed: {EXTRA}") from None
-        raise MissingError(f"needs the Python package '{name}', which cannot be imported ({one_line(error)}): {EXTRA}") from None
+            raise MissingError(f"needs the Python package '{name}', which is not installed: pip install {name}") from None
+        raise MissingError(
+            f"needs the Python package '{name}', which cannot be imported ({one_line(error)}): pip install {name}"
+        ) from None
 
 
 def has_library(module: str) -> bool:

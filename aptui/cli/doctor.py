@@ -121,12 +121,12 @@ def _libraries() -> DoctorCheck:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", "install aptui again: pip install aptui")
+        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
     return DoctorCheck("libraries", "ok", ", ".join(found))
 
 
 def _builders_need() -> DoctorCheck:
-    """Say which packages and programs the builders of `aptui[builders]` would find."""
+    """Say which packages and programs the extra `builders` make use of."""
     from importlib.util import find_spec
 
     packages = [name for name, module in _OPTIONAL if find_spec(module) is None]

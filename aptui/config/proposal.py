@@ -56,7 +56,7 @@ class ShippedBuilder(Struct, frozen=True):
     def lacks(self) -> str:
         """Return what is missing on this machine, "" = nothing."""
         if self.module and find_spec(self.module) is None:
-            return "needs pip install 'aptui[builders]'"
+            return f"needs pip install {self.module.lower()}"
         if self.programs and not any(shutil.which(name) for name in self.programs):
             return f"needs {self.programs[0]}, such as that of the package glslang-tools"
         return ""

@@ -1,6 +1,6 @@
 """The demo project's models, shaders, fonts and data: what they are made of, and which of them can be built on this host.
 
-What needs a package of the extra `aptui[builders]`, or a program, is an `Extra`; the demo leaves out those that would fail here.
+What needs a package of the extra `builders`, or a program, is an `Extra`; the demo leaves out those that would fail here.
 
 Tests: `tests/demo/test_project.py`.
 """
@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from aptui.builders.lua_builder import can_compile
-from aptui.builders.needs import EXTRA, find_program, has_library
+from aptui.builders.needs import find_program, has_library
 from aptui.builders.shader_builder import COMPILERS
+from aptui.shared.errors import install_advice
 
 
 class Extra(Struct, frozen=True):
@@ -167,6 +168,8 @@ def _font() -> bytes:
     return stream.getvalue()
 
 
+_ADVICE = install_advice("builders")
+
 EXTRAS = (
     Extra(
         "mesh",
@@ -178,7 +181,7 @@ EXTRAS = (
             "models/lantern.mtl": "newmtl checker\nKd 1 1 1\nmap_Kd ../textures/checker.png\n",
         },
         "models/lantern.obj becomes GLB, with its material and texture",
-        EXTRA,
+        _ADVICE,
     ),
     Extra(
         "shader",
@@ -196,7 +199,7 @@ EXTRAS = (
         '  - {name: fonts, uses: font, params: {flavor: woff2}, platforms: {server: {text: "Lamp", flavor: none}}}\n',
         {"fonts/lantern.ttf": _font},
         "fonts/     become WOFF2 for linux, and a few letters for the server",
-        EXTRA,
+        _ADVICE,
     ),
     # Without it the scripts are copied.
     Extra(
@@ -206,6 +209,6 @@ EXTRAS = (
         "  - {name: scripts, uses: lua, params: {compile: bytecode, strip: true}, platforms: {server: {compile: check}}}\n",
         {},
         "scripts/   become bytecode for linux, and are checked and copied for the server",
-        EXTRA,
+        _ADVICE,
     ),
 )

@@ -5,6 +5,8 @@ Tests: `tests/shared/test_errors.py`.
 
 from __future__ import annotations
 
+import re
+
 
 class KnownError(Exception):
     """An error that people can act on.
@@ -29,8 +31,26 @@ class KnownError(Exception):
 
 
 def install_advice(extra: str) -> str:
-    """Return how an extra of aptui is installed, from an index and in a clone."""
-    return f"pip install 'aptui[{extra}]', in a clone pip install '.[{extra}]'"
+    """Return the command that installs the packages of an extra; it names each, because aptui is on no package index."""
+    import shlex
+    from importlib.metadata import PackageNotFoundError
+
+    try:
+        return f"pip install {shlex.join(_packages(extra))}"
+    except PackageNotFoundError:  # run from a clone without being installed
+        return f"pip install '.[{extra}]' in the clone"
+
+
+def _packages(extra: str) -> list[str]:
+    from importlib.metadata import requires
+
+    found = []
+    for requirement in requires("aptui") or ():
+        package, _, condition = requirement.partition(";")
+        if re.search(rf"\bextra == ['\"]{extra}['\"]", condition):
+            nested = re.fullmatch(r"aptui\[([^]]+)\]", package.strip())
+            found += [package.strip()] if nested is None else [name for part in nested[1].split(",") for name in _packages(part)]
+    return found
 
 
 class UserError(KnownError):

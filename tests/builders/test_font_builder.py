@@ -439,7 +439,7 @@ def test_a_missing_library_says_how_to_get_it(bench, monkeypatch, module, name):
 
     error = bench.error(bench.write("a.ttf", TTF), flavor="woff2")
 
-    assert error == f"a.ttf: needs the Python package '{name}', which is not installed: pip install 'aptui[builders]'"
+    assert error == f"a.ttf: needs the Python package '{name}', which is not installed: pip install {name}"
 
 
 def test_parameters_differ_by_platform(bench):

@@ -353,7 +353,7 @@ def test_a_missing_library_says_how_to_get_it(bench, monkeypatch):
 
     assert (
         bench.error(bench.write("a.off", OFF))
-        == "a.off: needs the Python package 'trimesh', which is not installed: pip install 'aptui[builders]'"
+        == "a.off: needs the Python package 'trimesh', which is not installed: pip install trimesh"
     )
 
 

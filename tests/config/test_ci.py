@@ -58,3 +58,46 @@ def test_the_image_runs_a_verb_by_default() -> None:
 
     assert 'ENTRYPOINT ["aptui"]' in text
     assert re.search(r'CMD \["(\w+)"\]', text)[1] in main.all_verbs()  # type: ignore[index]  # it is there
+
+
+@pytest.mark.parametrize("name", [*RECIPES, "Dockerfile"])
+def test_recipes_check_every_package_to_its_hash(name: str) -> None:
+    text = Path(FOLDER, name).read_text(encoding="utf-8")
+
+    installs = re.findall(r"pip install (.*)", text)
+    assert installs
+    assert [line for line in installs if "--require-hashes" not in line and "--no-deps --no-build-isolation" not in line] == []
+
+
+def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
+    recipe = YAML(typ="safe").load(Path(FOLDER, "github-actions.yml"))
+    steps = recipe["jobs"]["assets"]["steps"]
+
+    assert recipe["permissions"] == {"contents": "read"}
+    assert [
+        step["uses"]
+        for step in steps
+        if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
+    ] == []
+    assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []  # names of branches are no part of a script
+    cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache@"))
+    assert "'untrusted' || 'trusted'" in recipe["env"]["STORE"]
+    assert cache["key"].startswith("${{ env.STORE }}-")
+    assert cache["restore-keys"] == "${{ env.STORE }}-"
+
+
+def test_gitlab_recipe_keeps_results_of_unprotected_branches_apart_and_no_database() -> None:
+    job = YAML(typ="safe").load(Path(FOLDER, "gitlab-ci.yml"))["assets"]
+
+    assert "$CI_COMMIT_REF_PROTECTED" in job["cache"]["key"]
+    assert "Cache/assetdb.sqlite*" in job["artifacts"]["exclude"]
+
+
+def test_images_are_named_by_digest_and_builders_run_as_an_ordinary_user() -> None:
+    texts = [Path(FOLDER, name).read_text(encoding="utf-8") for name in ("gitlab-ci.yml", "Dockerfile")]
+    images = [image for text in texts for image in re.findall(r"^(?:  image:|FROM) (\S+)", text, re.MULTILINE)]
+    lines = Path(FOLDER, "Dockerfile").read_text(encoding="utf-8").splitlines()
+
+    assert ["@sha256:" in image for image in images] == [True, True]
+    assert lines.index("USER aptui") < lines.index('ENTRYPOINT ["aptui"]')
+    assert any("bubblewrap" in line for line in lines if line.startswith("RUN apt-get"))

@@ -23,7 +23,7 @@ from aptui.core.patterns import wildcard
 from aptui.demo import assets
 from aptui.demo import project as demo_project
 from aptui.sdk import CreateJobsRequest, JobLog, PlatformInfo, ProcessJobRequest, Result
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import HostError, UserError, install_advice
 
 pytestmark = pytest.mark.real
 
@@ -201,7 +201,7 @@ def test_what_needs_a_package_or_a_program_that_is_not_there_is_left_out(tmp_pat
     assert tuple(errors) == demo_project.INTENDED_FAILURES
     assert not {"shaders", "fonts"} & {path.name for path in (folder / "assets").iterdir()}
     assert ("linux", "scripts/main.lua") in products
-    assert "'mesh', 'shader', 'font', 'lua'; pip install 'aptui[builders]', the package glslang-tools.\n" in demo_project.explain()
+    assert f"'mesh', 'shader', 'font', 'lua'; {install_advice('builders')}, the package glslang-tools.\n" in demo_project.explain()
 
 
 def test_what_every_package_and_program_makes_is_built(config):

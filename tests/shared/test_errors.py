@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 from pathlib import Path
 
 from aptui.shared import errors
@@ -41,3 +43,11 @@ def test_every_error_has_a_place_or_a_next_step() -> None:
                 bare.append(f"{name}:{call.lineno}: {what}")
 
     assert bare == [], "give each a `where` or a `hint`"
+
+
+def test_advice_names_the_packages_of_an_extra_and_those_it_includes() -> None:
+    words = shlex.split(errors.install_advice("web"))
+
+    assert words[:2] == ["pip", "install"]
+    assert {re.split(r"\W", word)[0] for word in words[2:]} == {"aiohttp", "multidict", "yarl", "textual"}
+    assert "trimesh" in errors.install_advice("builders")

@@ -160,7 +160,7 @@ def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(verbs, "find_spec", lambda _name: None)
 
     assert main.main(["gateway"]) == 3
-    assert "pip install 'aptui[serve]', in a clone pip install '.[serve]'" in capsys.readouterr().err
+    assert "pip install 'aiohttp" in capsys.readouterr().err
 
 
 def test_a_new_token_stands_alone_on_standard_output(

@@ -350,5 +350,5 @@ def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
 def test_without_textual_serve_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "textual_serve.server", None)
 
-    with pytest.raises(Exception, match=r"pip install 'aptui\[web\]'"):
+    with pytest.raises(Exception, match=r"pip install 'aiohttp.*' 'textual-serve"):
         asyncio.run(TerminalPage(["true"], tmp_path / "audit.log").open())
