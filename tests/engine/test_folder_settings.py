@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from disk_project import Project
 
 from aptui.config import folder as config_folder
 from aptui.config import load
+from aptui.config.yaml import nodes
 from aptui.core.messages import FolderSeen
 from aptui.core.model import FileFact
 from aptui.core.orders import AnalyseOrder
 from aptui.core.project import Project as CoreProject
 from aptui.core.project import ScanFolder
 from aptui.engine.loop.engine import Engine
+from aptui.engine.scan.folder_settings import FolderSettings
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
+from aptui.shared.errors import UserError
 
 FILE = "one/.aptui.yaml"
 SETTINGS = """
@@ -71,7 +76,8 @@ def test_a_file_becomes_sections_with_the_place_of_every_key() -> None:
         ("builders: {a: {platforms: {b: no}}}", "'builders.a.platforms.b' must be skip, or a mapping of parameters, not 'no'"),
         ("builders: {a: {}, a: {}}", "key 'a' is given twice, first at .aptui.yaml:1:12"),
         ("builders: {", "not valid YAML: "),
-        ("#" * (1 << 20) + "\n#", "larger than 1 MiB; a configuration is much smaller than that"),
+        ("#" * (32 << 10) + "\n#", "larger than 32 KiB; a configuration is much smaller than that"),
+        ("builders: {a: {params: {b: [" + "1," * 1000 + "]}}}", "more than 1,000 keys and values"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(text: str, error: str) -> None:
@@ -216,3 +222,114 @@ def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, 
         ((source, error),) = project.errors().items()
         assert source.startswith("pack/a.lua:")
         assert "pack/.aptui.yaml:3:14: 'luac' of builder 'scripts' may be set in the project's aptui.yaml alone" in error
+
+
+# ----------------------------------------------------------------------------------------------------------- hostile files
+
+_OPEN = b"builders: {mark: {params: {mark: '?', x: ["
+HOSTILE = {
+    "many values": _OPEN + b"1," * 450 + b"1]}}}\n" + b"#" * 30_000,
+    "too many values": _OPEN + b"1," * 15_000 + b"1]}}}\n",
+    "many words": b"builders: {mark: {params: {mark: '?', x: " + b"a " * 15_000 + b"}}}\n",
+    "many lines": b"builders:\n mark:\n  params:\n   mark: '?'\n   x: |\n" + b"    a\n" * 5_000,
+    "blank lines": b"\n" * 32_000,
+    "many keys": b"builders: {mark: {params: {" + b",".join(b"k%d: 1" % number for number in range(2_500)) + b"}}}",
+    "deep lists": b"[" * 32_000,
+    "deep mappings": b"{a: " * 8_000,
+    "large": b"a: [" + b"1," * (1 << 20),
+    "large and deep": b"[" * 100_000,
+}
+
+
+@pytest.fixture
+def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What YAML takes: for each token that is looked for, how many open brackets it is compared with."""
+    counted: list[int] = []
+    inherited = nodes.Scanner.stale_possible_simple_keys
+
+    def stale(scanner: Any) -> None:
+        counted.append(len(scanner.possible_simple_keys))
+        inherited(scanner)
+
+    monkeypatch.setattr(nodes.Scanner, "stale_possible_simple_keys", stale)
+    return counted
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_yaml_work_of_a_folder_file_is_bounded(scanned: list[int], name: str) -> None:
+    config_folder.compile_folder(HOSTILE[name], FILE)
+
+    assert len(scanned) < 20 * config_folder.MOST_NODES
+    assert sum(scanned) < 100 * config_folder.MOST_NODES
+
+
+def test_yaml_work_of_deep_project_file_is_bounded(scanned: list[int]) -> None:
+    with pytest.raises(UserError, match="nested deeper than 50 levels"):
+        nodes.read_yaml(b"a: " + b"[" * 100_000, "aptui.yaml")
+
+    assert sum(scanned) < 10_000
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "small"])
+def test_file_compiled_in_the_engine_has_few_tokens(scanned: list[int], name: str) -> None:
+    data = HOSTILE.get(name, b"builders: {mark: {params: {mark: '?'}}}\n")
+    if config_folder.is_cheap(data):
+        config_folder.compile_folder(data, FILE)
+
+    assert len(scanned) < 500
+    assert config_folder.is_cheap(data) == (name in ("small", "large", "large and deep"))
+
+
+@pytest.mark.real
+def test_expensive_file_is_compiled_by_another_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, done = tmp_path / ".aptui.yaml", threading.Event()
+    path.write_bytes(HOSTILE["many values"])
+    settings = FolderSettings(done.set)
+
+    first = settings.read(str(path), FILE)
+    assert done.wait(30)
+    text = settings.read(str(path), FILE)
+    monkeypatch.setattr("aptui.engine.scan.folder_settings.compile_apart", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(config_folder, "compile_folder", lambda *_: pytest.fail("compiled again"))
+    os.utime(path, (1, 1))
+
+    assert first is None
+    assert json.loads(text or "")["builders"]["mark"]["params"]["mark"] == "?"
+    assert settings.read(str(path), FILE) == text
+
+
+def test_pipe_in_place_of_folder_file_is_a_mistake(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".aptui.yaml")
+
+    assert "it is not a regular file" in config_folder.read(str(tmp_path / ".aptui.yaml"), FILE)
+
+
+@pytest.mark.real
+def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]) -> None:
+    """The scan, a change seen later, and a touch: each turn of the loop stays short."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    project = Project(tmp_path / "project", SETTINGS)
+    for number, data in enumerate(HOSTILE.values()):
+        project.write(f"assets/f{number}/a.up", "a")
+        project.write(f"assets/f{number}/.aptui.yaml", data)
+    engine = Engine(load.load(project.root, workers=1))
+    engine.open()
+    scanned.clear()
+    engine.start_scan()
+    engine.run_until_idle()
+    texts = project.texts()
+    project.write("assets/f1/.aptui.yaml", HOSTILE["many lines"])
+    project.write("assets/f0/.aptui.yaml", b"# x\n" + HOSTILE["many values"])
+    for folder in ("f0", "f1"):
+        engine.check_folder(folder)
+    engine.run_until_idle()
+    later = project.texts()
+    project.touch("assets/f0/.aptui.yaml", 1)
+    engine.check_folder("f0")
+    engine.run_until_idle()
+    engine.close()
+
+    assert scanned == [], "YAML that the engine's process read"
+    assert texts == {"f0/a.out": "a?", "f2/a.out": "a?", "f3/a.out": "a?", "f4/a.out": "a."}
+    assert later == {**texts, "f1/a.out": "a?"}

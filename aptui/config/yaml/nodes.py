@@ -17,6 +17,7 @@ from ruamel.yaml import YAML, events
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner
 
 from aptui.shared.errors import UserError
 
@@ -68,20 +69,25 @@ class Node(Struct, eq=False):
         return node
 
 
-def read_yaml(data: bytes, name: str) -> Node:
+def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: int = MAX_BYTES) -> Node:
     """Parse one YAML document; refuse what is too large or too deep, anchors, aliases, tags and duplicate keys.
 
     Args:
         name: what stands in front of `:line:column` in every message.
+        max_bytes: maximum size of `data`.
+        max_nodes: maximum number of keys and values.
 
     Raises:
         UserError: at the first mistake.
     """
-    if len(data) > MAX_BYTES:
-        raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=f"{name}:1:1", hint="a configuration is much smaller than that")
+    if len(data) > max_bytes:
+        size = f"{max_bytes >> 20} MiB" if max_bytes >> 20 else f"{max_bytes >> 10} KiB"
+        raise UserError(f"larger than {size}", where=f"{name}:1:1", hint="a configuration is much smaller than that")
     text = _decode(data, name)
     try:
-        return _YamlReader(text, name).document()
+        return _YamlReader(text, name, max_nodes).document()
+    except _TooDeepError as error:
+        raise UserError(f"nested deeper than {MAX_DEPTH} levels", where=_place(text[: error.index], name)) from None
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else f"{name}:1:1"
@@ -105,13 +111,35 @@ def _place(before: str, name: str) -> str:
     return f"{name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
+class _TooDeepError(Exception):
+    """Brackets are nested deeper than `MAX_DEPTH`; `index` is the character after which."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class _ShallowScanner(Scanner):
+    """Stops at the first bracket that is nested too deep.
+
+    A scanner reads up to 1,024 characters ahead of the first event, and compares each bracket there with all that are open.
+    """
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803  # its name in ruamel.yaml
+        if len(self.indents) + self.flow_level >= MAX_DEPTH:
+            raise _TooDeepError(self.reader.index)
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+
 class _YamlReader:
     """Nodes straight from the event stream: nothing is expanded before it is checked, and every node knows its place."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, max_nodes: int) -> None:
         self._yaml = YAML(typ="safe", pure=True)
+        self._yaml.Scanner = _ShallowScanner
         self._events: Iterator[Any] = iter(self._yaml.parse(text))
         self._name = name
+        self._max_nodes = self._nodes_left = max_nodes
         self._last: Any = None
         """The event that ended the last list or mapping."""
 
@@ -133,6 +161,7 @@ class _YamlReader:
     def _node(self, event: Any, depth: int) -> Node:
         where = self._where(event)
         self._refuse(event, depth, where)
+        self._count(where)
         match event:
             case events.MappingStartEvent():
                 return self._collection(event, self._mapping(depth), where)
@@ -144,6 +173,12 @@ class _YamlReader:
                 return self._collection(event, items, where)
             case _:
                 return Node(self._scalar(event, where), where, span=(event.start_mark.index, event.end_mark.index))
+
+    def _count(self, where: str) -> None:
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
+            what = f"more than {self._max_nodes:,} keys and values"
+            raise UserError(what, where=where, hint="a file for one folder is much smaller than that")
 
     def _collection(self, event: Any, value: Any, where: str) -> Node:
         """Return a list or mapping; one in block style ends with its last value, not where the next token begins."""
@@ -166,6 +201,7 @@ class _YamlReader:
         while not isinstance(event := next(self._events), events.MappingEndEvent):
             where = self._where(event)
             self._refuse(event, depth, where)
+            self._count(where)
             if not isinstance(event, events.ScalarEvent):
                 raise UserError("a key must be plain text", where=where)
             key = self._text(event, where)

@@ -19,9 +19,11 @@ from aptui.core.model import FileFact, PathKey
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
 from aptui.core.results.run_report import is_other
+from aptui.core.settings import file_key
 from aptui.engine.loop.single_files import RememberedFiles, SingleFiles, without_fresh
+from aptui.engine.scan.folder_settings import FolderSettings
 from aptui.engine.scan.freshness import FileClocks, FreshReads
-from aptui.engine.scan.scanner import Scanner
+from aptui.engine.scan.scanner import Scanner, SettingsNotReadError
 from aptui.engine.scan.walk import FileLinks, Walk
 from aptui.engine.scan.walk_guard import ROOTS_STATE
 from aptui.shared.files.clocks import RACY_NS
@@ -58,6 +60,7 @@ class Scans:
         self._checked_ns: dict[str, int] = {}
         """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
         self._single_files = SingleFiles(context, self.is_own)
+        self._settings = FolderSettings(context.wake)
         self._clocks = FileClocks(context.roots)
         self.fresh_reads = FreshReads(self._clocks)
         self.links = opening.walk.links if opening.walk is not None else FileLinks()
@@ -77,7 +80,7 @@ class Scans:
     @property
     def can_go_on(self) -> bool:
         """Whether there is a scan that need not wait until less is owed."""
-        return self._steps is not None and self._context.pipeline.backlog < _BACKLOG
+        return self._steps is not None and self._context.pipeline.backlog < _BACKLOG and not self._settings.is_busy
 
     @property
     def files_seen(self) -> int:
@@ -143,6 +146,7 @@ class Scans:
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
+            read_settings=self._settings.read,
             **how,
         )
 
@@ -168,7 +172,11 @@ class Scans:
     def check_folder(self, folder: str, again: frozenset[PathKey]) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         now_ns = time.time_ns()
-        event = self._scanner_at_hand().check_folder(folder, again)
+        try:
+            event = self._scanner_at_hand().check_folder(folder, again)
+        except SettingsNotReadError:
+            self.want_again({*again, file_key(folder)})
+            return
         self._note_unknown(folder, is_tree=False)
         self._report_walk()
         if event is not None:

@@ -21,6 +21,7 @@ from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
 from aptui.core.overrides import merge_folder
 from aptui.core.paths import from_text, is_below, key_of, parent
 from aptui.core.project import Project
+from aptui.core.settings import FILE_NAME as SETTINGS_NAME
 from aptui.core.settings import file_key
 from aptui.engine.scan.metadata import Metadata
 from aptui.engine.scan.up_to_date import UpToDateCheck
@@ -30,6 +31,12 @@ IdentityFiles = Mapping[tuple[int, str], FileFact]
 """{(scan folder id, relative path as it is spelled, and in lower case): identity file}."""
 _FOLDERS_PER_STEP = 64
 _FILES_PER_STEP = 512
+_FILES_PER_SETTINGS = 128
+"""A settings file takes as long as this many files: up to 5 ms."""
+
+
+class SettingsNotReadError(Exception):
+    """A settings file is still being compiled."""
 
 
 class RememberedFolders(Protocol):
@@ -57,6 +64,7 @@ class Scanner:
         reassess: report every file, changed or not (the configuration changed).
         unfinished: files that another process is writing just now, as they were before; as such they count while they are here.
         metadata: reads identity files, and may make missing ones.
+        read_settings: returns the text of the settings file at a path (text form) with this relative path; None: ask again later.
     """
 
     def __init__(
@@ -71,6 +79,7 @@ class Scanner:
         reassess: bool = False,
         unfinished: Mapping[PathKey, FileFact | None] = MappingProxyType({}),
         metadata: Metadata | None = None,
+        read_settings: Callable[[str, str], str | None] | None = None,
     ) -> None:
         self._metadata = metadata or Metadata(project.metadata_types, {folder.id: folder.path for folder in project.scan_folders})
         self._metadata_types = project.metadata_types
@@ -86,6 +95,9 @@ class Scanner:
         self._is_full = is_full
         self._reassess = reassess
         self._unfinished = unfinished
+        self._read_settings = read_settings or _compile_settings
+        self._settings_read: dict[str, str] = {}
+        """{path: text} of the settings files of the folder that is being looked at."""
 
     @property
     def files_seen(self) -> int:
@@ -94,6 +106,8 @@ class Scanner:
 
     def steps(self, below: str = "") -> Iterator[list[FolderSeen | FoldersUnchanged]]:
         """Walk; yield the events of one slice after the other, and at the end those of folders that are no more.
+
+        A slice without events: a settings file is not read yet.
 
         Args:
             below: the relative folder (lower case) to walk with everything under it; "" = all.
@@ -109,12 +123,16 @@ class Scanner:
             seen.update(self._check.unchanged)
         for folder, entries in self._meet_parts(below):
             seen.add(folder)
-            event = self._compare(folder, entries, digests.get(folder, ()))
+            current, event = digests_of(entries), None
+            if self._is_full or self._reassess or dict(digests.get(folder, ())) != current:
+                while not self._read_all_settings(entries):
+                    yield []
+                event = self._report(folder, entries, current)
             if event is None:
                 unchanged.append(folder)
             else:
                 events.append(event)
-                changed_count += len(event.facts) + 1
+                changed_count += len(event.facts) + (_FILES_PER_SETTINGS if event.settings else 1)
             if len(unchanged) >= _FOLDERS_PER_STEP or changed_count >= _FILES_PER_STEP:
                 yield self._slice(events, unchanged)
                 events, unchanged, changed_count = [], [], 0
@@ -137,14 +155,6 @@ class Scanner:
         return [*events, FoldersUnchanged(self._next_seq(), tuple(unchanged))] if unchanged else events
 
     # ------------------------------------------------------------------------------------------------------------- compare
-
-    def _compare(
-        self, folder: str, entries: list[tuple[FolderPart, list[Entry]]], known: Sequence[tuple[int, bytes]]
-    ) -> FolderSeen | None:
-        digests = digests_of(entries)
-        if not (self._is_full or self._reassess) and dict(known) == digests:
-            return None
-        return self._report(folder, entries, digests)
 
     def _report(
         self,
@@ -276,10 +286,27 @@ class Scanner:
             if names:
                 self._walk.sentences.append(f"{', '.join(map(repr, names))} differ only in case: none of them counts")
             return ""
-        from aptui.config import folder as config_folder  # YAML is paid for only by those who have such files
-
         path = f"{self._roots[fact.scan_folder]}/{fact.rel}"
-        return config_folder.read(os.fsdecode(from_text(path)), fact.rel)
+        text = self._settings_read.pop(path, None)
+        return _compile_settings(path, fact.rel) if text is None else text
+
+    def _read_all_settings(self, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
+        """Read the settings files among these of one folder; return False while one is being compiled."""
+        self._settings_read = {}
+        for part, files in entries:
+            for name, *_stat in files:
+                if (
+                    len(name) == len(SETTINGS_NAME)
+                    and name.lower() == SETTINGS_NAME
+                    and self._key(part, name) not in self._unfinished
+                ):
+                    rel = f"{part.rel}/{text_of(name)}" if part.rel else text_of(name)
+                    path = f"{self._roots[part.scan_folder.id]}/{rel}"
+                    text = self._read_settings(path, rel)
+                    if text is None:
+                        return False
+                    self._settings_read[path] = text
+        return True
 
     def _merge(
         self, parts: Mapping[int, Sequence[FileFact]]
@@ -324,12 +351,17 @@ class Scanner:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them.
 
         Return None when it is as it was remembered.
+
+        Raises:
+            SettingsNotReadError: its settings file is still being compiled: call this again later.
         """
         entries, _below = self._walk.read_folders(self._parts_of(folder))
         digests = digests_of(entries)
         remembered = self._remembered.folder_parts(folder)
         if not again and {part: digest for part, (digest, _facts) in remembered.items()} == digests:
             return None
+        if not self._read_all_settings(entries):
+            raise SettingsNotReadError
         return self._report(folder, entries, digests, again, remembered)
 
     def _parts_of(self, folder: str) -> list[FolderPart]:
@@ -351,6 +383,12 @@ class Scanner:
         was, clashing = self._merge(before)
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         return FolderSeen(self._next_seq(), folder, (), tuple(sorted(gone)), (), (), "")
+
+
+def _compile_settings(path: str, rel: str) -> str:
+    from aptui.config import folder as config_folder  # YAML is paid for only by those who have such files
+
+    return config_folder.read(os.fsdecode(from_text(path)), rel)
 
 
 def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:

@@ -55,9 +55,9 @@ def test_a_whole_file_says_who_the_source_is() -> None:
     [
         (b'{"UUID":\n {"uuid"', "is damaged: line 2"),
         (b"\xff\xfe{}", "is damaged: it is not UTF-8"),
-        (b"[" * 200_000, "is damaged"),
+        (b"[" * 20_000, "is damaged"),
         (b'{"UUID": %s}' % (b"1" * 5_000), "is damaged"),
-        (b" " * (1 << 20) + b"{}", "is larger than a MiB"),
+        (b" " * (32 << 10) + b"{}", "is larger than 32 KiB"),
         (b"{}", "has no UUID"),
         (b"[]", "has no UUID"),
         (b'"text"', "has no UUID"),
