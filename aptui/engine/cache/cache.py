@@ -24,27 +24,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from aptui.config.dirs import OWN_FOLDER
+from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.places import (
     NO_FOLDER,
-    OpenFolders,
     Placement,
     ReplacedFiles,
     Stamp,
     close_to_others,
-    open_folder,
+    empty_in_background,
     read_ctime_ns,
     refuse_foreign,
-    refuse_links,
-    remove_in_background,
-    remove_staged,
+    refuse_other_kinds,
     stamp_of,
 )
 from aptui.shared import trace
 from aptui.shared.errors import BusyError, HostError
 from aptui.shared.files.clocks import RACY_NS, is_coarse
+from aptui.shared.files.confinement import ConfinedTree, ConfinementError, LinkError, parts_of
 
 if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
@@ -115,6 +113,9 @@ RESERVE_BYTES = 128 * 1024 * 1024
 _MOST_DELETED = 10_000
 _MOST_PLACED = 20_000
 _COMMON = f"{COMMON_PLATFORM}/"
+_STAGING, _TRASH, _LOCK = (f"{OWN_FOLDER}/{name}".encode() for name in ("staging", "trash", "lock"))
+_DATABASE_FILES = tuple(f"{DATABASE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
+"""SQLite writes to all of them, through links too."""
 
 
 class Cache:
@@ -129,7 +130,6 @@ class Cache:
         self.root = root
         self.own = root / OWN_FOLDER
         self.staging = self.own / "staging"
-        self._trash = self.own / "trash"
         self._platforms = platforms
         self._root = os.fsencode(str(root))
         self._known_folders: set[str] = set()
@@ -150,19 +150,22 @@ class Cache:
         """Make the folder ours and hold it alone.
 
         Raises:
-            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link stands in the place of
-                one of ours.
+            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link, a device or a pipe stands in
+                the place of something of ours.
             HostError: it cannot be written.
         """
-        refuse_links(self.root, (OWN_FOLDER, *self._platforms))
+        refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
         if not self.own.is_dir():
             refuse_foreign(self.root, self._platforms)
         try:
-            for folder in (self.staging, self._trash):
-                folder.mkdir(parents=True, exist_ok=True)
-            # Whoever can open a file can lock it, and keep us from starting: other users see nothing of what is ours alone.
-            close_to_others(self.own)
-            self._lock = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.root.mkdir(parents=True, exist_ok=True)
+            with self._tree() as tree:
+                for folder in (_STAGING, _TRASH):
+                    tree.make_folder(folder)
+                # Whoever can open a file can lock it, and keep us from starting: other users see nothing of what is ours alone.
+                close_to_others(self.own)
+                own = tree.descriptor_of(OWN_FOLDER.encode())
+                self._lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
             close_to_others(self.own / "lock")
         except OSError as error:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its permissions") from error
@@ -189,8 +192,8 @@ class Cache:
             self._empty_staging()  # workers that were killed at the end may have left something
         os.close(self._lock)
         self._lock = -1
-        with contextlib.suppress(OSError):
-            remove_in_background([str(item) for item in self._trash.iterdir()])
+        with contextlib.suppress(OSError), self._tree() as tree:
+            empty_in_background(tree.descriptor_of(_TRASH))
 
     @property
     def is_in_place(self) -> bool:
@@ -214,18 +217,22 @@ class Cache:
 
     def throw_away_products(self) -> None:
         """There is no record of what lies here: move every platform's folder aside."""
-        for platform in self._platforms:
-            folder = self.root / cache_path(platform)
-            if folder.is_dir():
-                self._throw_away(folder, platform)
+        with self._tree() as tree:
+            for platform in self._platforms:
+                with contextlib.suppress(FileNotFoundError):
+                    self._throw_away(tree, from_text(cache_path(platform)), platform)
 
-    def _throw_away(self, path: bytes | Path, kind: str) -> None:
-        os.rename(path, self._trash / f"{os.getpid()}-{os.urandom(4).hex()}-{kind}")
+    def _throw_away(self, tree: ConfinedTree, path: bytes, kind: str) -> None:
+        tree.move(path, tree, b"%s/%d-%s-%s" % (_TRASH, os.getpid(), os.urandom(4).hex().encode(), kind.encode()))
 
     def _empty_staging(self) -> None:
-        with os.scandir(self.staging) as found:
-            for entry in found:
-                remove_staged(entry.path)
+        with self._tree() as tree:
+            for name in os.listdir(tree.descriptor_of(_STAGING)):
+                tree.remove(b"%s/%s" % (_STAGING, os.fsencode(name)))
+
+    def _tree(self) -> contextlib.closing[ConfinedTree]:
+        """Return all that lies in the cache, for one operation: another folder may stand in the place of one that is open."""
+        return contextlib.closing(ConfinedTree(self._root))
 
     def refuse_full_disk(self) -> None:
         """Raise HostError when the disk has less than `RESERVE_BYTES` left, or must not be written at all."""
@@ -318,21 +325,22 @@ class Cache:
     def _move_in(self, staged: str, name: str, touched: set[str], placement: Placement) -> None:
         folder = parent(name)
         if folder not in self._known_folders:
-            self._make_folder(folder, touched)
-        placement.move(staged, folder, from_text(name.rpartition("/")[2]))
+            self._make_folder(folder, touched, placement)
+        placement.move(staged, _path_of(name))
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
             self._note_placed(name)
 
     def _touch(self, names: Iterable[str]) -> None:
         """Give products that were made again with the bytes they had the time of now; a file with more names keeps its own."""
-        for name in names:
-            with contextlib.suppress(OSError):
-                if os.lstat(self._path(name)).st_nlink > 1:
-                    continue  # a store of this machine tells by the time whether somebody wrote to it
-                os.utime(self._path(name), follow_symlinks=False)
-                if name.startswith(_COMMON):
-                    self._note_placed(name)
+        with self._tree() as tree:
+            for name in names:
+                with contextlib.suppress(OSError):
+                    if tree.status(_path_of(name)).st_nlink > 1:
+                        continue  # a store of this machine tells by the time whether somebody wrote to it
+                    tree.touch(_path_of(name))
+                    if name.startswith(_COMMON):
+                        self._note_placed(name)
 
     def _note_placed(self, name: str) -> None:
         stamp = stamp_of(self._path(name))
@@ -342,15 +350,8 @@ class Cache:
         if len(self.placed) > _MOST_PLACED:
             del self.placed[next(iter(self.placed))]
 
-    def _make_folder(self, folder: str, touched: set[str]) -> None:
-        path = self._path(folder)
-        above = folder
-        while above:  # nothing is made behind a link either
-            if os.path.islink(self._path(above)):
-                raise OSError(errno.ELOOP, f"'{above}' in the cache is a link")
-            above = parent(above)
-        if not os.path.isdir(path):
-            os.makedirs(path, exist_ok=True)
+    def _make_folder(self, folder: str, touched: set[str], placement: Placement) -> None:
+        if placement.make_folder(_path_of(folder, is_folder=True)):
             above = folder
             while above:
                 above = parent(above)
@@ -363,31 +364,32 @@ class Cache:
 
             sync_file_system(os.fsdecode(self._root))
         else:
-            for folder in folders:
-                descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            with self._tree() as tree:
+                for folder in folders:
+                    os.fsync(tree.descriptor_of(_path_of(folder, is_folder=True)))
         self._dirty.update(folder for folder in folders if folder)
 
     def discard(self, run_keys: Iterable[int]) -> None:
         """Throw away what these runs left in staging."""
-        for run_key in run_keys:
-            path = self._path_staged(run_key)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.lexists(path):
-                    remove_staged(path)
+        with self._tree() as tree:
+            for run_key in run_keys:
+                with contextlib.suppress(FileNotFoundError):
+                    tree.remove(b"%s/%d" % (_STAGING, run_key))
 
     def delete(self, names: Iterable[str]) -> list[str]:
         """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted."""
         problems: list[str] = []
         emptied: set[str] = set()
-        with contextlib.closing(OpenFolders(self._root)) as folders:
+        with self._tree() as tree:
             for name in names:
+                try:
+                    path = _path_of(name)
+                except ConfinementError as error:
+                    problems.append(f"product '{name}' of the asset database is not deleted: it {error.strerror}")
+                    continue
                 self.deleted[name] = None
                 try:
-                    os.unlink(self._path(name).rpartition(b"/")[2], dir_fd=folders.descriptor_of(parent(name)))
+                    tree.unlink(path)
                 except (FileNotFoundError, NotADirectoryError):
                     pass
                 except OSError as error:
@@ -395,17 +397,17 @@ class Cache:
                     self._suspect.add(parent(name))
                     continue
                 emptied.add(parent(name))
-        while len(self.deleted) > _MOST_DELETED:
-            del self.deleted[next(iter(self.deleted))]
-        for folder in sorted(emptied, key=len, reverse=True):
-            self._dirty.add(folder)
-            self._remove_empty(folder)
+            while len(self.deleted) > _MOST_DELETED:
+                del self.deleted[next(iter(self.deleted))]
+            for folder in sorted(emptied, key=len, reverse=True):
+                self._dirty.add(folder)
+                self._remove_empty(tree, folder)
         return problems
 
-    def _remove_empty(self, folder: str) -> None:
+    def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
         while folder:  # also that of a platform which is not enabled any more
             try:
-                os.rmdir(self._path(folder))
+                tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:
                 return
             self._known_folders.discard(folder)
@@ -524,36 +526,35 @@ class Cache:
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
-            with open_folder(self._root, folder) as descriptor, os.scandir(descriptor) as found:
+            path = _path_of(folder, is_folder=True)
+            with self._tree() as tree, os.scandir(tree.descriptor_of(path)) as found:
                 for entry in found:
-                    path = self._path(f"{folder}/{to_text(os.fsencode(entry.name))}")
+                    inner = b"%s/%s" % (path, os.fsencode(entry.name))
                     name = f"{folder}/{to_text(os.fsencode(entry.name))}"
                     if entry.is_dir(follow_symlinks=False):
                         if name in expected:
                             say(f"a folder stands in the place of product '{name}': moved away")
-                            self._throw_away(path, "folder")
+                            self._throw_away(tree, inner, "folder")
                         elif name not in recorded:
                             self._say_foreign(name, say)
                         continue
-                    if name in expected and not entry.is_symlink():
+                    if name in expected and entry.is_file(follow_symlinks=False):
                         present.add(name)
                     elif not _is_catalog(name):
                         say(f"'{name}' in the cache belongs to no product: deleted")
-                        os.unlink(entry.name, dir_fd=descriptor)
+                        tree.unlink(inner)
                         orphans.append(name)
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EXDEV):
-                say(
-                    f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, "
-                    "and nothing is deleted there"
-                )
+        except LinkError:
+            say(f"the cache folder '{folder}' is reached through a link: nothing behind it is ours, and nothing is deleted there")
+            return list(expected)
+        except OSError:
             return list(expected)
         return [name for name in expected if name not in present]
 
     def digest(self, name: str) -> bytes | None:
         """Return the SHA-256 of a product as it lies in the cache, None when it cannot be read."""
         try:
-            with open(self._path(name), "rb") as file:
+            with self._tree() as tree, open(tree.open_file(_path_of(name)), "rb") as file:
                 return hashlib.file_digest(file, "sha256").digest()
         except OSError:
             return None
@@ -564,6 +565,21 @@ class Cache:
 
     def _path(self, name: str) -> bytes:
         return self._root + b"/" + from_text(cache_path(name))
+
+
+def _path_of(name: str, *, is_folder: bool = False) -> bytes:
+    """Return where in the cache a product, or with `is_folder` a folder of products, lies.
+
+    Raises:
+        ConfinementError: it would not lie in the folder of a platform. A database of others may say so.
+    """
+    path = from_text(cache_path(name))
+    if is_folder and not path:
+        return path
+    parts = parts_of(path)
+    if parts[0] == OWN_FOLDER.encode() or not (is_folder or parts[1:]):
+        raise ConfinementError(errno.EACCES, "is not in the folder of a platform")
+    return path
 
 
 def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, str]]:

@@ -1,4 +1,4 @@
-"""Files and folders of a cache as they lie on the disk: opened without following a link, closed to others, stamped, removed.
+"""Files and folders of a cache as they lie on the disk: refused if another kind stands in their place, stamped, placed, removed.
 
 Which of them are products is the business of `cache`. Tests: `tests/engine/cache/test_cache.py`, `test_places.py`.
 """
@@ -6,16 +6,17 @@ Which of them are products is the business of `cache`. Tests: `tests/engine/cach
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.core.paths import cache_path, from_text, to_text
 from aptui.shared.errors import UserError
+from aptui.shared.files.confinement import ConfinedTree
 
 if TYPE_CHECKING:
     import socket
@@ -25,19 +26,43 @@ if TYPE_CHECKING:
 #
 # Nothing here writes or deletes a product.
 
+_OWN_FOLDERS = frozenset(("staging", "trash", "logs", "temp"))
+"""What lies in `.aptui` as a folder."""
+_ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
 
-def refuse_links(root: Path, names: Iterable[str]) -> None:
-    """Raise UserError for a link in the place of a folder of ours.
 
-    It leads to files of others: they are no products, and not ours to delete.
+def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
+    """Raise UserError for a link, a device, a pipe or a socket in the place of something of ours in the cache.
+
+    A link leads to files of others: they are no products, and not ours to write or delete.
+
+    Args:
+        folders: names of folders in the cache; what lies in `.aptui` is checked too.
+        files: names of files in the cache.
     """
-    for name in names:
-        folder = root / cache_path(name)
-        if folder.is_symlink():
-            raise UserError(
-                f"'{folder}' is a link to '{os.readlink(folder)}': products are not written or deleted behind links",
-                hint="remove the link; to have products elsewhere, set 'cache' to that place or mount it there",
-            )
+    for name in (OWN_FOLDER, *folders):
+        _refuse_other_kind(root / cache_path(name), is_folder=True)
+    for name in files:
+        _refuse_other_kind(root / name, is_folder=False)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / OWN_FOLDER) as found:
+        for entry in found:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if entry.name in _OWN_FOLDERS or not (is_folder or entry.is_file(follow_symlinks=False)):
+                _refuse_other_kind(Path(entry.path), is_folder=entry.name in _OWN_FOLDERS)
+
+
+def _refuse_other_kind(path: Path, *, is_folder: bool) -> None:
+    try:
+        found = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(found):
+        raise UserError(
+            f"'{path}' is a link to '{os.readlink(path)}': nothing is written or deleted behind links",
+            hint=f"remove the link; to have the files elsewhere, {_ELSEWHERE}",
+        )
+    if not (stat.S_ISDIR(found) if is_folder else stat.S_ISREG(found)):
+        raise UserError(f"'{path}' is not a {'folder' if is_folder else 'file'}", hint="move it away; aptui makes its own")
 
 
 def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
@@ -51,14 +76,16 @@ def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
             )
 
 
-def remove_in_background(paths: Sequence[str]) -> None:
-    """Remove trees without holding anybody up: the shell leaves `rm` behind."""
-    if not paths:
+def empty_in_background(folder: int) -> None:
+    """Remove all that lies in the folder of a descriptor and return at once: the shell leaves `rm` behind."""
+    names = os.listdir(folder)
+    if not names:
         return
     import subprocess
 
     subprocess.run(
-        ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *paths],
+        ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *(f"./{name}" for name in names)],
+        cwd=f"/proc/self/fd/{folder}",  # not its path: another folder, or a link, may stand there by now
         start_new_session=True,
         check=False,
     )
@@ -76,26 +103,6 @@ def close_to_others(path: Path) -> None:
             path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
 
 
-@contextlib.contextmanager
-def open_folder(root: bytes, folder: str) -> Iterator[int]:
-    """Open a folder of the cache `root` without following a link on the way (ELOOP)."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in from_text(cache_path(folder)).split(b"/") if folder else ():
-            try:
-                inner = os.open(name, flags, dir_fd=descriptor)
-            except NotADirectoryError as error:  # what O_DIRECTORY says of a link
-                if stat.S_ISLNK(os.lstat(name, dir_fd=descriptor).st_mode):
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
-                raise
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 NO_FOLDER = -1
 """In place of the ctime of a folder that does not exist, or in whose place something else lies."""
 
@@ -107,38 +114,6 @@ def read_ctime_ns(path: bytes) -> int:
     except OSError:
         return NO_FOLDER
     return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else NO_FOLDER
-
-
-_FOLDERS_OPEN = 16
-"""More than there are platforms, nearly always."""
-
-
-class OpenFolders:
-    """The folders of the cache `root` that were opened last, kept open.
-
-    Of the products of a commit many lie in one, and those of one source in one for each platform, turn and turn about.
-    """
-
-    def __init__(self, root: bytes) -> None:
-        self._root = root
-        self._open: dict[str, tuple[int, contextlib.ExitStack]] = {}
-        """{folder: its descriptor, and what closes it}, the one that was asked for longest ago first."""
-
-    def descriptor_of(self, folder: str) -> int:
-        """Return a descriptor of a folder that was opened as `open_folder` does; it counts until the next call."""
-        found = self._open.pop(folder, None)
-        if found is None:
-            if len(self._open) >= _FOLDERS_OPEN:
-                self._open.pop(next(iter(self._open)))[1].close()
-            held = contextlib.ExitStack()
-            found = held.enter_context(open_folder(self._root, folder)), held
-        self._open[folder] = found
-        return found[0]
-
-    def close(self) -> None:
-        """Let go of them; whoever asks then has a folder opened anew."""
-        while self._open:
-            self._open.popitem()[1][1].close()
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
@@ -193,17 +168,18 @@ class Placement:
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}
-        self._sources, self._targets, self._replaced = OpenFolders(os.fsencode(staging)), OpenFolders(root), replaced
+        self._sources, self._targets, self._replaced = ConfinedTree(os.fsencode(staging)), ConfinedTree(root), replaced
 
-    def move(self, staged: str, folder: str, file: bytes) -> None:
-        """Rename a staged file to `file` in a folder of the cache; raises OSError."""
+    def make_folder(self, path: bytes) -> bool:
+        """Make a folder of the cache and the folders above it; return False if it exists. Raises OSError."""
+        return self._targets.make_folder(path)
+
+    def move(self, staged: str, path: bytes) -> None:
+        """Rename a staged file to a path in the cache; raises OSError."""
         below = next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), "")
-        place, _, name = below.rpartition("/")
-        if not {"", ".", ".."}.isdisjoint((*place.split("/"), name) if place else (name,)):
-            raise PermissionError(errno.EPERM, "it was not staged")
-        target = self._targets.descriptor_of(folder)
-        self._replaced.hold(file, target)
-        os.replace(from_text(name), file, src_dir_fd=self._sources.descriptor_of(place), dst_dir_fd=target)
+        folder, _, name = path.rpartition(b"/")
+        self._replaced.hold(name, self._targets.descriptor_of(folder))
+        self._sources.move(from_text(below), self._targets, path)
 
     def close(self) -> None:
         """Let go of all folders; the next move opens its own."""
@@ -214,20 +190,6 @@ class Placement:
 def _close_all(sockets: tuple[socket.socket, ...]) -> None:
     for each in sockets:
         each.close()
-
-
-def remove_staged(path: str | bytes) -> None:
-    """Remove what a run staged; nearly always that is two empty folders by now."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        try:
-            os.rmdir(os.path.join(os.fsencode(path), b"products"))
-            os.rmdir(path)
-        except OSError:
-            import shutil
-
-            shutil.rmtree(path, ignore_errors=True)
-    else:
-        os.unlink(path)
 
 
 def stamp_of(path: bytes) -> Stamp | None:

@@ -41,6 +41,7 @@ from aptui.core.paths import from_text, parent
 from aptui.core.project import COMMON_PLATFORM
 from aptui.shared import trace
 from aptui.shared.errors import HostError, KnownError
+from aptui.shared.files.confinement import ConfinedTree, ConfinementError
 from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
@@ -350,14 +351,17 @@ class CommandExecutor:
 
     def _write_log(self, command: WriteLog) -> None:
         try:
-            path = self._context.config.log_dir / os.fsdecode(from_text(command.file))
-            joblog.write(path, command.records, command.warnings, command.errors)
+            folder = self._context.config.log_dir
+            joblog.write_below(folder, from_text(command.file), command.records, command.warnings, command.errors)
         except HostError as error:
             self._context.news.say_once(str(error))
 
     def _drop_logs(self, files: Iterable[str]) -> None:
-        for file in files:
-            try:
-                os.unlink(self._context.config.log_dir / os.fsdecode(from_text(file)))
-            except OSError:
-                continue
+        with contextlib.closing(ConfinedTree(os.fsencode(self._context.config.log_dir))) as logs:
+            for file in files:
+                try:
+                    logs.unlink(from_text(file))
+                except ConfinementError as error:
+                    self._context.news.say_once(f"the log '{file}' is not deleted: it {error.strerror}")
+                except OSError:
+                    continue

@@ -7,21 +7,21 @@ belongs to, warnings and errors as `W: window: text`.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
+from aptui.shared.files.confinement import ConfinedTree
 from aptui.shared.printing import count
 from aptui.store.db.schema import uuid_text
 
@@ -51,7 +51,6 @@ _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _TALLY = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
 _SHORT = re.compile(r"[WES]: ")
 _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
-_temporary_names = itertools.count()
 
 
 class JobLogLine(Struct, frozen=True):
@@ -103,25 +102,31 @@ def _cut(name: str, limit: int) -> str:
 
 
 def write(path: Path, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
+    """Write the log of a run to a file, as `write_below` does."""
+    return write_below(path.parent, os.fsencode(path.name), records, warnings, errors)
+
+
+def write_below(folder: Path, name: bytes, records: Sequence[LogRecord], warnings: int, errors: int) -> bool:
     """Write the log of a run in one step; return whether there was anything to write.
 
     What has no time, for the core has no clock, is of now. The file is not synced: a log lost in a power cut costs nothing.
+
+    Args:
+        name: path of the log below `folder`. It may come from a database, so it is refused if it leads out of the folder.
     """
     if not records:
         return False
     now_ms = time.time_ns() // 1_000_000
     lines = [line for record in records for line in _record_lines(record, now_ms)]
     lines.append(_record(records[-1].time_ms or now_ms, LogLevel.INFO, "aptui", f"S: {errors} errors, {warnings} warnings"))
-    temporary = path.with_name(f".{os.getpid()}-{next(_temporary_names)}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(_encode(lines))
-        temporary.replace(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with closing(ConfinedTree(os.fsencode(folder))) as tree:
+            tree.write(name, _encode(lines))
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise HostError(
-            f"the log '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
+            f"the log '{folder / os.fsdecode(name)}' cannot be written: {error.strerror}",
+            hint="check its permissions and the free space on its disk",
         ) from error
     return True
 
@@ -246,6 +251,10 @@ def _without_window(text: str, window: str) -> str:
 # --------------------------------------------------------------------------------------------------------- the engine's log
 
 
+def _open_to_append(path: Path) -> BinaryIO:
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
+
+
 class EngineLog:
     """The engine's own log, `<folder>/<base>.log`; a full one is renamed to `<base>.<epoch>.log`, and only the newest stay.
 
@@ -260,7 +269,7 @@ class EngineLog:
         self._path = folder / f"{base}.log"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("ab")
+            self._file = _open_to_append(self._path)
         except OSError as error:
             raise HostError(
                 f"the log '{self._path}' cannot be written: {error.strerror}",
@@ -297,7 +306,7 @@ class EngineLog:
         while (rolled := self._folder / f"{self._base}.{epoch_s}.log").exists():
             epoch_s += 1
         self._path.rename(rolled)
-        self._file = self._path.open("ab")
+        self._file = _open_to_append(self._path)
         old = [path for path in self._folder.glob(f"{self._base}.*.log") if path.name[len(self._base) + 1 : -4].isdigit()]
         old.sort(key=lambda path: int(path.name[len(self._base) + 1 : -4]))
         for path in old[: 1 - MOST_ENGINE_LOGS]:

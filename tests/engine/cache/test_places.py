@@ -11,7 +11,9 @@ import pytest
 from waiting import until
 
 from aptui.engine.cache import places
-from aptui.engine.cache.places import OpenFolders, ReplacedFiles
+from aptui.engine.cache.places import ReplacedFiles
+from aptui.shared.files import confinement
+from aptui.shared.files.confinement import ConfinedTree
 
 MANY = places._FEWEST_APART
 
@@ -87,7 +89,7 @@ def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Pat
     kept = [f"{platform}/f" for platform in "abcd"]
     for name in (*kept, "e/f"):
         (tmp_path / name).mkdir(parents=True)
-    monkeypatch.setattr(places, "_FOLDERS_OPEN", len(kept))
+    monkeypatch.setattr(confinement, "_FOLDERS_OPEN", len(kept))
     os_open, os_close = os.open, os.close
 
     def open_folder(path: bytes, flags: int, **named: int) -> int:
@@ -102,16 +104,16 @@ def test_folders_that_are_used_turn_and_turn_about_are_opened_once(tmp_path: Pat
 
     monkeypatch.setattr(os, "open", open_folder)
     monkeypatch.setattr(os, "close", close_folder)
-    folders = OpenFolders(os.fsencode(tmp_path))
+    folders = ConfinedTree(os.fsencode(tmp_path))
 
-    found = [folders.descriptor_of(name) for _time in range(3) for name in kept]
+    found = [folders.descriptor_of(name.encode()) for _time in range(3) for name in kept]
     assert found == found[: len(kept)] * 3
     assert opened.count(b"f") == len(kept)
-    folders.descriptor_of("a/f")
-    folders.descriptor_of("e/f")
-    folders.descriptor_of("a/f")
+    folders.descriptor_of(b"a/f")
+    folders.descriptor_of(b"e/f")
+    folders.descriptor_of(b"a/f")
     assert opened.count(b"f") == len(kept) + 1
-    folders.descriptor_of("b/f")
+    folders.descriptor_of(b"b/f")
     assert opened.count(b"f") == len(kept) + 2, "the one that was used longest ago had to go"
     folders.close()
 

@@ -22,12 +22,12 @@ from msgspec import Struct
 from aptui.core.paths import cache_path, from_text
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.context import context_of
-from aptui.features.gateway.http.confinement import open_confined
 from aptui.features.gateway.http.files import folder_of, read_asked_path, send_product, url_of
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
 from aptui.features.gateway.http.sending import as_known_moment, content_type, http_date
 from aptui.features.gateway.protocol.codec import Scope
 from aptui.shared.errors import KnownError
+from aptui.shared.files.confinement import open_confined
 from aptui.store.queries.product_files import ProductFile
 
 ROOT = "/dav"

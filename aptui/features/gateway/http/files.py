@@ -26,13 +26,13 @@ from msgspec import Struct, field
 from aptui.core.paths import from_text, to_text
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.context import CONTEXT, GatewayContext, context_of
-from aptui.features.gateway.http.confinement import ConfinedRoot, open_confined
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
 from aptui.features.gateway.http.sending import send
 from aptui.features.gateway.protocol.codec import RequestMistake, Scope
 from aptui.features.gateway.protocol.mappers import asset_id, parse_asset_id
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
+from aptui.shared.files.confinement import ConfinedRoot, open_confined
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import product_files
 from aptui.store.queries.change_tail import CurrentDatabase, Moment

@@ -23,8 +23,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
-from aptui.features.gateway.http.confinement import ConfinedRoot
 from aptui.shared.errors import HostError
+from aptui.shared.files.confinement import ConfinedRoot
 from aptui.store.queries import product_files
 from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.product_files import ProductFile

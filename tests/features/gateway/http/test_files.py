@@ -22,9 +22,10 @@ from disk_project import Project
 from homes import own_homes
 from waiting import until
 
-from aptui.features.gateway.http import confinement, sending
+from aptui.features.gateway.http import sending
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
 from aptui.features.gateway.protocol.codec import Scope
+from aptui.shared.files import confinement
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import open_reader
 from tests.features.gateway.served import Reply, Served, served
@@ -432,7 +433,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         own_homes(folder, patch)
         project = Project(folder / "project", SETTINGS)
         project.write("assets/a.txt", "one")
-        root = str(Path(__file__).parents[3])
+        root = str(Path(__file__).parents[4])
         words = [sys.executable, "-m", "aptui", "serve", "--project", str(project.root)]
         with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL) as engine:
             try:

@@ -1,0 +1,340 @@
+"""Files below a folder and nowhere else, with any path: every step starts at a descriptor of the folder.
+
+For reading, `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the kernel (5.6) or a
+container's filter does not offer it, each part of the path is opened on its own, without following links. Both refuse the same
+paths. `ConfinedTree` makes, moves and deletes what lies below a folder; it always opens part by part.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from functools import cache
+from typing import Protocol
+
+_OPENAT2 = 437
+"""The number of the system call, one for all architectures (Linux's syscall tables)."""
+_NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # a pipe in the place of a file must not stop us
+_NOT_OFFERED = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
+_TRIES = 64
+"""How often a path is resolved again when a rename elsewhere came between (EAGAIN of openat2)."""
+
+
+class ConfinementError(PermissionError):
+    """A path does not lie below the folder; `strerror` completes a sentence that begins with the path."""
+
+
+class LinkError(ConfinementError):
+    """A link stands in the place of a folder or file on the path."""
+
+
+class Opener(Protocol):
+    """Opens a path below a folder; `flags` are added to those for reading."""
+
+    def __call__(self, folder: int, path: bytes, flags: int = 0) -> int:
+        """Return a descriptor. Raises OSError."""
+        ...
+
+
+def open_confined(folder: int, path: bytes, flags: int = 0) -> int:
+    """Return a descriptor for reading `path`, which lies below the folder that `folder` is a descriptor of.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none. PermissionError: the path leads elsewhere, or we may not.
+        OSError: it cannot be opened.
+    """
+    return _choose()(folder, path, flags)
+
+
+def open_confined_file(folder: int, path: bytes) -> tuple[int, os.stat_result]:
+    """Return a descriptor of a regular file below a folder, and what it is.
+
+    Raises:
+        OSError: as `open_confined`; IsADirectoryError, PermissionError: it is no regular file.
+    """
+    descriptor = open_confined(folder, path)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not stat.S_ISREG(found.st_mode):
+            raise PermissionError(errno.EACCES, "is no file")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, found
+
+
+def refuse_odd(path: bytes) -> None:
+    """Raise PermissionError for a path that is empty or absolute, climbs, or holds a NUL."""
+    if not path or path.startswith(b"/") or b"\0" in path or b".." in path.split(b"/"):
+        raise ConfinementError(errno.EACCES, "is not a path below its folder")
+
+
+def open_by_kernel(folder: int, path: bytes, flags: int = 0) -> int:
+    """Open with openat2(2).
+
+    Raises:
+        OSError: as `open_confined`; with ENOSYS, EPERM, E2BIG or EINVAL the kernel does not offer it.
+    """
+    import ctypes  # an engine that only deletes does not load it
+
+    refuse_odd(path)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    how = (ctypes.c_uint64 * 3)(_READ | flags, 0, _BENEATH | _NO_MAGICLINKS | _NO_SYMLINKS)  # struct open_how: flags, mode, resolve
+    for _ in range(_TRIES):
+        descriptor: int = libc.syscall(
+            _OPENAT2, folder, ctypes.c_char_p(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
+        )
+        if descriptor >= 0:
+            return descriptor
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
+            break
+    if code in (errno.EXDEV, errno.ELOOP):
+        raise ConfinementError(errno.EACCES, "leads out of its folder, or over a link")
+    raise OSError(code, os.strerror(code))
+
+
+def open_by_parts(folder: int, path: bytes, flags: int = 0) -> int:
+    """Open part by part, following no link.
+
+    Raises:
+        OSError: as `open_confined`.
+    """
+    refuse_odd(path)
+    parts = [part for part in path.split(b"/") if part not in (b"", b".")]
+    here = folder
+    try:
+        for part in parts[:-1]:
+            below = _open_part(part, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, here)
+            if here != folder:
+                os.close(here)
+            here = below
+        ends_in_folder = os.O_DIRECTORY if path.endswith((b"/", b"/.")) or not parts else 0
+        return _open_part(parts[-1] if parts else b".", _READ | flags | ends_in_folder, here)
+    finally:
+        if here != folder:
+            os.close(here)
+
+
+def _open_part(part: bytes, flags: int, folder: int, shown: bytes = b"") -> int:
+    try:
+        return os.open(part, flags | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        is_link = error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(part, folder))
+        if is_link:
+            raise LinkError(errno.EACCES, f"leads over the link '{os.fsdecode(shown or part)}'") from None
+        raise
+
+
+def _is_link(part: bytes, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def has_openat2(folder: int) -> bool:
+    """Whether the kernel offers openat2 to this process; `folder` is any folder's descriptor."""
+    try:
+        os.close(open_by_kernel(folder, b"."))
+    except OSError as error:
+        return error.errno not in _NOT_OFFERED
+    return True
+
+
+@cache
+def _choose() -> Opener:
+    descriptor = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_by_kernel if has_openat2(descriptor) else open_by_parts
+    finally:
+        os.close(descriptor)
+
+
+class ConfinedRoot:
+    """A folder, held open; when another one has taken its place it is that one."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._identity = (0, 0)
+
+    def open_file(self, path: bytes) -> tuple[int, os.stat_result]:
+        """Return a descriptor of a file below it, and what it is; raises OSError as `open_confined_file`."""
+        return open_confined_file(self.descriptor(), path)
+
+    def descriptor(self) -> int:
+        """Return a descriptor of the folder, for use at once; raises OSError when there is none."""
+        found = os.stat(self._path)
+        if self._descriptor < 0 or (found.st_dev, found.st_ino) != self._identity:
+            self.close()
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._identity = found.st_dev, found.st_ino
+        return self._descriptor
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+_FOLDERS_OPEN = 16
+"""More than there are platforms, nearly always."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class ConfinedTree:
+    """All that lies below one folder, and every change of it.
+
+    Paths are relative, in bytes. A path that is empty, absolute, or has the part `.`, `..` or "" is refused, and so is a path over
+    a link: with ConfinementError. The folders that were used last stay open: the products of a commit lie
+    in few folders.
+
+    Args:
+        root: absolute path; a link in it is followed.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self._root = root
+        self._open: dict[bytes, int] = {}
+        """{folder: its descriptor}, the least recently used first."""
+
+    def descriptor_of(self, folder: bytes) -> int:
+        """Return a descriptor of a folder, "" = the root; it is valid until the next call."""
+        found = self._open.pop(folder, -1)
+        if found < 0:
+            if len(self._open) >= _FOLDERS_OPEN:
+                os.close(self._open.pop(next(iter(self._open))))
+            found = self._open_folder(folder)
+        self._open[folder] = found
+        return found
+
+    def _open_folder(self, folder: bytes) -> int:
+        parts = parts_of(folder) if folder else []
+        here = os.open(self._root, _FOLDER)
+        for count, part in enumerate(parts, 1):
+            try:
+                below = _open_part(part, _FOLDER, here, b"/".join(parts[:count]))
+            finally:
+                os.close(here)
+            here = below
+        return here
+
+    def open_file(self, path: bytes) -> int:
+        """Return a descriptor for reading a regular file; a pipe or a device does not block it."""
+        folder, name = _split(path)
+        descriptor = _open_part(name, _READ, self.descriptor_of(folder), path)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise PermissionError(errno.EACCES, "is not a file")
+        return descriptor
+
+    def status(self, path: bytes) -> os.stat_result:
+        """Return the status of what lies at a path, which may be a link."""
+        folder, name = _split(path)
+        return os.stat(name, dir_fd=self.descriptor_of(folder), follow_symlinks=False)
+
+    def touch(self, path: bytes) -> None:
+        """Give a file the time of now."""
+        folder, name = _split(path)
+        os.utime(name, dir_fd=self.descriptor_of(folder), follow_symlinks=False)
+
+    def make_folder(self, path: bytes) -> bool:
+        """Make a folder and the folders above it; return False if it exists."""
+        try:
+            self.descriptor_of(path)
+        except FileNotFoundError:
+            above, name = _split(path)
+            if above:
+                self.make_folder(above)
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.descriptor_of(above))
+            self.descriptor_of(path)
+            return True
+        return False
+
+    def write(self, path: bytes, data: bytes) -> None:
+        """Replace a whole file in one step, without a sync; its folder is made."""
+        folder, name = _split(path)
+        if folder:
+            self.make_folder(folder)
+        descriptor, begun = self.descriptor_of(folder), b".%s.tmp" % os.urandom(8).hex().encode()
+        try:
+            with open(begun, "xb", opener=lambda file, flags: os.open(file, flags, 0o666, dir_fd=descriptor)) as file:
+                file.write(data)
+            os.replace(begun, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(begun, dir_fd=descriptor)
+            raise
+
+    def move(self, path: bytes, tree: ConfinedTree, target: bytes) -> None:
+        """Rename to a path in another tree, or in this one; a file there is replaced."""
+        (folder, name), (target_folder, target_name) = _split(path), _split(target)
+        self._forget(path)
+        source = self.descriptor_of(folder)
+        if tree is self:
+            source = os.dup(source)  # the next call may close it
+        try:
+            os.replace(name, target_name, src_dir_fd=source, dst_dir_fd=tree.descriptor_of(target_folder))
+        finally:
+            if tree is self:
+                os.close(source)
+
+    def unlink(self, path: bytes) -> None:
+        """Delete a file or a link."""
+        folder, name = _split(path)
+        os.unlink(name, dir_fd=self.descriptor_of(folder))
+
+    def remove_folder(self, path: bytes) -> None:
+        """Remove an empty folder."""
+        folder, name = _split(path)
+        self._forget(path)
+        os.rmdir(name, dir_fd=self.descriptor_of(folder))
+
+    def remove(self, path: bytes) -> None:
+        """Delete what lies at a path: a file, a link, or a folder with all in it as far as that can be deleted."""
+        folder, name = _split(path)
+        self._forget(path)
+        descriptor = self.descriptor_of(folder)
+        if not stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=descriptor)
+            return
+        try:
+            os.rmdir(name, dir_fd=descriptor)
+        except OSError:
+            import shutil  # most folders are empty
+
+            shutil.rmtree(name, ignore_errors=True, dir_fd=descriptor)
+
+    def _forget(self, path: bytes) -> None:
+        """Close the descriptors of a folder and of all below it: another folder may get its name."""
+        for folder in [each for each in self._open if each == path or each.startswith(path + b"/")]:
+            os.close(self._open.pop(folder))
+
+    def close(self) -> None:
+        """Close all folders; the next call opens them again."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def parts_of(path: bytes) -> list[bytes]:
+    """Return the parts of a path; raise ConfinementError unless each one names an entry of the folder before it."""
+    parts = path.split(b"/")
+    if b"\0" in path or not {b"", b".", b".."}.isdisjoint(parts):
+        raise ConfinementError(errno.EACCES, "is not a path below its folder")
+    return parts
+
+
+def _split(path: bytes) -> tuple[bytes, bytes]:
+    """Return the folder and the name of a path; raise ConfinementError as `parts_of` does."""
+    parts_of(path)
+    folder, _, name = path.rpartition(b"/")
+    return folder, name

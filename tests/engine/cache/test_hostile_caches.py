@@ -1,0 +1,212 @@
+"""A cache that others made: whatever stands in the place of our folders, and whatever its database names, clean-up stays inside."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from disk_project import HOST, Project
+from live_project import LiveProject
+
+from aptui.cli import main
+from aptui.shared.errors import KnownError
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}, {name: bad, patterns: ["*.bad"], command: "test -z {source}"}]
+"""
+FOLDERS = (".aptui", ".aptui/staging", ".aptui/trash", ".aptui/logs", ".aptui/temp", HOST, "Intermediate Assets")
+FILES = (
+    ".aptui/lock",
+    ".aptui/builders.json",
+    "assetdb.sqlite",
+    "assetdb.sqlite-wal",
+    "assetdb.sqlite-shm",
+    "assetdb.sqlite-journal",
+)
+
+
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for home in ("CACHE", "CONFIG", "STATE"):
+        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder of the user's own, beside the project, with names that the cache has too."""
+    folder = tmp_path / "outside"
+    for name in ("letter", "a.txt", "d/b.txt", "staging/s", "only/one", f"{HOST}/a.txt", "empty/deeper/file"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+    return folder
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() if path.is_file() else "" for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def project(tmp_path: Path, outside: Path) -> Project:
+    project = Project(tmp_path / "project", SETTINGS)
+    for name in ("a.txt", "d/b.txt", "d/e/c.txt", "x.bad"):
+        project.write(f"assets/{name}", name)
+    project.engine_run()
+    return project
+
+
+def batch(project: Project) -> int:
+    return main.main(["--project", str(project.root), "batch"])
+
+
+def put_in_place(path: Path, kind: str, target: Path) -> None:
+    """Put a link, a pipe, a socket or a file in the place of `path`."""
+    if path.is_dir():
+        path.rename(path.with_name(f"{path.name}.was"))
+    else:
+        path.unlink(missing_ok=True)
+    if kind == "link":
+        path.symlink_to(target)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        here = os.getcwd()
+        os.chdir(path.parent)  # the path of a socket is short
+        try:
+            with closing(socket.socket(socket.AF_UNIX)) as listening:
+                listening.bind(path.name)
+        finally:
+            os.chdir(here)
+    else:
+        path.write_text("a file")
+
+
+@pytest.mark.parametrize("place", FOLDERS)
+@pytest.mark.parametrize("kind", ["link", "pipe", "socket", "file"])
+def test_batch_refuses_other_kinds_in_place_of_a_folder(
+    project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str
+) -> None:
+    put_in_place(project.cache / place, kind, outside)
+    before = contents(outside)
+    project.delete("assets/d")
+
+    assert batch(project) == 3
+
+    assert str(project.cache / place) in capsys.readouterr().err
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("place", FILES)
+@pytest.mark.parametrize("kind", ["link", "pipe", "socket"])
+def test_batch_refuses_other_kinds_in_place_of_a_file(
+    project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str
+) -> None:
+    put_in_place(project.cache / place, kind, outside / "letter")
+    before = contents(outside)
+    project.delete("assets/d")
+
+    assert batch(project) == 3
+
+    assert str(project.cache / place) in capsys.readouterr().err
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("place", ["staging", "trash", "logs"])
+def test_running_engine_that_stops_leaves_what_is_behind_a_link_that_came_meanwhile(
+    tmp_path: Path, outside: Path, place: str
+) -> None:
+    project = LiveProject(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    before = contents(outside)
+    with project.running():
+        put_in_place(project.cache / ".aptui" / place, "link", outside)
+        project.write("assets/b.bad", "fails")
+        project.delete("assets/a.txt")
+        project.until(lambda: "a.txt" not in project.texts())
+
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("change", ["delete", "edit", "full"])
+def test_link_pipe_or_folder_below_a_platform_folder_takes_nothing_outside(project: Project, outside: Path, change: str) -> None:
+    before = contents(outside)
+    put_in_place(project.cache / HOST / "d", "link", outside / "d")
+    put_in_place(project.cache / HOST / "a.txt", "pipe", outside)
+    if change == "delete":
+        project.delete("assets/d")
+        project.delete("assets/a.txt")
+    elif change == "edit":
+        project.write("assets/d/b.txt", "edited")
+        project.write("assets/a.txt", "edited")
+
+    project.engine_run(is_full_scan=change == "full")
+
+    assert contents(outside) == before
+
+
+# ----------------------------------------------------------------------------------------------------- names in the database
+
+NAMES = (
+    "{host}/../../../outside/letter", "{host}/../../../outside/only/one", "../../outside/only/one",
+    "{host}/./../../../outside/letter", "{host}//{outside}/letter", "{outside}/letter", "{outside}/only/one",
+    "common/../../../outside/letter", ".aptui/lock", "assetdb.sqlite", ".", "..", "{host}/..",
+    "{host}/d/../../../../outside/only/one",
+)  # fmt: skip
+COLUMNS = {
+    "product": "UPDATE Products SET ProductName = ? WHERE ProductName LIKE '%/b.txt'",
+    "folder": "UPDATE aptui_cache_folders SET name = ?, ctime_ns = 1 WHERE name LIKE '%/d'",
+    "intent": "INSERT INTO aptui_intents(run_key, job_id, name, digest, size, stale) VALUES (1, 1, ?, x'00', 0, '[]')",
+    "stale": "INSERT INTO aptui_intents(run_key, job_id, name, digest, size, stale) VALUES (1, 1, '', x'00', 0, json_array(?))",
+    "log": "UPDATE Jobs SET LastLogFile = ?",
+    "analysis log": "UPDATE aptui_analyses SET log_file = ?",
+}
+
+
+def put_name(project: Project, outside: Path, column: str, name: str) -> None:
+    with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
+        database.execute(COLUMNS[column], (name.format(host=HOST, outside=outside),))
+
+
+CASES = [
+    *((column, name, "delete") for column in COLUMNS for name in (NAMES if column == "product" else NAMES[:2] + NAMES[5:7])),
+    *(("product", name, change) for name in NAMES[:1] for change in ("edit", "nothing")),
+]
+
+
+@pytest.mark.parametrize(("column", "name", "change"), CASES)
+def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
+    project: Project, outside: Path, column: str, name: str, change: str
+) -> None:
+    before = contents(outside)
+    put_name(project, outside, column, name)
+    if change == "delete":
+        project.delete("assets/d")
+        project.delete("assets/x.bad")
+    elif change == "edit":
+        project.write("assets/d/b.txt", "edited")
+        project.write("assets/x.bad", "edited")
+
+    try:
+        project.engine_run()
+        project.engine_run(is_full_scan=True)
+    except KnownError:
+        pass
+
+    assert contents(outside) == before
+    assert (project.cache / ".aptui/lock").is_file()
+    assert (project.cache / "assetdb.sqlite").is_file()
+
+
+def test_a_product_name_that_leads_out_of_the_cache_is_named_and_not_deleted(project: Project, outside: Path) -> None:
+    put_name(project, outside, "product", NAMES[0])
+    project.delete("assets/d/b.txt")
+
+    said = project.engine_run().said
+
+    assert any("outside/letter' of the asset database is not deleted" in sentence for sentence in said), said
