@@ -31,7 +31,7 @@ from aptui.features.o3de.programs import start, switches
 from aptui.features.o3de.programs.builder_switches import BuilderSwitches, help_lines, parse
 from aptui.features.o3de.programs.output.console import ProgramConsole
 from aptui.features.o3de.programs.output.lines import BATCH
-from aptui.features.o3de.registry.registry_merge import is_project
+from aptui.features.o3de.registry.options import is_project
 from aptui.shared import starting
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store.logs import joblog

@@ -26,7 +26,7 @@ from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.features.o3de.programs.switches import GivenSwitches
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.registry.input_recorder import InputRecorder
-from aptui.features.o3de.registry.registry_merge import BATCH_TAGS, MARKER, TAGS, Options, is_project
+from aptui.features.o3de.registry.options import BATCH_TAGS, MARKER, TAGS, Options, is_project
 from aptui.shared import starting
 from aptui.shared.errors import KnownError, UserError
 

@@ -17,8 +17,8 @@ from aptui.config.compiled import find_compiled_file
 from aptui.config.yaml.nodes import Node
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.json_reader import read_json
+from aptui.features.o3de.registry.options import ENGINE_MEMORY, MARKER, TAGS, Options, is_project
 from aptui.features.o3de.registry.registry import Registry, os_name, plain_text, split_texts, truth
-from aptui.features.o3de.registry.registry_merge import ENGINE_MEMORY, MARKER, TAGS, Options, is_project
 from aptui.shared.errors import UserError
 
 BOOTSTRAP = "/Amazon/AzCore/Bootstrap"

@@ -24,7 +24,7 @@ from aptui.config import model as configuration
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
-from aptui.features.o3de.registry.registry_merge import ENGINE_MEMORY, MARKER, Options, is_project
+from aptui.features.o3de.registry.options import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:

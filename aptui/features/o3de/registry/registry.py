@@ -14,8 +14,8 @@ from msgspec import Struct
 from aptui.config.yaml.nodes import Node
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.json_reader import read_json
+from aptui.features.o3de.registry.options import TAGS
 from aptui.features.o3de.registry.registry_merge import (
-    TAGS,
     find,
     json_patch,
     merge_patch,

@@ -10,8 +10,6 @@ Tests: `tests/features/relocation/test_screen.py`.
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -21,54 +19,18 @@ from msgspec import Struct, field
 
 from aptui.config.folder import find_spelling
 from aptui.core.model import describe_key
-from aptui.core.paths import cache_path, from_text
+from aptui.core.paths import cache_path
 from aptui.core.results.checks import Check, CheckLevel
 from aptui.features.shipping.missing_rows import NOTHING
-from aptui.shared.sanitize import sanitize
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
 from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
 from aptui.store.queries.problems.checks import CheckFinding, findings_of
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.asset_tree import Kind
+from aptui.tui.screens.assets.asset_files import native
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text
-
-# Files of assets as paths: made of what the database says, copied as the bytes they are, opened in other programs.
-#
-# Nothing is drawn here.
-
-_LONE_BYTES = re.compile("[\udc80-\udcff]")
-
-
-def native(*parts: str) -> str:
-    """Return a path as Python's file functions want it, of parts as the database has them."""
-    return os.fsdecode(os.path.join(*(from_text(part) for part in parts)))
-
-
-def is_plain(text: str) -> bool:
-    """Return whether a path can be pasted into a terminal: it holds no control character; bytes that are no UTF-8 do no harm."""
-    rest = _LONE_BYTES.sub("", text)
-    return sanitize(rest) == rest
-
-
-def pager(environ: Mapping[str, str]) -> list[str]:
-    """Return the command that shows a file."""
-    return _command(environ.get("PAGER", ""), "less")
-
-
-def editor(environ: Mapping[str, str]) -> list[str]:
-    """Return the command that edits a file."""
-    return _command(environ.get("VISUAL", "") or environ.get("EDITOR", ""), "vi")
-
-
-def _command(wanted: str, otherwise: str) -> list[str]:
-    try:
-        words = shlex.split(wanted)
-    except ValueError:  # an open quote
-        words = []
-    return words or [otherwise]
-
 
 SOURCE, PRODUCT, JOB = "source", "product", "job"
 """Where a reference leads to; "" = nowhere."""

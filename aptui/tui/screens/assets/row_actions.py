@@ -17,7 +17,7 @@ from aptui.features.shipping.screen import MissingScans
 from aptui.tui.control import away
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
-from aptui.tui.screens.assets import panel as assets_files
+from aptui.tui.screens.assets import asset_files as assets_files
 from aptui.tui.screens.assets.asset_trees import AssetTrees
 from aptui.tui.screens.assets.detail import ReferenceTree
 from aptui.tui.screens.assets.navigation import AssetNavigation

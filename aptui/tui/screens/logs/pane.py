@@ -21,7 +21,7 @@ from aptui.tui.control import away
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.assets.panel import editor, pager
+from aptui.tui.screens.assets.asset_files import editor, pager
 from aptui.tui.screens.common.bars import Bar, TabLine
 from aptui.tui.screens.jobs.texts import details, log_text
 from aptui.tui.screens.logs.lines import LogPiece, LogReader, LogRecords, LogView

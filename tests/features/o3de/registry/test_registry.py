@@ -10,6 +10,7 @@ import pytest
 
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
 from aptui.features.o3de.registry.json_reader import read_json
+from aptui.features.o3de.registry.options import BATCH_TAGS, TAGS
 from aptui.features.o3de.registry.registry import (
     MAX_FILES,
     Registry,
@@ -20,7 +21,6 @@ from aptui.features.o3de.registry.registry import (
     split_texts,
     truth,
 )
-from aptui.features.o3de.registry.registry_merge import BATCH_TAGS, TAGS
 from aptui.shared.errors import UserError
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"
