@@ -219,6 +219,7 @@ def failed_products(cache: Path) -> set[str]:
 
 def violations_of_rest(cache: Path) -> list[str]:
     """Return what is wrong with a cache at rest: rows against files, the database itself, staging, rows that hang on nothing."""
+    from aptui.core.identity import find_identified
     from aptui.core.paths import to_text
 
     found: list[str] = []
@@ -241,7 +242,7 @@ def violations_of_rest(cache: Path) -> list[str]:
         if count != distinct:
             found.append(f"{count - distinct} products are recorded twice")
     files = {to_text(os.fsencode(name)): hashlib.sha256(path.read_bytes()).digest() for name, path in _files(cache)}
-    for name in sorted(rows.keys() | files.keys()):
+    for name in sorted(rows.keys() | {name for name in files if find_identified(name) not in rows}):
         if rows.get(name) != files.get(name):
             found.append(
                 f"product '{name}': " + ("no row" if name not in rows else "no file" if name not in files else "other bytes")

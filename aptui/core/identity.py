@@ -10,10 +10,14 @@ from uuid import UUID
 
 from aptui.core.model import Digest, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text, name_uuid, path_uuid
+from aptui.core.project import COMMON_PLATFORM
 
 META_SUFFIX = ".meta"
 """What the name of an identity file has after that of its source."""
+FILE_VERSION = 1
+"""Version of the form of identity files, as the reference program writes it."""
 
+_COMMON = f"{COMMON_PLATFORM}/"
 
 _NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 
@@ -52,9 +56,31 @@ def names_of(source: Source) -> tuple[str, ...]:
     return (source.key, *(uuid.hex() for uuid in (source.uuid, *legacy_of(source))))
 
 
-def intermediate_uuid(source: SourceUuid, builder: bytes, sub_id: int) -> SourceUuid:
-    """Return the UUID of an intermediate whose producer is not known by its path alone."""
-    return SourceUuid(name_uuid(f"{format_braced(source)}:{format_braced(builder)}:{sub_id}".encode()))
+def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath) -> SourceUuid:
+    """Return the UUID of the intermediate `rel` that `builder` makes of `source`: that of its path, if the source's is."""
+    if source.uuid == path_uuids(source.rel)[0]:
+        return path_uuids(rel)[0]
+    return SourceUuid(name_uuid(f"{format_braced(source.uuid)}:{format_braced(builder)}:{sub_id}".encode()))
+
+
+def find_identified(name: str) -> str:
+    """Return the name of the intermediate product whose identity file `name` is, "" if it is not one."""
+    return name.removesuffix(META_SUFFIX) if name.startswith(_COMMON) and name.endswith(META_SUFFIX) else ""
+
+
+def render_new(identity: SourceIdentity) -> bytes:
+    """Return a new identity file in the reference's form, b"" if JSON cannot hold the source's name."""
+    uuid = {
+        "__version": 0,
+        "uuid": format_braced(identity.uuid),
+        "legacyUuids": [format_braced(legacy) for legacy in identity.legacy],
+        "originalPath": identity.original,
+        "creationUnixEpochMS": identity.created_ms,
+    }
+    try:
+        return json.dumps({"FileVersion": FILE_VERSION, "UUID": uuid}, indent=4, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return b""
 
 
 def duplicate_uuid(scan_folder: str, rel: RelPath) -> SourceUuid:

@@ -219,7 +219,8 @@ class KillRuns(Struct, frozen=True):
 class JobCommit(Struct, frozen=True):
     """One job's part of a commit: move `products` in, save its rows, delete the names in `stale`; `touched` get a new time.
 
-    Its rows are those that `Pipeline.commit_rows` returns. `is_first`: the job has no products that these replace.
+    Its rows are those that `Pipeline.commit_rows` returns. `is_first`: the job has no products that these replace. `identities`:
+    `.meta` files of its intermediates, (product, bytes, whether it replaces an existing file), in place before the products.
     """
 
     run_key: int
@@ -228,6 +229,7 @@ class JobCommit(Struct, frozen=True):
     stale: tuple[str, ...]
     touched: tuple[str, ...] = ()
     is_first: bool = False
+    identities: tuple[tuple[str, bytes, bool], ...] = ()
 
 
 class CommitProducts(Struct, frozen=True):

@@ -66,13 +66,17 @@ def test_a_shadow_does_not_answer_to_its_path_which_is_anothers() -> None:
 
 
 def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
-    one, two = SourceUuid(b"1" * 16), SourceUuid(b"2" * 16)
+    one, two, plain = (
+        Source(PathKey("p.txt"), RelPath("p.txt"), 3, uuid, 1)
+        for uuid in (SourceUuid(b"1" * 16), SourceUuid(b"2" * 16), path_uuids(RelPath("p.txt"))[0])
+    )
 
     derived = [
-        intermediate_uuid(one, b"b" * 16, 0),
-        intermediate_uuid(one, b"b" * 16, 1),
-        intermediate_uuid(one, b"c" * 16, 0),
-        intermediate_uuid(two, b"b" * 16, 0),
+        intermediate_uuid(one, b"b" * 16, 0, RelPath("p.mid")),
+        intermediate_uuid(one, b"b" * 16, 1, RelPath("p.mid")),
+        intermediate_uuid(one, b"c" * 16, 0, RelPath("p.mid")),
+        intermediate_uuid(two, b"b" * 16, 0, RelPath("p.mid")),
+        intermediate_uuid(plain, b"b" * 16, 0, RelPath("p.mid")),
         duplicate_uuid("game", RelPath("a.txt")),
         duplicate_uuid("shared", RelPath("a.txt")),
         make_contested_uuid(PathKey("a.txt")),
@@ -81,6 +85,7 @@ def test_uuids_that_are_derived_differ_where_what_they_stand_for_does() -> None:
     ]
 
     assert len(set(derived)) == len(derived)
+    assert derived[4] == path_uuid("p.mid")
     assert duplicate_uuid("Game", RelPath("A.txt")) == duplicate_uuid("game", RelPath("a.txt"))
 
 

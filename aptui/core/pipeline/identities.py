@@ -122,14 +122,12 @@ class Identities:
             return source.identity.uuid
         if source.is_duplicate:
             return duplicate_uuid(self._folder_names[source.scan_folder], source.rel)
-        plain = path_uuids(source.rel)[0]
         maker = self._maker(source)
-        if maker is None or maker.source.uuid == path_uuids(maker.source.rel)[0]:
-            return plain
+        if maker is None:
+            return path_uuids(source.rel)[0]
         name = f"{maker.platform}/{source.key}"
-        return intermediate_uuid(
-            maker.source.uuid, maker.builder, next(item.sub_id for item in maker.products if item.name == name)
-        )
+        sub_id = next(item.sub_id for item in maker.products if item.name == name)
+        return intermediate_uuid(maker.source, maker.builder, sub_id, source.rel)
 
     def _maker(self, source: Source) -> Job | None:
         """Return the job that makes `source`, an intermediate."""

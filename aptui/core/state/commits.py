@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct, field
 
 from aptui.core.fingerprint import Manifest
-from aptui.core.identity import duplicate_prefix
+from aptui.core.identity import duplicate_prefix, intermediate_uuid, path_uuids, render_new
 from aptui.core.messages import JobCommit
-from aptui.core.model import Digest, Job, Product
+from aptui.core.model import Digest, Job, Product, ProductFlag, RelPath, SourceIdentity
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
-from aptui.core.project import Builder, Project
+from aptui.core.project import COMMON_PLATFORM, Builder, Project
 from aptui.core.records import history, rows
 from aptui.core.results.quality import is_of_draft
 from aptui.core.results.retry import flaky
@@ -28,6 +28,9 @@ Log = tuple[LogRecord, ...]
 Finished = tuple[Job, RunResult]
 JobRow = tuple[str, tuple[object, ...]]
 """(operation, row)."""
+_COMMON = f"{COMMON_PLATFORM}/"
+_UNKNOWN_CREATION_MS = 1
+"""Creation time in the identity file of an intermediate whose source has none; 0 would count as a missing time."""
 
 
 class CommitChange(Struct):
@@ -95,6 +98,7 @@ class Commits:
         self._log_name = log_name
         self._builders: Mapping[bytes, Builder] = {builder.uuid: builder for builder in project.builders}
         self._touches_unchanged = project.touches_unchanged
+        self._metadata_types = project.metadata_types
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
 
     def prepare(self, finished: list[Finished], now_ms: int) -> Prepared:
@@ -117,7 +121,15 @@ class Commits:
         """Settle conflicts and order the commits; return the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         self._ledger.commit(
-            JobCommit(commit.job.run_key, commit.job.id, commit.renames, commit.stale, self._find_touched(commit), not commit.had)
+            JobCommit(
+                commit.job.run_key,
+                commit.job.id,
+                commit.renames,
+                commit.stale,
+                self._find_touched(commit),
+                not commit.had,
+                tuple(self._identities_of(commit)) if self._metadata_types else (),
+            )
             for commit in prepared.commits
         )
         return again
@@ -128,6 +140,25 @@ class Commits:
             return ()
         moved = {product.name for _staged, product in commit.renames}
         return tuple(product.name for product in commit.products if product.name not in moved)
+
+    def _identities_of(self, commit: Commit) -> Iterable[tuple[str, bytes, bool]]:
+        """Yield the identity files of the intermediates of `commit` (`JobCommit.identities`).
+
+        An intermediate has one if its type is enabled for metadata, or that of its source, which has one itself: a batch makes
+        none for sources. The bytes follow from the source alone, so that each build makes the same file. An existing file is
+        respected, as in the reference, unless it is that of another job's product.
+        """
+        source = commit.job.source
+        known = {product.name for product in (*commit.had, *commit.job.lost)}
+        created_ms = source.identity.created_ms if source.identity else 0
+        is_enabled = source.rel.lower().endswith(self._metadata_types) and source.uuid != path_uuids(source.rel)[0]
+        for product in commit.products:
+            rel = RelPath(product.name.removeprefix(_COMMON))
+            if product.flags & ProductFlag.INTERMEDIATE and (is_enabled or rel.endswith(self._metadata_types)):
+                uuid = intermediate_uuid(source, commit.job.builder, product.sub_id, rel)
+                data = render_new(SourceIdentity(uuid, path_uuids(rel), rel, created_ms or _UNKNOWN_CREATION_MS))
+                if data:
+                    yield product.name, data, product.name not in known
 
     def name_of(self, job: Job, staged: StagedProduct) -> str:
         """Return the name of a product of this project."""

@@ -19,12 +19,14 @@ import fcntl
 import hashlib
 import json
 import os
+import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from aptui.config.dirs import DATABASE, OWN_FOLDER
+from aptui.core.identity import META_SUFFIX, find_identified
 from aptui.core.paths import cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM
 from aptui.engine.cache.places import (
@@ -305,28 +307,49 @@ class Cache:
 
     def _place(self, commit: JobCommit, touched: set[str], placement: Placement) -> tuple[str, int]:
         """Rename one job's products into place; return why it cannot be done, "" when it is, and how many are."""
-        for placed, (staged, product) in enumerate(commit.products):
-            folder = parent(product.name)
+        for name, data, is_new in commit.identities:
             try:
-                try:
-                    self._move_in(staged, product.name, touched, placement)
-                except FileNotFoundError:
-                    if folder not in self._known_folders:
-                        raise
-                    self._known_folders.discard(folder)  # somebody deleted the folder meanwhile
-                    placement.close()
-                    self._move_in(staged, product.name, touched, placement)
+                self._place_identity(commit.run_key, name + META_SUFFIX, data, touched, placement, replaces=is_new)
             except OSError as error:
-                self._known_folders.discard(folder)
+                return f"identity file '{name}{META_SUFFIX}' cannot be placed: {error.strerror}", 0
+        for placed, (staged, product) in enumerate(commit.products):
+            try:
+                self._move_in(staged, product.name, touched, placement)
+            except OSError as error:
                 return f"product '{product.name}' cannot be placed: {error.strerror}", placed
-            touched.add(folder)
         return "", len(commit.products)
+
+    def _place_identity(
+        self, run_key: int, name: str, data: bytes, touched: set[str], placement: Placement, *, replaces: bool
+    ) -> None:
+        """Write the identity file of an intermediate, unless there is one that `replaces` does not allow to replace."""
+        with contextlib.suppress(OSError), self._tree() as tree:
+            found = tree.status(_path_of(name))
+            if not replaces and stat.S_ISREG(found.st_mode) and found.st_size:
+                return
+        staged = f"{self.staging}/{run_key}{META_SUFFIX}"
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        self._move_in(staged, name, touched, placement)
 
     def _move_in(self, staged: str, name: str, touched: set[str], placement: Placement) -> None:
         folder = parent(name)
-        if folder not in self._known_folders:
-            self._make_folder(folder, touched, placement)
-        placement.move(staged, _path_of(name))
+        try:
+            if folder not in self._known_folders:
+                self._make_folder(folder, touched, placement)
+            try:
+                placement.move(staged, _path_of(name))
+            except FileNotFoundError:  # another program deleted the folder since it was made
+                placement.close()
+                self._make_folder(folder, touched, placement)
+                placement.move(staged, _path_of(name))
+        except OSError:
+            self._known_folders.discard(folder)
+            raise
+        touched.add(folder)
         self.deleted.pop(name, None)
         if name.startswith(_COMMON):
             self._note_placed(name)
@@ -377,11 +400,14 @@ class Cache:
                     tree.remove(b"%s/%d" % (_STAGING, run_key))
 
     def delete(self, names: Iterable[str]) -> list[str]:
-        """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted."""
+        """Delete products, and folders that are empty without them; return sentences about those that cannot be deleted.
+
+        With an intermediate goes its identity file.
+        """
         problems: list[str] = []
         emptied: set[str] = set()
         with self._tree() as tree:
-            for name in names:
+            for name in (each for product in names for each in _with_identity(product)):
                 try:
                     path = _path_of(name)
                 except ConfinementError as error:
@@ -453,7 +479,7 @@ class Cache:
                 names = {f"{folder}/{to_text(os.fsencode(entry.name))}" for entry in found if entry.is_file(follow_symlinks=False)}
         except OSError:
             return False
-        return expected.keys() == {name for name in names if name in expected or not _is_catalog(name)}
+        return expected.keys() == {name for name in names if name in expected or not _is_companion(name, expected)}
 
     def recover(self, writer: Writer, index: ProductIndex) -> None:
         """Settle the commits that a dead engine left half done.
@@ -540,7 +566,7 @@ class Cache:
                         continue
                     if name in expected and entry.is_file(follow_symlinks=False):
                         present.add(name)
-                    elif not _is_catalog(name):
+                    elif entry.is_symlink() or not _is_companion(name, expected):
                         say(f"'{name}' in the cache belongs to no product: deleted")
                         tree.unlink(inner)
                         orphans.append(name)
@@ -591,5 +617,11 @@ def _intents_of(commit: JobCommit) -> Iterable[tuple[int, int, str, bytes, int, 
         yield commit.run_key, commit.job_id, "", b"", 0, stale
 
 
-def _is_catalog(name: str) -> bool:
-    return name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog.")
+def _with_identity(name: str) -> tuple[str, ...]:
+    """Return a product and the identity file that an intermediate may have."""
+    return (name, name + META_SUFFIX) if name.startswith(_COMMON) else (name,)
+
+
+def _is_companion(name: str, products: Container[str]) -> bool:
+    """Whether a file that is not a product belongs to the cache: a catalog, or the identity file of one of these `products`."""
+    return find_identified(name) in products or (name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog."))

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from aptui.core.identity import find_identified
 from aptui.core.model import PathKey, RelPath
 from aptui.core.notices import LogLevel
 from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, product_at, to_text
@@ -91,13 +92,15 @@ class WrittenIntermediates:
             name = product_at(to_text(path[len(self._cache) :]))
             inside = engine.archive.products.products_below(name) if os.path.isdir(path) else (name,)
             names.update(dict.fromkeys(inside))
-        other = [name for name in names if not self._is_as_placed(engine, name)]
+        other = [find_identified(name) or name for name in names if not self._is_as_placed(engine, name)]
         return list(engine.archive.owners(other)) if other else []
 
     def _is_as_placed(self, engine: Engine, name: str) -> bool:
-        """Whether a file is as the engine wrote it, or is not there, which is another matter."""
+        """Whether a file is as the engine wrote it; a product that is gone is another matter."""
         seen = stamp_of(self._cache + from_text(cache_path(name)))
-        return seen is None or seen == engine.cache.placed.get(name)
+        if seen is None:
+            return not find_identified(name) or name in engine.cache.deleted
+        return seen == engine.cache.placed.get(name)
 
 
 BEGAN = "watching began"

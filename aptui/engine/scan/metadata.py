@@ -18,11 +18,10 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct, field
 
-from aptui.core.identity import META_SUFFIX, format_braced, path_uuids
+from aptui.core.identity import FILE_VERSION, META_SUFFIX, format_braced, path_uuids, render_new
 from aptui.core.model import Digest, FileFact, PathKey, RelPath, SourceIdentity, SourceUuid
 from aptui.core.paths import from_text
 
-_VERSION = 1
 _NONE = SourceUuid(bytes(16))
 _SIZE_LIMIT = 32 << 10
 """Maximum size of an identity file. The engine's loop reads them: one with 800 UUIDs takes it 2 ms, a real one has two."""
@@ -86,9 +85,10 @@ class Metadata(Struct):
     def make(self, source: FileFact) -> bool:
         """Make the identity file of a source that has none; return whether it is there now."""
         self.held.pop((source.scan_folder, source.rel), None)
-        identity = SourceIdentity(SourceUuid(uuid4().bytes), path_uuids(source.rel))
-        data = render({}, identity, source.rel)
-        return data is not None and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
+        data = render_new(
+            SourceIdentity(SourceUuid(uuid4().bytes), path_uuids(source.rel), source.rel, time.time_ns() // 1_000_000)
+        )
+        return bool(data) and self._write(self._path(source) + os.fsencode(META_SUFFIX), data, is_new=True)
 
     def release(self, source: FileFact) -> None:
         """`source` has what it waited for, or is gone."""
@@ -173,7 +173,7 @@ def render(document: Mapping[str, Any], identity: SourceIdentity, rel: RelPath) 
     text["legacyUuids"] = [*_read_legacy(text), *([] if _legacy(text) else map(format_braced, identity.legacy))]
     text["originalPath"] = _original(text) or rel
     text["creationUnixEpochMS"] = _creation_ms(text) or time.time_ns() // 1_000_000
-    whole = {"FileVersion": document.get("FileVersion", _VERSION), **{key: document[key] for key in document if key != "UUID"}}
+    whole = {"FileVersion": document.get("FileVersion", FILE_VERSION), **{key: document[key] for key in document if key != "UUID"}}
     try:
         return json.dumps({**whole, "UUID": text}, indent=4, ensure_ascii=False).encode()
     except (TypeError, ValueError, UnicodeEncodeError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aptui.core.identity import find_identified
 from aptui.core.paths import cache_path, from_text, to_text
 from aptui.store.queries.reader import ProductRow, Reader
 
@@ -109,7 +110,7 @@ def _check_folder(folder: str, root: bytes, reader: Reader, *, is_watched: bool)
                 name = f"{folder}/{to_text(entry.name)}"
                 if entry.is_dir(follow_symlinks=False):
                     below.append(name)
-                elif (name not in known or entry.is_symlink()) and not _is_catalog(name):
+                elif entry.is_symlink() or not (name in known or find_identified(name) in known or _is_catalog(name)):
                     found.append(OrphanFile(name, entry.stat(follow_symlinks=False).st_size, is_watched))
     except OSError:
         pass  # the folder went away, or is not to be read: nothing of it can be told
@@ -125,7 +126,10 @@ def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) 
         if os.path.lexists(root + b"/" + from_text(cache_path(orphan.name)))
         and (
             os.path.islink(root + b"/" + from_text(cache_path(orphan.name)))
-            or reader.ask("SELECT 1 FROM Products WHERE ProductName = ?", (orphan.name,)).fetchone() is None
+            or reader.ask(
+                "SELECT 1 FROM Products WHERE ProductName IN (?, ?)", (orphan.name, find_identified(orphan.name))
+            ).fetchone()
+            is None
         )
     ]
 

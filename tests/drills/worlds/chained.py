@@ -8,6 +8,7 @@ from uuid import UUID
 
 from disk_project import HOST, database
 
+from aptui.core.identity import find_identified
 from aptui.core.paths import path_uuid
 
 from ..worlds.world import SETTINGS, World
@@ -23,10 +24,11 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 class ChainedWorld(World):
     """`<name>.top` becomes the intermediates `.mid` and `.low`, and that the product `.low`; many a `.top` has a `.meta` file.
 
-    The second stage looks at the head of the first alone, so that an edit often goes no further.
+    The second stage looks at the head of the first alone, so that an edit often goes no further. Each `.mid` has a `.meta` file,
+    which comes and goes with it.
     """
 
-    settings = SETTINGS + CHAIN
+    settings = f"metadata_types: [.mid]{SETTINGS}{CHAIN}"
     endings = (".txt", ".up", ".top", ".top")
 
     def __init__(self, root: Path, *, seed: int = 0) -> None:
@@ -79,6 +81,15 @@ class ChainedWorld(World):
         contents = (data.upper(), data.upper()[:40], data.upper()[:40])
         return {f"{at}/{path[:-4]}{ending}": made for (at, ending), made in zip(_STAGES, contents, strict=True)}
 
+    def products(self, cache: Path | None = None) -> dict[str, bytes]:
+        """Return the products, without the identity files of intermediates."""
+        return {name: data for name, data in super().products(cache).items() if not find_identified(name)}
+
+    def half_products(self) -> list[str]:
+        """Return what is visible now and was never whole, identity files too."""
+        metas = {name: data for name, data in super().products().items() if find_identified(name)}
+        return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
+
     def violations(self) -> list[str]:
         """Return what is wrong after a restart, also with who the sources are."""
         wanted: dict[str, bytes] = {}
@@ -87,4 +98,6 @@ class ChainedWorld(World):
         with database(self.cache) as connection:
             found = dict(connection.execute("SELECT SourceName, SourceGuid FROM Sources"))
         wrong = [f"{rel}: it has the UUID {found.get(rel, b'').hex()}" for rel, uuid in wanted.items() if found.get(rel) != uuid]
-        return [*super().violations(), *wrong]
+        made = super().products()
+        bare = [f"{name}: it has no identity file" for name in made if name.endswith(".mid") and f"{name}.meta" not in made]
+        return [*super().violations(), *wrong, *bare]

@@ -403,6 +403,58 @@ def test_recovery_without_intents_writes_nothing(cache: Cache, diary: Diary) -> 
     assert diary.notes == []
 
 
+# ------------------------------------------------------------------------------------- identity files of intermediates
+
+
+@pytest.mark.parametrize(
+    ("before", "replaces", "after"), [(None, False, "new"), ("", False, "new"), ("x", False, "x"), ("x", True, "new")]
+)
+def test_existing_identity_file_stays_unless_another_job_made_its_product(
+    cache: Cache, diary: Diary, before: str | None, replaces: bool, after: str
+) -> None:
+    if before is not None:
+        put(cache, "Intermediate Assets/f/a.mid.meta", before.encode())
+    commit = structs.replace(stage(cache, 1, ("common/f/a.mid", b"a")), identities=(("common/f/a.mid", b"new", replaces),))
+
+    assert cache.commit(CommitProducts(1, (commit,)), diary, rows_of) == ([1], [])  # type: ignore[arg-type]
+    assert (cache.root / "Intermediate Assets/f/a.mid.meta").read_text() == after
+    assert list(cache.staging.iterdir()) == []
+
+
+def test_identity_file_that_cannot_be_placed_fails_the_job_and_places_nothing(cache: Cache, diary: Diary) -> None:
+    (cache.root / "Intermediate Assets/a.mid.meta").mkdir(parents=True)
+    commit = structs.replace(stage(cache, 1, ("common/a.mid", b"a")), identities=(("common/a.mid", b"new", False),))
+
+    done, failed = cache.commit(CommitProducts(1, (commit,)), diary, rows_of)  # type: ignore[arg-type]
+
+    assert (done, failed[0][0], failed[0][2]) == ([], 1, 0)
+    assert "'common/a.mid.meta' cannot be placed" in failed[0][1]
+    assert not (cache.root / "Intermediate Assets/a.mid").exists()
+
+
+def test_identity_file_goes_with_its_intermediate(cache: Cache, diary: Diary) -> None:
+    for name in ("f/a.mid", "f/a.mid.meta", "b.mid", "b.mid.meta"):
+        put(cache, f"Intermediate Assets/{name}", b"x")
+    diary.left = [Intent(5, 15, "common/b.mid", b"x", 3, "[]")]
+
+    cache.delete(["common/f/a.mid"])
+    cache.recover(diary, diary)  # type: ignore[arg-type]
+
+    assert not (cache.root / "Intermediate Assets").exists()
+
+
+def test_identity_file_belongs_to_its_recorded_intermediate_alone(cache: Cache, diary: Diary) -> None:
+    names = ("a.mid", "a.mid.meta", "gone.mid.meta")
+    paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
+    put(cache, "linux/a.txt", b"x")
+    put(cache, "linux/a.txt.meta", b"x")
+    diary.digests, diary.folders = {"common/a.mid": b"", "linux/a.txt": b""}, {"common": 1, "linux": 1}
+
+    assert sorted(cache.find_lost(diary, print)[1]) == ["common/gone.mid.meta", "linux/a.txt.meta"]
+    assert [path.exists() for path in paths] == [True, True, False]
+    assert ("common", 0) not in cache.folder_rows(diary)["put_cache_folder"]
+
+
 # ---------------------------------------------------------------------------------------------------------------------- lost
 
 

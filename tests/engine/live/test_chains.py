@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from disk_project import database
@@ -258,6 +259,28 @@ def test_a_settled_engine_has_come_to_the_last_stage(project: LiveProject) -> No
             project.settle()
             project.until_idle()
             assert project.product("linux/x.end") == text.encode()
+
+
+def test_identity_file_of_an_intermediate_edited_by_hand_counts_at_once(project: LiveProject) -> None:
+    project.write("assets/x.top", "one")
+    with project.running():
+        project.until_product("linux/x.end", "one")
+        project.until(lambda: meta(project, "x.top"))
+        path = project.cache / "Intermediate Assets/x.mid.meta"
+        project.until(path.exists)
+        project.settle()
+        computed = known(project, "x.mid")
+        assert json.loads(path.read_bytes())["UUID"]["uuid"].strip("{}").replace("-", "").lower() == computed
+
+        path.write_text(path.read_text().replace(str(UUID(computed)).upper(), str(UUID(int=7))))
+        project.until(lambda: known(project, "x.mid") == UUID(int=7).hex)
+        path.unlink()
+        project.until(lambda: known(project, "x.mid") == computed)
+        project.delete("assets/x.top")
+        project.until_product("linux/x.end", None)
+        project.settle()
+    project.check_rest()
+    assert list((project.cache / "Intermediate Assets").rglob("*.meta")) == []
 
 
 # -------------------------------------------------------------------------------------------------------- live and batch

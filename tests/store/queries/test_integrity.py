@@ -104,6 +104,18 @@ def test_a_link_in_the_place_of_a_product_and_an_undecodable_name_are_orphans(st
     assert [each.name for each in unowned(store)] == ["linux/a.png", to_text(b"linux/bad\xe9")]
 
 
+def test_identity_file_of_an_intermediate_belongs_to_its_product(store):
+    put(store, "common/a.mid")
+    (store.path.parent / "common").rename(folder := store.path.parent / "Intermediate Assets")
+    for name in ("a.mid.meta", "b.mid.meta", "gone.mid.meta"):
+        (folder / name).write_bytes(b"")
+    found = unowned(store)
+    store.put(put_product=[product_row(7, 1, "common/b.mid")])
+
+    assert [each.name for each in found] == ["common/b.mid.meta", "common/gone.mid.meta"]
+    assert [each.name for each in still_orphans(found, store.reader(), store.path.parent)] == ["common/gone.mid.meta"]
+
+
 def test_what_got_its_row_or_is_gone_is_no_orphan_any_more(store):
     put(store, "linux/a.png")
     cache = store.path.parent
