@@ -87,6 +87,7 @@ class PreparedSession:
             schema.refuse_foreign(self.database)
         self.cache.take()
         self._closing.callback(self.cache.close)
+        self._closing.callback(lambda: schema.note_left(self.database))
         try:
             with schema.translate_errors(self.database):
                 self._take()

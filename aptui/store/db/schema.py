@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from aptui.shared.errors import HostError, UserError
+from aptui.config.dirs import xdg
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.store.db import foreign
 from aptui.store.db.uris import read_only_uri
 
@@ -20,6 +24,7 @@ from aptui.store.db.uris import read_only_uri
 
 OLDEST = 2
 """The first version that can be brought up to date."""
+_LAST_WITHOUT_VIEWS, _VIEWS_SINCE_6 = 5, {"Files", "Stats"}
 _ORIGIN = "its result is "
 
 
@@ -29,14 +34,21 @@ def upgrade(database: sqlite3.Connection, version: int, key: str) -> bool:
     Args:
         key: of the version in `aptui_state`.
     """
-    if version not in STEPS:
+    views = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
+    if version not in STEPS or not views <= (_VIEWS_SINCE_6 if version > _LAST_WITHOUT_VIEWS else set()):
         return False
     database.isolation_level = None
     database.execute("BEGIN IMMEDIATE")
+    # The schema is compared afterwards. Until then no trigger may run, and no view may be read: they may be somebody else's.
+    triggers = database.execute("SELECT replace(name, '\"', '\"\"'), sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    for name, _sql in triggers:
+        database.execute(f'DROP TRIGGER "{name}"')
     while version in STEPS:
         STEPS[version](database)
         version += 1
     database.execute("UPDATE aptui_state SET value = ? WHERE key = ?", (str(version), key))
+    for _name, sql in triggers:
+        database.execute(sql)
     database.execute("COMMIT")
     return True
 
@@ -192,6 +204,23 @@ VERSION_KEY = "schema"
 RUN_KEY_STATE = "run_keys"
 """Key in `aptui_state` of the highest run key that is reserved, in decimal."""
 
+SCHEMA_DIGESTS = ("4540ac45bb698dda2974ffafc8ea1348", "863d5da0c8a99bc643802c1f20158118")
+"""Digests of the schema that `tables.creation` makes: of its text, and of `_objects_of` for a database that was brought up to date.
+A comparison with them does not import peewee."""
+_COMMA = re.compile(r",(?![^()]*\))")
+_ADDED_DEFAULT = re.compile(r" DEFAULT (?:''|0)(?=,|$)")
+"""What an added column needs; columns of a new table have no default."""
+_ODD_NAME_SQL = """
+WITH names(what, name) AS (
+    SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
+    UNION ALL SELECT 'product', name FROM aptui_intents WHERE name <> ''
+    UNION ALL SELECT 'product', j.value FROM aptui_intents i, json_each(CASE WHEN json_valid(i.stale) THEN i.stale ELSE '[]' END) j
+    UNION ALL SELECT 'log', '-/' || LastLogFile FROM Jobs WHERE LastLogFile <> ''
+    UNION ALL SELECT 'log', '-/' || log_file FROM aptui_analyses WHERE log_file <> '')
+SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name || '/' GLOB '*/../*'
+    OR '/' || name || '/' GLOB '*/./*' OR name NOT GLOB '*/*' OR name GLOB '.aptui/*' LIMIT 1"""
+"""Finds a name by which clean-up would leave the folders of the cache; `shared.files.confinement` refuses the same when it acts."""
+
 _SIGN = 1 << 63
 _LEAST_BYTES = 64 * 1024
 """A reader needs 32 KiB for the index of the log."""
@@ -228,7 +257,8 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 
     An older one is brought up to date in place where `upgrades` knows how. A file that cannot be is renamed to
     `<name>.<n>.old`, never deleted. `before_creation` is called when there is no database and before there is a new one:
-    what it does is done even if this process dies.
+    what it does is done even if this process dies. A database that another program wrote since `note_left` is also set aside if a
+    name in it leads out of the folders of the cache.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.
@@ -316,12 +346,52 @@ def _obstacle(path: Path) -> str | None:
         return "is damaged"
     try:
         refuse_foreign(path)
+        is_known = _read_stamp(path) == _stamp_of(path) != ""
         with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
-            return _check_schema(path, database)
+            database.execute("PRAGMA trusted_schema = OFF")
+            obstacle = _check_schema(path, database)
+            if obstacle is None and not is_known and (odd := database.execute(_ODD_NAME_SQL).fetchone()):
+                return f"names the {odd[0]} '{odd[1].removeprefix('-/').removesuffix('/-')}', which would not lie in the cache"
+            return obstacle
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED and not _is_full(path):
             return f"is damaged ({error})"
         raise
+
+
+def note_left(path: Path) -> None:
+    """Note in this user's state folder how an engine leaves the database, so that the next engine need not check its names.
+
+    The caller has closed the database. Without a state folder each engine checks them.
+    """
+    stamp, file = _stamp_of(path), _file_of_stamp(path)
+    if stamp and stamp != _read_stamp(path):
+        with contextlib.suppress(OSError, KnownError):
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_bytes(file, stamp.encode(), mode=PRIVATE, is_synced=False)
+
+
+def _read_stamp(path: Path) -> str:
+    try:
+        return _file_of_stamp(path).read_text("ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+def _file_of_stamp(path: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+    return Path(xdg("XDG_STATE_HOME", "~/.local/state"), "databases", name)
+
+
+def _stamp_of(path: Path) -> str:
+    """Return what changes when another program writes the database or puts another one in its place, "" if it is in use."""
+    try:
+        found = path.lstat()
+        if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
+            return ""
+    except OSError:
+        return ""
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_ctime_ns}"
 
 
 def refuse_foreign(path: Path) -> None:
@@ -359,7 +429,7 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
         return ""
-    if "dbinfo" not in tables:
+    if not {"dbinfo", "aptui_state"} <= tables:  # `foreign` has refused one of O3DE's
         return "is no asset database"
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
@@ -376,7 +446,72 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
         )
     if own != OWN_VERSION and not upgrade(database, own, VERSION_KEY):
         return f"has the old schema {own}"
-    return None
+    return describe_altered(database) or None
+
+
+def describe_altered(database: sqlite3.Connection) -> str:
+    """Return what in the schema of a database of our version is not ours, "" = nothing.
+
+    A view or a trigger of others runs SQL in every program that opens the database. No view is read here.
+    """
+    rows = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+    if _digest_of(rows) == SCHEMA_DIGESTS[0]:
+        return ""
+    found = _objects_of(rows)
+    if _digest_of(sorted(found.items())) == SCHEMA_DIGESTS[1]:
+        return ""
+    from aptui.store.db.tables.creation import creation_sql
+
+    with contextlib.closing(sqlite3.connect(":memory:")) as empty:
+        for statement in creation_sql():
+            empty.execute(statement)
+        ours = _objects_of(empty.execute("SELECT type, name, sql FROM sqlite_master"))
+    for (kind, name), sql in sorted(found.items()):
+        if ours.get((kind, name)) != sql:
+            return f"has the {kind} '{name}', which aptui did not make"
+    for kind, name in sorted(ours.keys() - found.keys()):
+        return f"has no {kind} '{name}'"
+    return ""
+
+
+def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -> None:
+    """Raise UserError before the first query of a database whose schema others changed.
+
+    One of O3DE's has tables and indexes only.
+    """
+    if is_ours:
+        obstacle = describe_altered(database)
+    else:
+        query = "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+        obstacle = next((f"has the {kind} '{name}', which O3DE does not make" for kind, name in database.execute(query)), "")
+    if obstacle:
+        hint = (
+            "'aptui batch' sets it aside and rebuilds it from the sources" if is_ours else "open it with the program that made it"
+        )
+        raise UserError(f"the asset database '{path}' {obstacle}", hint=hint)
+
+
+def _objects_of(rows: Iterable[tuple[str, str, str | None]]) -> dict[tuple[str, str], str]:
+    """Return {(kind, name): SQL} of all tables, indexes, views and triggers, from their rows (kind, name, SQL).
+
+    The SQL is in a form in which a table with columns that were added later equals one that was made with them.
+    """
+    found = {}
+    for kind, name, sql in rows:
+        if name.startswith("sqlite_"):
+            continue  # SQLite's own: nobody else can make one of that name
+        text = (sql or "").replace('"', "")
+        if kind == "table":
+            head, _, body = text.partition("(")
+            parts = _COMMA.split(_ADDED_DEFAULT.sub("", body.rpartition(")")[0]))
+            text = f"{head}({','.join(sorted(' '.join(sorted(part.split())) for part in parts))})"
+        text = " ".join(text.split())
+        found[kind, name] = text.lower()
+    return found
+
+
+def _digest_of(schema: object) -> str:
+    return hashlib.sha256(repr(schema).encode()).hexdigest()[:32]
 
 
 def _number(row: tuple[object, ...] | None) -> int:
@@ -452,6 +587,8 @@ def _version(path: Path) -> int:
         return 0
     with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:
         try:
+            if database.execute("SELECT type FROM sqlite_master WHERE name = 'dbinfo'").fetchone() != ("table",):
+                return 0  # a view of others may never end
             row = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()
         except sqlite3.DatabaseError:
             return 0

@@ -21,7 +21,7 @@ from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.packing import unpack_files
-from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, uuid_text
+from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
 from aptui.store.db.statements import job_stat_sql
 from aptui.store.db.uris import read_only_uri
 
@@ -413,7 +413,9 @@ def open_reader(path: Path) -> Reader:
         try:
             is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI
             database = stack.enter_context(closing(_connect(path) if is_ours else _connect_copy(path)))
+            database.execute("PRAGMA trusted_schema = OFF")
             _check_version(path, database, is_ours=is_ours)
+            refuse_altered(path, database, is_ours=is_ours)
             if not is_ours:
                 _adapt(path, database)
             database.execute("PRAGMA query_only = ON")

@@ -210,3 +210,61 @@ def test_a_product_name_that_leads_out_of_the_cache_is_named_and_not_deleted(pro
     said = project.engine_run().said
 
     assert any("outside/letter' of the asset database is not deleted" in sentence for sentence in said), said
+
+
+# ------------------------------------------------------------------------------------------------------ schema of the database
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
+SCHEMAS = {
+    "Jobs": f"ALTER TABLE Jobs RENAME TO Old; CREATE VIEW Jobs AS {ENDLESS} x AS JobID FROM n",
+    "dbinfo": f"DROP TABLE dbinfo; CREATE VIEW dbinfo AS {ENDLESS} 40 AS version FROM n",
+    "aptui_state": f"DROP TABLE aptui_state; CREATE VIEW aptui_state AS {ENDLESS} 'schema' AS key, '11' AS value FROM n",
+    "Files": f"DROP VIEW Files; CREATE VIEW Files AS {ENDLESS} x AS FileID FROM n",
+    "odd": "CREATE TRIGGER odd AFTER INSERT ON aptui_runs BEGIN UPDATE Products SET ProductName = '../../outside/letter'; END",
+    "extra": "CREATE TABLE extra (x)",
+    "slow": "CREATE INDEX slow ON Products(length(hex(zeroblob(ProductID))))",
+    "Jobs_go": "DROP TRIGGER aptui_jobs_go; CREATE TRIGGER aptui_jobs_go AFTER DELETE ON Jobs BEGIN DELETE FROM Products; END",
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_batch_sets_aside_a_database_with_a_schema_of_others(
+    project: Project, outside: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(outside)
+    with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
+        database.executescript(SCHEMAS[name])
+
+    for verb in ("status", "jobs", "report", "size", "why", "lint"):
+        words = (verb, "a.txt") if verb == "why" else (verb,)
+        assert main.main(["--project", str(project.root), *words]) == 3, verb
+    batch(project)
+
+    text = capsys.readouterr().err
+    assert "set aside as" in text or "was written by O3DE" in text, text
+    assert contents(outside) == before
+    if "set aside as" in text:
+        assert project.texts()["d/b.txt"] == "d/b.txt"
+
+
+def test_names_are_checked_when_another_program_wrote_the_database(
+    project: Project, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_name(project, outside, "product", NAMES[0])
+
+    batch(project)
+
+    assert f"names the product '{HOST}/../../../outside/letter'" in capsys.readouterr().err
+    assert project.texts()["d/b.txt"] == "d/b.txt"
+    assert contents(outside)["letter"] == "mine"
+
+
+def test_names_are_not_checked_again_by_the_engine_that_wrote_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.store.db import schema
+
+    monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 'product', 'checked' ")
+
+    assert not any("set aside" in sentence for sentence in project.engine_run().said)
+    project.write("assets/new.txt", "new")
+    assert not any("set aside" in sentence for sentence in project.engine_run().said)
+    assert not any("set aside" in sentence for sentence in project.engine_run().said)

@@ -220,3 +220,14 @@ def test_a_file_that_is_no_database_on_a_full_disk_is_not_set_aside(tmp_path: Pa
         schema.prepare(path, lambda: None)
     assert path.exists()
     assert not list(tmp_path.glob("*.damaged"))
+
+
+def test_schema_digests_are_those_of_a_new_database_so_that_peewee_is_not_imported(tmp_path: Path) -> None:
+    path = tmp_path / "assetdb.sqlite"
+    schema.prepare(path)
+
+    with closing(sqlite3.connect(path)) as database:
+        rows = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+    found = schema._digest_of(rows), schema._digest_of(sorted(schema._objects_of(rows).items()))
+    assert found == schema.SCHEMA_DIGESTS, "the tables changed: write these digests into schema.SCHEMA_DIGESTS"
