@@ -83,8 +83,11 @@ def pytest_unconfigure() -> None:
 def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep the caches, settings and state of whoever runs the tests out of them."""
     home = tmp_path_factory.mktemp("xdg")
-    before = {name: os.environ.get(name) for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "APTUI_SANDBOX")}
-    os.environ.update({name: str(home / name.lower()) for name in before} | {"APTUI_SANDBOX": "off"})
+    before = {
+        name: os.environ.get(name)
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "APTUI_SANDBOX", "APTUI_TRUST")
+    }
+    os.environ.update({name: str(home / name.lower()) for name in before} | {"APTUI_SANDBOX": "off", "APTUI_TRUST": "1"})
     yield home
     for name, value in before.items():
         if value is None:

@@ -20,7 +20,7 @@ FORMATS: list[tuple[str, str]] = []
 """(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
 
 It has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of
-the functions of these names here (`load` without `workers`).
+the functions of these names here (`load` without `workers`), and `code_folders(config)`: folders of code that its builders run.
 """
 
 
@@ -46,6 +46,8 @@ DATABASE = "assetdb.sqlite"
 """The asset database, in the cache's folder; the name is O3DE's."""
 OWN_FOLDER = ".aptui"
 """Ours, in the cache's folder; it marks a cache as one of ours."""
+TRUST_VARIABLE = "APTUI_TRUST"
+"""The environment variable that trusts every project when it is 1: for machines, which cannot be asked."""
 
 
 # ── where things are ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -65,10 +67,53 @@ def find_project(start: Path) -> Path:
     start = Path(os.path.abspath(start))
     for folder in (start, *start.parents):
         if (folder / FILE_NAME).is_file() or format_of(folder) is not None:
+            refuse_strange_owner(folder)
             return folder
     for folder in (start, *start.parents):
         refuse_unreadable(folder)
     raise UserError(f"no '{FILE_NAME}' in '{start}' or any folder above it", hint="'aptui init' writes one")
+
+
+def refuse_strange_owner(project: Path) -> None:
+    """Refuse a project that nobody named if another user could have put it there, as git does (CVE-2022-24765).
+
+    Raises:
+        UserError: the project's file, its folder or a folder above it belongs neither to this user nor to root.
+    """
+    if os.environ.get(TRUST_VARIABLE) == "1":
+        return
+    marker = project / FILE_NAME
+    for path in (marker, project, *project.parents):
+        try:
+            uid = os.stat(path).st_uid
+        except OSError:
+            continue  # a project of another program
+        if uid not in _list_trusted_owners() and not (path in project.parents and _is_unmapped(uid)):
+            try:
+                owner = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                owner = f"the user with id {uid}"
+            raise UserError(
+                f"'{path}' belongs to {owner}, so the project in '{project}' is not opened without being named",
+                hint=f"if you trust {owner}: aptui -C '{project}'",
+            )
+
+
+def _list_trusted_owners() -> set[int]:
+    """Return this user, root, and the user who became root by sudo."""
+    own = os.geteuid()
+    behind = os.environ.get("SUDO_UID", "")
+    return {0, own, *([int(behind)] if own == 0 and behind.isdecimal() else [])}
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Whether a user id stands for all users of the host that a container does not know, root among them."""
+    try:
+        unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
+        everybody = Path("/proc/self/uid_map").read_text().split()
+    except (OSError, ValueError):
+        return False
+    return uid == unknown and everybody != ["0", "0", "4294967295"]
 
 
 def xdg(variable: str, fallback: str) -> str:

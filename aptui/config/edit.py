@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.config.load import check_with, tree
 from aptui.config.yaml import checking, nodes
@@ -105,6 +106,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
     if _read(file) != before:
         raise UserError(f"'{file}' was changed meanwhile", hint="try again")
     _replace(Path(os.path.realpath(file)), after)
+    trust.follow_edit(project_dir, file, before or b"", after)
 
 
 def edit_text(text: str, name: str, key: str, value: Value | Sequence[Mapping[str, Value]], *, adds: bool = False) -> str:

@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tools import MACHINE
 
 from aptui.config import dirs
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, UserError
 
 
 def test_identity_is_the_same_through_a_link_and_another_for_a_copy(tmp_path: Path) -> None:
@@ -37,3 +38,26 @@ def test_cache_of_another_user_is_refused_with_the_name_of_its_owner(tmp_path: P
     owner = pwd.getpwuid(own.stat().st_uid).pw_name
     with pytest.raises(HostError, match=f"belongs to {owner}; run aptui as {owner}"):
         dirs.refuse_other_user(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root gives files away")
+@pytest.mark.parametrize("strange", ["", "aptui.yaml", ".."])
+def test_project_of_another_user_is_refused_unless_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strange: str) -> None:
+    project = tmp_path / "above/game"
+    below = project / "sub/mine"
+    below.mkdir(parents=True)
+    (project / "aptui.yaml").write_text("")
+    monkeypatch.delenv(dirs.TRUST_VARIABLE, raising=False)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert dirs.find_project(below) == project
+    os.chown(project / strange, 65534, -1)
+
+    with pytest.raises(UserError, match=r"belongs to nobody.*aptui -C"):
+        dirs.find_project(below)
+    with pytest.raises(UserError, match="belongs to nobody"):
+        dirs.find_project(project)
+    monkeypatch.setenv("SUDO_UID", "65534")
+    assert dirs.find_project(below) == project
+    monkeypatch.delenv("SUDO_UID")
+    monkeypatch.setenv(dirs.TRUST_VARIABLE, "1")
+    assert dirs.find_project(below) == project

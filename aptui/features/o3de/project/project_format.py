@@ -167,6 +167,14 @@ def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessa
     return [*messages[:-1], replace(messages[-1], where=f"{messages[-1].where} (accepted and ignored: {why})")] if why else messages
 
 
+def code_folders(config: Config) -> list[str]:
+    """Return the folders of the scripts that register builders."""
+    from aptui.features.o3de.scripts.sandbox import surroundings  # projects without scripts do not pay for it
+
+    environments = {builder.environment for builder in config.project.builders if builder.adapter}
+    return sorted({os.path.dirname(script) for text in environments for script in surroundings(text).scripts})
+
+
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
     """Check the configuration as it would be if `file`, the project's YAML or the person's, held `data`."""
     recorder = InputRecorder()

@@ -1,0 +1,279 @@
+"""Whether the user agreed that the code of a project runs: one small record for each project in the user's state folder.
+
+A project is trusted when a record names it and every file that decides what runs is as it was: the layers of its configuration,
+the code in `builders/`, and files of the project that its commands name. A verb that a person types in order to run jobs records
+trust. The screen asks. A verb that only looks runs no code of a project that is not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from aptui.config.dirs import TRUST_VARIABLE, data_dir, format_of, user_file, xdg
+from aptui.config.model import Config
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.files import clocks
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
+from aptui.shared.forms import prepare_form
+
+FOLDER = "builders"
+_CODE = (".py", ".so")
+_MOST_FILES = 10_000
+"""Limit of code files of one project: a hostile `builders/` may link to the whole disk."""
+_OPEN_TO_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class _CodeFile(Struct, frozen=True, array_like=True):
+    """A file that decides what runs; while size and times are the same, so is `digest` (SHA-256, hex)."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    digest: str
+
+
+class _Record(Struct, frozen=True):
+    """What the user trusted: layers by digest and code files, both by absolute path."""
+
+    project: str
+    layers: dict[str, str]
+    code: dict[str, _CodeFile]
+
+
+class Trust(Struct, frozen=True):
+    """The state of a project.
+
+    `was_given` says that a record exists; `changed` are the files, relative to the project, that differ from it.
+    """
+
+    is_given: bool
+    was_given: bool = False
+    changed: tuple[str, ...] = ()
+
+
+def assess(config: Config) -> Trust:
+    """Return whether the user trusts a project as it is now, and what changed since."""
+    if os.environ.get(TRUST_VARIABLE) == "1":
+        return Trust(is_given=True)
+    known = _read(_record_file(config.project_dir))
+    if known is None:
+        return Trust(is_given=False)
+    now = _describe(config, known)
+    changed = [
+        path
+        for before, after in ((known.layers, now.layers), (_map_digests(known), _map_digests(now)))
+        for path in sorted({*before, *after})
+        if before.get(path) != after.get(path)
+    ]
+    return Trust(not changed, True, tuple(dict.fromkeys(os.path.relpath(path, now.project) for path in changed)))
+
+
+def is_trusted(config: Config) -> bool:
+    """Return whether the user trusts a project as it is now."""
+    return assess(config).is_given
+
+
+def require(config: Config, what: str) -> None:
+    """Refuse what cannot be done without running the code of a project.
+
+    Raises:
+        UserError: the project is not trusted.
+    """
+    if not is_trusted(config):
+        raise UserError(f"{what} runs code of this project, which you have not trusted", hint="'aptui trust' says what it runs")
+
+
+def record(config: Config) -> None:
+    """Record that the user trusts a project as it is now; write only if the record differs.
+
+    Raises:
+        HostError: the record cannot be written.
+    """
+    if os.environ.get(TRUST_VARIABLE) == "1":
+        return
+    file = _record_file(config.project_dir)
+    known = _read(file)
+    now = _describe(config, known)
+    if now == known:
+        return
+    try:
+        os.makedirs(file.parent, mode=0o700, exist_ok=True)
+        os.chmod(file.parent, 0o700)
+    except OSError as error:
+        raise HostError(f"'{file.parent}' cannot be created: {error.strerror}", hint="check its permissions") from error
+    replace_bytes(file, msgspec.json.encode(now), mode=PRIVATE, is_synced=False)
+
+
+def follow_edit(project_dir: Path, file: Path, before: bytes, after: bytes) -> None:
+    """Keep trust over a change that aptui makes to a layer for its user: `before` was trusted, so `after` is."""
+    place = _record_file(project_dir)
+    known, path = _read(place), str(file)
+    if known is None or known.layers.get(path) != hashlib.sha256(before).hexdigest():
+        return
+    layers = {**known.layers, path: hashlib.sha256(after).hexdigest()}
+    try:
+        replace_bytes(place, msgspec.json.encode(msgspec.structs.replace(known, layers=layers)), mode=PRIVATE, is_synced=False)
+    except KnownError:
+        return  # the next start asks
+
+
+def revoke(project_dir: Path) -> bool:
+    """Remove the record of a project; return whether there was one."""
+    try:
+        _record_file(project_dir).unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise HostError(f"the record of trust cannot be removed: {error.strerror}", where=str(_folder())) from error
+    return True
+
+
+def list_recorded() -> list[str]:
+    """Return the folders of the trusted projects, sorted."""
+    found = (_read(file) for file in _folder().glob("*.json"))
+    return sorted(known.project for known in found if known is not None)
+
+
+# ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunnableCode(Struct, frozen=True):
+    """What a project would run: (name, command) of builders, hooks and checks; Python files relative to the project."""
+
+    commands: tuple[tuple[str, str], ...]
+    hooks: tuple[tuple[str, str], ...]
+    checks: tuple[tuple[str, str], ...]
+    files: tuple[str, ...]
+
+    def counts(self) -> list[tuple[int, str]]:
+        """Return (number, noun) of each kind, those with none left out."""
+        kinds = (
+            (self.commands, "command"),
+            (self.hooks, "hook"),
+            (self.checks, "command check"),
+            (self.files, "Python file"),
+        )
+        return [(len(found), noun) for found, noun in kinds if found]
+
+
+def find_runnable(config: Config) -> RunnableCode:
+    """Return what a project would run."""
+    top = os.path.realpath(config.project_dir)
+    code = [os.path.relpath(path, top) for path in sorted(_code_files(config)) if path.endswith(_CODE)]
+    return RunnableCode(
+        tuple((builder.name, builder.command.command) for builder in config.project.builders if builder.command),
+        tuple((each.event, " ".join(each.exec) or each.webhook) for each in config.on.alerts if each.exec or each.webhook),
+        tuple((check.name, " ".join(check.command)) for check in config.checks if check.command),
+        tuple(code),
+    )
+
+
+# ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _folder() -> Path:
+    return Path(xdg("XDG_STATE_HOME", "~/.local/state"), "trust")
+
+
+def _record_file(project_dir: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(os.path.realpath(project_dir))).hexdigest()[:32]
+    return _folder() / f"{name}.json"
+
+
+def _read(file: Path) -> _Record | None:
+    """Return a record; None if it is missing or damaged, or if another user could have written it."""
+    try:
+        with open(file, "rb") as stream:
+            found = os.fstat(stream.fileno())
+            if found.st_uid != os.geteuid() or found.st_mode & _OPEN_TO_OTHERS:
+                return None
+            return msgspec.json.decode(stream.read(), type=prepare_form(_Record))
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _describe(config: Config, known: _Record | None) -> _Record:
+    """Return the record of a project as it is now; unchanged code files are not read again."""
+    own = (str(data_dir()), str(user_file()))
+    layers = {path: digest for path, digest in config.layers if not path.startswith(own)}
+    before = known.code if known is not None else {}
+    code = {path: _describe_file(path, before.get(path)) for path in sorted(_code_files(config))}
+    return _Record(os.path.realpath(config.project_dir), layers, code)
+
+
+def _describe_file(path: str, known: _CodeFile | None) -> _CodeFile:
+    try:
+        found = os.stat(path)
+        stamp = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if known is not None and stamp == (known.size, known.mtime_ns, known.ctime_ns):
+            return known
+        read_ns = time.time_ns()
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return _CodeFile(0, 0, 0, error.strerror or "unreadable")
+    size, mtime_ns, ctime_ns = clocks.stamp_read_at(stamp, read_ns)
+    return _CodeFile(size, mtime_ns, ctime_ns, digest)
+
+
+def _map_digests(known: _Record) -> dict[str, str]:
+    return {path: file.digest for path, file in known.code.items()}
+
+
+# ── files that decide what runs ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _code_files(config: Config) -> set[str]:
+    top = os.path.realpath(config.project_dir)
+    found = set(_files_below(os.path.join(top, FOLDER)))
+    if config.foreign and (project_format := format_of(config.project_dir)) is not None:
+        for folder in project_format.code_folders(config):
+            found.update(_files_below(folder))
+    for word in _words(config):
+        path = os.path.join(top, word)
+        if path.startswith(f"{top}/") and os.path.isfile(path):
+            found.add(path)
+    found.update(tool.path for tool in config.tools if tool.path.startswith(f"{top}/"))
+    return found
+
+
+def _words(config: Config) -> Iterator[str]:
+    """Yield the words of all commands: a word may name a file of the project."""
+    for builder in config.project.builders:
+        if builder.command:
+            yield from (word.strip("'\"") for word in builder.command.command.split())
+    for alert in config.on.alerts:
+        yield from alert.exec
+    for check in config.checks:
+        yield from check.command
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Yield the code files below a folder, through links too; a link that leads in a circle ends at the limit."""
+    seen: set[tuple[int, int]] = set()
+    count = 0
+    for path, folders, names in os.walk(folder, followlinks=True):
+        new = []
+        for name in folders:
+            try:
+                found = os.stat(os.path.join(path, name))
+            except OSError:
+                continue
+            if name != "__pycache__" and (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                new.append(name)
+        folders[:] = new
+        for name in names:
+            count += 1
+            if count > _MOST_FILES:
+                raise HostError(f"'{folder}' has more than {_MOST_FILES:,} files", hint="keep in it what builders import alone")
+            if name.endswith(_CODE):
+                yield os.path.join(path, name)

@@ -1,0 +1,181 @@
+"""Records of trust: what they cover, when they are written, and who is believed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aptui.config import load as config_load
+from aptui.config import trust
+from aptui.config.dirs import TRUST_VARIABLE
+from aptui.config.model import Config
+from aptui.shared.errors import HostError
+
+PROJECT = """\
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: convert, patterns: ["*.a"], command: "sh tools/convert.sh {source} {products_dir}/{stem}.b", products: ["*.b"]}
+checks: {look: {files: ["*"], command: [tools/look.sh]}}
+on: {idle: {exec: [sh, tools/ring.sh]}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project with a command, a hook, a check with a command and a Python file; nothing is trusted."""
+    for variable in ("CONFIG", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{variable}_HOME", str(tmp_path / variable.lower()))
+    monkeypatch.delenv(TRUST_VARIABLE, raising=False)
+    folder = tmp_path / "game"
+    for name in ("assets", "tools", "builders/parts"):
+        (folder / name).mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(PROJECT)
+    (folder / "builders/atlas.py").write_text("import parts.common\n")
+    (folder / "builders/parts/common.py").write_text("")
+    for name in ("convert", "look", "ring"):
+        (folder / f"tools/{name}.sh").write_text("exit 0\n")
+    return folder
+
+
+def load(project: Path) -> Config:
+    return config_load.load(project)
+
+
+def record_file(tmp_path: Path) -> Path:
+    return next((tmp_path / "state/aptui/trust").iterdir())
+
+
+def test_fresh_project_is_not_trusted_until_recorded(project: Path) -> None:
+    assert trust.assess(load(project)) == trust.Trust(is_given=False)
+
+    trust.record(load(project))
+
+    assert trust.assess(load(project)) == trust.Trust(is_given=True, was_given=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["aptui.yaml", "builders/atlas.py", "builders/parts/common.py", "tools/convert.sh", "tools/look.sh", "tools/ring.sh"],
+)
+def test_change_of_a_file_that_decides_what_runs_is_named(project: Path, changed: str) -> None:
+    trust.record(load(project))
+    with (project / changed).open("a") as file:
+        file.write("# more\n")
+
+    assert trust.assess(load(project)) == trust.Trust(is_given=False, was_given=True, changed=(changed,))
+
+
+def test_change_that_keeps_size_and_mtime_is_seen(project: Path) -> None:
+    path = project / "builders/atlas.py"
+    os.utime(path, ns=(1, 1))
+    trust.record(load(project))
+    path.write_text("import parts.hostile"[: path.stat().st_size])
+    os.utime(path, ns=(1, 1))
+
+    assert trust.assess(load(project)).changed == ("builders/atlas.py",)
+
+
+def test_new_and_removed_code_is_named(project: Path) -> None:
+    trust.record(load(project))
+    (project / "builders/parts/common.py").unlink()
+    (project / "builders/new.py").write_text("")
+
+    assert trust.assess(load(project)).changed == ("builders/new.py", "builders/parts/common.py")
+
+
+def test_code_behind_a_linked_folder_counts(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/linked.py").write_text("")
+    (project / "builders/linked").symlink_to(tmp_path / "elsewhere")
+    (project / "builders/circle").symlink_to(project / "builders")
+    trust.record(load(project))
+    (tmp_path / "elsewhere/linked.py").write_text("print()")
+
+    assert "builders/linked/linked.py" in trust.assess(load(project)).changed
+
+
+def test_content_and_shipped_files_do_not_count(project: Path) -> None:
+    trust.record(load(project))
+    (project / "assets/x.a").write_text("new")
+    (project / "tools/unused.sh").write_text("new")
+
+    assert trust.is_trusted(load(project))
+
+
+def test_record_of_an_unchanged_project_is_not_written_again(project: Path, tmp_path: Path) -> None:
+    trust.record(load(project))
+    before = record_file(tmp_path).stat().st_ino
+    trust.record(load(project))
+
+    assert record_file(tmp_path).stat().st_ino == before
+
+
+def test_record_is_its_users_alone(project: Path, tmp_path: Path) -> None:
+    trust.record(load(project))
+    file = record_file(tmp_path)
+
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    file.chmod(0o666)
+    assert not trust.is_trusted(load(project)), "another user may have written it"
+
+
+def test_record_belongs_to_one_folder(project: Path, tmp_path: Path) -> None:
+    trust.record(load(project))
+    moved = project.rename(tmp_path / "moved")
+
+    assert not trust.assess(load(moved)).was_given
+
+
+def test_revoked_project_is_not_trusted(project: Path) -> None:
+    trust.record(load(project))
+
+    assert trust.list_recorded() == [str(project)]
+    assert trust.revoke(project)
+    assert not trust.revoke(project)
+    assert trust.list_recorded() == []
+    assert not trust.is_trusted(load(project))
+
+
+def test_variable_trusts_every_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRUST_VARIABLE, "1")
+
+    assert trust.is_trusted(load(project))
+
+
+def test_edit_by_aptui_keeps_trust_of_a_trusted_file_alone(project: Path) -> None:
+    file, text = project / "aptui.yaml", (project / "aptui.yaml").read_bytes()
+    trust.record(load(project))
+    file.write_bytes(text + b"# a\n")
+    trust.follow_edit(project, file, text, text + b"# a\n")
+    assert trust.is_trusted(load(project))
+
+    file.write_bytes(text + b"# hostile\n")
+    file.write_bytes(text + b"# hostile\n# edited\n")
+    trust.follow_edit(project, file, text + b"# hostile\n", text + b"# hostile\n# edited\n")
+    assert not trust.is_trusted(load(project))
+
+
+def test_runnable_code_is_listed_by_kind(project: Path) -> None:
+    found = trust.find_runnable(load(project))
+
+    assert [name for name, _ in found.commands] == ["convert"]
+    assert found.hooks == (("idle", "sh tools/ring.sh"),)
+    assert found.checks == (("look", "tools/look.sh"),)
+    assert found.files == ("builders/atlas.py", "builders/parts/common.py")
+    assert found.counts() == [(1, "command"), (1, "hook"), (1, "command check"), (2, "Python file")]
+
+
+def test_folder_that_leads_to_the_whole_disk_ends(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "_MOST_FILES", 1)
+
+    with pytest.raises(HostError, match="more than 1 files"):
+        trust.find_runnable(load(project))
+
+
+def test_unwritable_state_folder_is_an_error(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+
+    with pytest.raises(HostError, match="cannot be created"):
+        trust.record(load(project))
