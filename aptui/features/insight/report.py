@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -16,10 +16,6 @@ from aptui.features.insight.size import folder_of
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
-
-if TYPE_CHECKING:
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 
 # What is not well, in groups: failed and waiting jobs, warnings and errors, by folder, owner, builder or platform.
 
@@ -174,8 +170,11 @@ def _cells(row: ReportRow) -> list[str]:
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 NO_OWNER = "(nobody)"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
+_TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]+\]|\\.|[^\\\[*?]", re.DOTALL)
 _MOST_BYTES = 3 << 20
 """GitHub reads no larger one."""
+_MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
+"""Maximum number and length of patterns: anybody who may open a pull request writes them."""
 
 
 class Owners:
@@ -202,23 +201,100 @@ class Owners:
 
 
 class _Rule:
-    """One pattern: as in .gitignore, but `folder/*` means the files right in the folder."""
+    """One pattern: as in .gitignore, but `folder/*` means the files right in the folder.
+
+    Patterns come from strangers. A run of segments without `**` has a fixed number of segments, so its first place is as good as
+    any other, and nothing is tried twice: the time is proportional to the lengths of pattern and path.
+
+    Raises:
+        ValueError: it is not a pattern.
+    """
 
     def __init__(self, text: str) -> None:
-        from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # only whoever asks for owners pays for it
-
+        if len(text) > _MOST_PATTERN_CHARS:
+            raise ValueError(f"longer than {_MOST_PATTERN_CHARS} characters")
         self._is_flat = text.endswith("/*") and text != "/*"
-        self._pattern: GitIgnoreSpecPattern = GitIgnoreSpecPattern(text.removesuffix("/*") if self._is_flat else text)
+        self._is_folder = text.endswith(("/", "/**"))
+        words = _split_segments(text)
+        if not words:
+            raise ValueError("it names nothing")
+        if not text.startswith("/") and len(words) == 1 and "/" not in text.rstrip("/"):
+            words.insert(0, "**")
+        while len(words) > 1 and words[-1] == "**":
+            words.pop()
+        runs: list[list[_Segment]] = [[]]
+        for word in words:
+            if word == "**":
+                runs.append([])
+            else:
+                runs[-1].append(_compile_segment(word))
+        self._first, *self._others = runs
 
     def means(self, rel: str) -> bool:
         """Whether it is about this file."""
-        if not self._is_flat:
-            return self._is_like(rel)
-        folder = os.path.dirname(rel)
-        return self._is_like(f"{folder}/") and not self._is_like(f"{os.path.dirname(folder)}/")
+        parts = rel.split("/")
+        end = len(parts) - self._is_folder
+        at = len(self._first)
+        if at > end or not _is_run(self._first, parts, 0):
+            return False
+        if self._is_flat:
+            *middle, last = self._others or [[]]
+            at = self._pass(middle, parts, at, end)
+            start = end - len(last)
+            return at >= 0 and (start >= at and _is_run(last, parts, start) if self._others else at == end)
+        return self._pass(self._others, parts, at, end) >= 0
 
-    def _is_like(self, text: str) -> bool:
-        return self._pattern.match_file(text) is not None
+    @staticmethod
+    def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
+        """Return where the first places of these runs at or after `at` end, -1 if there are none."""
+        for run in runs:
+            start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)
+            if start < 0:
+                return -1
+            at = start + len(run)
+        return at
+
+
+_Segment = Callable[[str], object]
+
+
+def _is_run(run: Sequence[_Segment], parts: Sequence[str], at: int) -> bool:
+    return all(matches(part) for matches, part in zip(run, parts[at : at + len(run)], strict=True))
+
+
+def _split_segments(text: str) -> list[str]:
+    return [word for word in text.split("/") if word]
+
+
+def _compile_segment(text: str) -> _Segment:
+    r"""Return what matches one name: `*` is any text, `?` a character, `[…]` one of some, `\` takes the meaning away.
+
+    All `*` but the last commit to their first match, as in `core.patterns.wildcard_regex`.
+    """
+    pieces, at = [""], 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise ValueError("a bracket or a backslash without its end")
+        at, token = found.end(), found[0]
+        if token.startswith("*"):
+            pieces.append("")
+        elif token.startswith("[") and len(token) > 1:
+            pieces[-1] += _class_regex(token[1:-1])
+        else:
+            pieces[-1] += "." if token == "?" else re.escape(token.removeprefix("\\") or token)
+    first, *rest = pieces
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
+    try:
+        return re.compile(f"{first}{middle}.*{rest[-1]}" if rest else first, re.DOTALL).fullmatch
+    except re.error:
+        raise ValueError("a bracket with a range that ends before it begins") from None
+
+
+def _class_regex(inner: str) -> str:
+    negation, characters = ("^", inner[1:]) if inner[0] in "!^" else ("", inner)
+    ranges = re.sub("-{2,}", "-", characters)
+    return f"[{negation}{''.join(each if each == '-' else re.escape(each) for each in ranges)}]"
 
 
 def owners_of(project_dir: Path) -> Owners:
@@ -242,7 +318,7 @@ def owners_of(project_dir: Path) -> Owners:
 
 
 def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = _WORD.findall(line.strip())
         if not words or words[0].startswith(("#", "[", "^[")):
@@ -252,7 +328,14 @@ def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
             raise UserError(f"'{words[0]}': exceptions are not known here", where=f"{file}:{number}", hint="a later line decides")
         try:
             _Rule(words[0])
-        except ValueError:
-            raise UserError(f"'{words[0]}' is no pattern", where=f"{file}:{number}", hint="write it as in .gitignore") from None
+        except ValueError as error:
+            shown = words[0] if len(words[0]) <= _MOST_PATTERN_CHARS else f"{words[0][:_MOST_PATTERN_CHARS]}…"
+            raise UserError(
+                f"'{shown}' is not a pattern: {error}", where=f"{file}:{number}", hint="write it as in .gitignore"
+            ) from None
+        if len(found) >= _MOST_PATTERNS:
+            raise UserError(
+                f"more than {_MOST_PATTERNS:,} patterns", where=f"{file}:{number}", hint="name folders instead of files"
+            )
         found.append((words[0], tuple(owners)))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import verb_project
@@ -11,6 +12,7 @@ from homes import own_homes
 from verb_project import Run, runner
 
 from aptui.cli import main
+from aptui.features.insight import report
 from aptui.features.insight.report import NO_OWNER, Owners, owners_of
 from aptui.shared.errors import UserError
 
@@ -97,6 +99,25 @@ def test_what_report_does_not_take(run: Run, processed: Path) -> None:
         ("/a/**/c", "a/b/d/c", True),
         (r"with\ blank.png", "with blank.png", True),
         ("*", "../elsewhere.png", False),
+        ("a/*", "x/a/b.png", False),
+        ("**/a/*", "x/y/a/b.png", True),
+        ("**/a/*", "x/a/b/c.png", False),
+        ("a/**", "a/b/c.png", True),
+        ("a/**", "a", False),
+        ("a", "x/a/b.png", True),
+        ("/a", "x/a/b.png", False),
+        ("a/", "a", False),
+        ("a/**/b/*.png", "a/x/b/y/b/c.png", True),
+        ("/**/b", "b", True),
+        ("*a*b*c", "xaxbxcxbxc", True),
+        ("*a*b*c", "xcxbxa", False),
+        ("?.png", "x/a.png", True),
+        ("[a-c]x[!0-9].png", "bxq.png", True),
+        ("[a-c]x[!0-9].png", "bx1.png", False),
+        ("[]a]x", "]x", True),
+        ("[a-z&&b]x", "&x", True),
+        ("A.png", "a.png", False),
+        ("/*", "a.png", True),
     ],
 )
 def test_what_a_pattern_means(pattern: str, path: str, is_meant: bool) -> None:
@@ -124,3 +145,58 @@ def test_a_pattern_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None
         owners_of(tmp_path)
 
     assert str(caught.value.where).endswith("CODEOWNERS:2")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a*a*a*a*a*a*a*a*a*a*b", "a" * 39),
+        ("*a" * 120 + "*b", "a" * 4_000),
+        ("**/a/" * 50 + "b", "a/" * 2_000 + "a"),
+        ("**/*a/" * 40 + "b", "aa/" * 1_300 + "a"),
+        ("[a-z]*" * 40 + "!", "a" * 4_000),
+        ("*?" * 100 + "b", "a" * 4_000),
+    ],
+)
+def test_pattern_of_strangers_is_matched_in_few_steps(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of a path are compared at most as often as both have segments; no regex that goes back compares them."""
+    count = 0
+    inherited = report._compile_segment
+
+    def counted(text: str) -> Any:
+        matches = inherited(text)
+        regex = matches.__self__.pattern  # type: ignore[attr-defined]
+        assert regex.count("*") - regex.count(r"\*") <= text.count("*")
+        assert regex.count("(?>.*?") >= text.count("*") - 1, "all but the last wildcard commit to their first match"
+
+        def compare(part: str) -> object:
+            nonlocal count
+            count += 1
+            return matches(part)
+
+        return compare
+
+    monkeypatch.setattr(report, "_compile_segment", counted)
+    owners = Owners("/repo", [(pattern, ("@me",))])
+
+    assert owners.of(f"/repo/{path}") == NO_OWNER
+    assert count <= 2 * (path.count("/") + 1) * (pattern.count("/") + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a" * 257 + " @x", "longer than 256 characters"),
+        ("a[ @x", "a bracket or a backslash without its end"),
+        ("x[z-a] @x", "a range that ends before it begins"),
+        ("/ @x", "it names nothing"),
+        ("* @x\n" * 10_001, "more than 10,000 patterns"),
+    ],
+)
+def test_codeowners_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, error: str) -> None:
+    (tmp_path / "CODEOWNERS").write_text(text)
+
+    with pytest.raises(UserError, match=error) as caught:
+        owners_of(tmp_path)
+
+    assert str(caught.value.where).endswith(f"CODEOWNERS:{text.count(chr(10)) or 1}")
