@@ -16,7 +16,7 @@ import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +57,8 @@ class Sandbox(Struct, frozen=True):
     writes: tuple[str, ...]
     secrets: tuple[str, ...] = ()
 
-    def command(self, command: Sequence[str]) -> list[str]:
-        """Return the command that runs `command` inside."""
+    def command(self, command: Sequence[str], folder: str = "/") -> list[str]:
+        """Return the command that runs `command` inside, in `folder`."""
         words = [self.program, "--die-with-parent", "--unshare-user", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
         for path in _SYSTEM:
             if os.path.islink(path):
@@ -86,7 +86,7 @@ class Sandbox(Struct, frozen=True):
             "--unsetenv",
             "XDG_RUNTIME_DIR",
             "--chdir",
-            "/",
+            folder,
             "--",
         ]
         return [*words, *command]
@@ -110,35 +110,41 @@ def problem_of(sandbox: Sandbox) -> str:
     return "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"it ended with status {done.returncode}"
 
 
-def sandbox_of(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
-    """Return the sandbox of this project's workers, None without one.
+def sandbox_of(
+    config: Config, writes: Iterable[str] = (), *, stages: bool = True, notify: Callable[[str], object] | None = None
+) -> Sandbox | None:
+    """Return the sandbox of this project's programs, None without one.
 
     Args:
-        writes: folders that workers write to beside that for staging.
+        writes: folders that can be written to besides the staging folder.
+        stages: whether the staging folder can be written to.
+        notify: called with a sentence if a sandbox is wanted and cannot be started.
 
     Raises:
-        HostError: it is required and cannot be had.
+        HostError: the project requires a sandbox, and it cannot be started.
     """
     if not config.may_use_sandbox:
         return None
-    found = plan_sandbox(config, writes)
+    found = plan_sandbox(config, writes, stages=stages)
     problem = MISSING
     if found is not None:
         for folder in found.writes:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         problem = problem_of(found)
     if problem and config.sandbox == "require":
-        raise HostError(f"workers cannot run in a sandbox: {problem}", hint=HINT)
+        raise HostError(f"{'workers' if stages else 'programs of the project'} cannot run in a sandbox: {problem}", hint=HINT)
+    if problem and notify is not None:
+        notify(f"builders and commands run without a sandbox: {problem}; {HINT}")
     return None if problem else found
 
 
-def plan_sandbox(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
-    """Return the sandbox that this project would have, None where there is no bubblewrap."""
+def plan_sandbox(config: Config, writes: Iterable[str] = (), *, stages: bool = True) -> Sandbox | None:
+    """Return the sandbox that this project would have, None if bubblewrap is not installed."""
     program = shutil.which(PROGRAM)
     if program is None:
         return None
     home = os.path.realpath(os.path.expanduser("~"))
-    staging = str(own_folder(config.cache_dir) / "staging")
+    staging = (str(own_folder(config.cache_dir) / "staging"),) if stages else ()
     reads = [
         *_python_paths(),
         *os.environ.get("PATH", "").split(os.pathsep),
@@ -150,9 +156,9 @@ def plan_sandbox(config: Config, writes: Iterable[str] = ()) -> Sandbox | None:
         *config.sandbox_paths,
     ]
     secrets = (config.sharing.team_key_file, config.sharing.signing_key_file)
-    real = [os.path.realpath(path) for path in reads if os.path.islink(path)]  # sources are known by both
+    real = [os.path.realpath(path) for path in reads if path]  # sources and builders are known by both
     return Sandbox(
-        program, home, tuple(_usable([*reads, *real], home)), (staging, *writes), tuple(path for path in secrets if path)
+        program, home, tuple(_usable([*reads, *real], home)), (*staging, *writes), tuple(path for path in secrets if path)
     )
 
 

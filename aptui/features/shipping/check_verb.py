@@ -5,8 +5,9 @@ Tests: `tests/features/shipping/test_check_verb.py`.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,17 +20,24 @@ from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
 from aptui.cli.opening import OpenedProject, open_for_reading, os_path
 from aptui.core.paths import cache_path
+from aptui.core.project import SHARE_OF_MEMORY
 from aptui.core.results.checks import Check, CheckLevel
+from aptui.core.results.retry import FailureKind
 from aptui.features.shipping.lint import find_with
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
+from aptui.worker.commands.command import CommandError, Invocation, execute, find_program
+from aptui.worker.processes import kill_family
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
+    from aptui.engine.pool.sandbox import Sandbox
 
 FOUND = 1
 _COMMAND_LIMIT_S = 60.0
+_MOST_CHARS = 1000
+"""Maximum length of what a command says."""
 _LISTED = 200
 _COLOURS = {CheckLevel.WARN: "yellow", CheckLevel.FAIL: "red", CheckLevel.BLOCK: "red"}
 
@@ -90,33 +98,50 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
 
 
 def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
+    """Run the commands of checks as workers run those of builders: in the sandbox, with their environment, output and limits."""
     if not checks:
         return []
+    from aptui.engine.pool.sandbox import sandbox_of  # only checks with commands need the engine's room
+
+    config = project.config
+    sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))
     asked = [(each, item) for item in products_to_check(project.database) for each in checks if each.wants(item.source)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        answers = pool.map(lambda pair: _ask(project.config, *pair), asked)
+    with contextlib.chdir(config.project_dir), ThreadPoolExecutor(os.cpu_count()) as pool:
+        answers = pool.map(lambda pair: _ask(config, sandbox, *pair), asked)
         return [finding for finding in answers if finding is not None]
 
 
-def _ask(config: Config, check: Check, item: ProductToCheck) -> CheckFinding | None:
+def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToCheck) -> CheckFinding | None:
     """Run the command on one product; what it writes last is what is wrong."""
-    path = os.path.join(config.cache_dir, os_path(cache_path(item.product.name)))
+    from aptui.engine.pool.spawning import MARK_VARIABLE, python_environment
+
+    name = check.command[0]
+    program = find_program(name)
+    if not program:
+        if os.path.exists(name):
+            raise UserError(
+                f"the check '{check.name}' cannot run '{name}': it is not a program", hint="correct 'command' of the check"
+            )
+        raise UserError(f"the check '{check.name}' runs '{name}', which is not there", hint="install it")
+    words = [os.path.abspath(program), *check.command[1:], os.path.join(config.cache_dir, os_path(cache_path(item.product.name)))]
+    if config.limits.memory_bytes not in (0, SHARE_OF_MEMORY):
+        words = ["/bin/sh", "-c", 'ulimit -v "$0" && exec "$@"', str(config.limits.memory_bytes >> 10), *words]
+    if sandbox is not None:
+        words = sandbox.command(words, str(config.project_dir))
+    mark = f"check-{os.getpid()}-{os.urandom(8).hex()}"
+    command = Invocation(words[0], tuple(words), shlex.join(words))
     try:
-        done = subprocess.run(
-            [*check.command, path], cwd=config.project_dir, capture_output=True, timeout=_COMMAND_LIMIT_S, check=False
-        )
-    except FileNotFoundError:
-        raise UserError(f"the check '{check.name}' runs '{check.command[0]}', which is not there", hint="install it") from None
-    except OSError as error:
-        failed = f"the check '{check.name}' cannot run '{check.command[0]}': {error.strerror}"
-        raise UserError(failed, hint="install it, or correct 'command' of the check") from None
-    except subprocess.TimeoutExpired:
-        what = f"'{check.command[0]}' takes longer than {_COMMAND_LIMIT_S:.0f} s"
-        return CheckFinding(check.name, check.level, item.source, item.product.name, what, item.job_id)
-    if not done.returncode:
+        done = execute(command, python_environment({MARK_VARIABLE: mark}), limit_s=_COMMAND_LIMIT_S)
+    except CommandError as error:
+        raise UserError(f"the check '{check.name}' cannot run: {error}", hint="correct 'command' of the check") from None
+    if done.kind == FailureKind.TIMEOUT:
+        kill_family(-1, f"{MARK_VARIABLE}={mark}")
+        what = f"'{name}' takes longer than {_COMMAND_LIMIT_S:g} s"
+    elif not done.error:
         return None
-    text = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "backslashreplace").splitlines()
-    what = text[-1] if text else f"'{check.command[0]}' ended with {done.returncode}"
+    else:
+        lines = [line.strip() for line in done.output.lines() if line.strip()]
+        what = lines[-1][:_MOST_CHARS] if lines else f"'{name}' failed: {done.error}"
     return CheckFinding(check.name, check.level, item.source, item.product.name, what, item.job_id)
 
 

@@ -165,11 +165,18 @@ def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
 
 
 def execute(
-    command: Invocation, environment: Mapping[str, str], output: BoundedText | None = None, meanwhile: CommandWatch | None = None
+    command: Invocation,
+    environment: Mapping[str, str],
+    output: BoundedText | None = None,
+    meanwhile: CommandWatch | None = None,
+    limit_s: float = 0.0,
 ) -> Execution:
     """Run a command in the current folder, in a process group of its own, and wait for its exit, never for the end of its output.
 
     What it writes comes into `output` as it is written. Once it runs there is time for `meanwhile`, and again when it takes long.
+
+    Args:
+        limit_s: time limit after which its process group is killed, 0 = none: the engine ends workers that take too long.
 
     Raises:
         CommandError: it cannot be started.
@@ -186,7 +193,7 @@ def execute(
             os.close(writer)
         if meanwhile is not None:
             meanwhile()
-        status, peak = _wait(pid, reader, output, meanwhile)
+        status, peak, is_late = _wait(pid, reader, output, meanwhile, limit_s)
     except BaseException:
         # We are being stopped: what the command said so far goes where the engine reads it.
         if pid:
@@ -195,6 +202,8 @@ def execute(
         raise
     finally:
         os.close(reader)
+    if is_late:
+        return Execution(f"command takes longer than {limit_s:g} s", output, peak, FailureKind.TIMEOUT)
     return Execution(_status_text(status), output, peak, _kind_of(status))
 
 
@@ -214,8 +223,10 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
     )
 
 
-def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None) -> tuple[int, int]:
-    long_from_s = time.monotonic() + _LONG_MS / 1000
+def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | None, limit_s: float) -> tuple[int, int, bool]:
+    """Return the wait status, the peak of memory in bytes, and whether the time limit was exceeded."""
+    begin_s, is_late = time.monotonic(), False
+    long_from_s = begin_s + _LONG_MS / 1000
     os.set_blocking(reader, False)
     exit_descriptor = os.pidfd_open(pid)
     try:
@@ -223,7 +234,11 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
         poll.register(exit_descriptor, select.POLLIN)
         poll.register(reader, select.POLLIN)
         while True:
-            ready = dict(poll.poll(_LONG_MS if meanwhile else None))
+            left_ms = max(0.0, begin_s + limit_s - time.monotonic()) * 1000 if limit_s and not is_late else None
+            ready = dict(poll.poll(_LONG_MS if meanwhile else left_ms))
+            if left_ms == 0.0:
+                is_late = True
+                kill_group(pid, signal.SIGKILL)
             if meanwhile and time.monotonic() >= long_from_s:
                 meanwhile(takes_long=True)
                 meanwhile = None
@@ -237,7 +252,7 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
     for _ in range(_pipe_reads(reader)):
         if not _read(reader, output):
             break
-    return status, usage.ru_maxrss * 1024
+    return status, usage.ru_maxrss * 1024, is_late
 
 
 def _pipe_reads(reader: int) -> int:

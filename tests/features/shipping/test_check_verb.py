@@ -10,6 +10,11 @@ from homes import own_homes
 from PIL import Image
 from verb_project import Run, runner
 
+from aptui.features.shipping import check_verb
+from aptui.worker.commands import command
+from aptui.worker.commands.command import Execution
+from aptui.worker.commands.output import MOST_BYTES
+
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]
 builders:
@@ -107,6 +112,42 @@ def test_a_command_is_asked_for_each_product_of_its_sources(project: Path, run: 
     found = json.loads(run("check", "--json")[1])["findings"]
 
     assert [(each["source"], each["what"]) for each in found] == [("art/Rock.png", "bad")]
+
+
+@pytest.mark.real
+def test_check_command_gets_few_variables(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI_TOKEN", "secret")
+    write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'echo ${CI_TOKEN-none}; exit 1']}}")
+    run("batch")
+
+    assert [each["what"] for each in json.loads(run("check", "--json")[1])["findings"]] == ["none"]
+
+
+@pytest.mark.real
+def test_check_command_that_writes_much_is_kept_in_part(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[Execution] = []
+    monkeypatch.setattr(check_verb, "execute", lambda *words, **named: ended.append(command.execute(*words, **named)) or ended[-1])
+    write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'yes | head -c 9000000; echo end; exit 1']}}")
+    run("batch")
+
+    found = json.loads(run("check", "--json")[1])["findings"]
+
+    assert [each["what"] for each in found] == ["end"]
+    (one,) = ended
+    assert len(one.output.head) + len(one.output.tail) <= 2 * MOST_BYTES < one.output.byte_count
+
+
+@pytest.mark.real
+def test_check_command_that_takes_too_long_ends_with_its_children(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_verb, "_COMMAND_LIMIT_S", 0.5)
+    write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'setsid sleep 300 & echo $! > pid; sleep 300']}}")
+    run("batch")
+
+    found = json.loads(run("check", "--json")[1])["findings"]
+
+    assert [each["what"] for each in found] == ["'sh' takes longer than 0.5 s"]
+    state = Path(f"/proc/{(project / 'pid').read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
 
 
 @pytest.mark.real

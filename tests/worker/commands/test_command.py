@@ -548,3 +548,13 @@ def has_ended(pid):
         return bool(select.select([descriptor], [], [], 5.0)[0])
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.real
+def test_command_over_its_time_limit_is_killed_with_its_group() -> None:
+    ended = execute(invocation("echo begun; sleep 300 & echo $!; sleep 300", {}), dict(os.environ), limit_s=0.5)
+
+    begun, pid = ended.output.lines()
+    assert (begun, ended.error, ended.kind) == ("begun", "command takes longer than 0.5 s", "timeout")
+    state = Path(f"/proc/{pid}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
