@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ def skip_without(name: str) -> None:
     """Skip the running test if the program is missing."""
     if find_program(name) is None:
         pytest.skip(MISSING + name)
+
+
+def _may_use_bubblewrap() -> bool:
+    program = find_program("bwrap")
+    if program is None:
+        return True  # `needs` has the word
+    words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+_may_isolate = pytest.mark.skipif(not _may_use_bubblewrap(), reason=MACHINE + "bubblewrap may not make namespaces")
+
+
+def needs_bubblewrap(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that runs something in bubblewrap."""
+    return needs("bwrap")(_may_isolate(test))
 
 
 def hide_programs(folder: Path) -> None:

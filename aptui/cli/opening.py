@@ -81,7 +81,7 @@ def builder_names(config: Config) -> dict[bytes, str]:
     if config.has_builders_to_find:
         try:
             names.update({builder.uuid: builder.name for builder in all_builders(config)})
-        except UserError as error:
+        except KnownError as error:
             from aptui.engine.registry import read_remembered_names
 
             printing.complain(f"aptui: {printing.line(str(error))}", "yellow")

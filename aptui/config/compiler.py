@@ -280,6 +280,10 @@ class Compiler:
         project = self._project()
         results = compile_shared_cache(self._tree, {rule.name for rule in project.builders})
         cluster = self._tree.attempt(lambda _root: compile_cluster(self._tree), self._tree.root)
+        pool = self._tree.root.get("pool")
+        if pool is not None and cluster is not None and cluster.is_used and self._tree.plain("sandbox", "auto") == "require":
+            what = "jobs on a cluster run without a sandbox, which 'sandbox: require' forbids"
+            self._tree.wrong(what, pool, "take 'pool' out, or write 'sandbox: auto'")
         self._tree.mistakes += serve.mistakes(self._tree.root.get("serve"))
         self._tree.mistakes += alerts.mistakes(self._tree.root.get("on"))
         self._tree.mistakes += mistakes(self._tree.root.get("checks"))

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
@@ -34,6 +35,9 @@ from aptui.worker.describing.questions import (
     code_digest,
     code_files_of,
 )
+
+if TYPE_CHECKING:
+    from aptui.engine.pool.sandbox import Sandbox
 
 FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"
@@ -71,21 +75,22 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
 
     Raises:
         UserError: no such builder, a file that cannot be imported, two builders of one name, a builder that was lost.
+        HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
     paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
     if not paths and not any(builder.kind is BuilderKind.PYTHON for builder in builders):
         return builders
     memory = _read_remembered(cache_file)
-    builders, adapted = _adapt_builders(builders, memory, notify)
-    files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files)
+    builders, adapted = _adapt_builders(config, memory, notify)
+    files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files, config)
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
     for path in paths:
         _raise_file_error(files[path], path)
     _check_own_names(files, paths)
     _check_lost(files, memory.files, set(own), notify)
     names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
-    entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries)
+    entries = _answers({name: ClassQuestion(entry=name) for name in sorted(names - own.keys() - {""})}, memory.entries, config)
     for path in paths:
         if not files[path].classes:
             name = f"{FOLDER}/{os.path.basename(path)}"
@@ -104,13 +109,14 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
 
 
 def _adapt_builders(
-    builders: tuple[Builder, ...], memory: _RegistryCache, notify: Callable[[str], None]
+    config: Config, memory: _RegistryCache, notify: Callable[[str], None]
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
-    """Return `builders` with those that adapters find in place of what stands in for them, and the adapters' answers."""
+    """Return the configured builders, with those that adapters find in place of their stand-ins, and the adapters' answers."""
+    builders = config.project.builders
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}
     if not questions:
         return builders, {}
-    answers = _answers(questions, memory.adapted)
+    answers = _answers(questions, memory.adapted, config)
     known = [builder for answer in memory.adapted.values() for builder in answer.found]
     taken = {builder.name for builder in builders}
     completed: list[Builder] = []
@@ -347,12 +353,15 @@ def _check_names(builders: list[Builder]) -> None:
 # -------------------------------------------------------------------------------------------------------------------- memory
 
 
-def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer]) -> dict[str, ClassAnswer]:
-    """Return the answer to each question, asking a process for those that are not known or not valid any more."""
+def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer], config: Config) -> dict[str, ClassAnswer]:
+    """Return the answer to each question; a process in the sandbox answers those that are not known or no longer valid."""
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
-        fresh.update(zip(missing, ask_child([questions[key] for key in missing]), strict=True))
+        from aptui.engine.pool.sandbox import sandbox_of  # nothing of it is needed while all code is as it was
+
+        asked = [questions[key] for key in missing]
+        fresh.update(zip(missing, ask_child(asked, sandbox_of(config, stages=False)), strict=True))
     return {key: fresh[key] for key in questions}
 
 
@@ -380,19 +389,20 @@ def _digest_of(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def ask_child(questions: list[ClassQuestion]) -> list[ClassAnswer]:
-    """Have a child process look at builders.
+def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[ClassAnswer]:
+    """Import builders in a child process, which runs in `sandbox` if there is one, and return what they are.
 
     Raises:
-        UserError: it hangs, or says nothing that can be read.
+        UserError: the process hangs, or its answer cannot be read.
     """
     import subprocess
 
     from aptui.engine.pool.spawning import python_command, python_environment
 
     try:
+        command = python_command("--describe")
         ended = subprocess.run(
-            python_command("--describe"),
+            command if sandbox is None else sandbox.command(command),
             input=msgspec.json.encode(questions),
             capture_output=True,
             timeout=_LIMIT_S,

@@ -69,6 +69,7 @@ class Health(Struct, frozen=True):
 
     Args:
         roots: the watched roots.
+        sandbox: "" or why builders and commands run without the sandbox that the project wants.
         pool: "" or why workers do not start; `broken_builders` are (name, why) whose circuit breaker is open.
         disk: "" or what is wrong with a disk: that of the cache, or one of the sources, which cannot be read.
         database: "" or what is wrong with the asset database.
@@ -86,3 +87,4 @@ class Health(Struct, frozen=True):
     is_paused: bool = False
     is_draining: bool = False
     holds: tuple[str, ...] = ()
+    sandbox: str = ""

@@ -309,7 +309,11 @@ SERVE = record(
 ALERT = record(
     "a mapping of what is done",
     exec={
-        **list_of(text("a word"), "a list: a program and its arguments", "Run in the project's folder, without a shell."),
+        **list_of(
+            text("a word"),
+            "a list: a program and its arguments",
+            "Run in the project's folder, without a shell; outside the sandbox, unless it is required.",
+        ),
         "minItems": 1,
     },
     webhook=text("a URL", "Gets a digest as JSON: https://…, or http:// of this machine."),
@@ -409,7 +413,7 @@ _TOP = record(
     sandbox={
         "enum": ["auto", "require", "off"],
         "title": "auto, require or off",
-        "description": "Whether workers run in bubblewrap: where it is at hand; or nothing runs; or not.",
+        "description": "Whether the project's code runs in bubblewrap: where it is at hand; or nothing runs; or not.",
     },
     sandbox_paths=list_of(text("a path"), "a list of paths", "What workers in the sandbox see besides the project."),
     shared_cache=record(

@@ -611,6 +611,7 @@ class EngineSupervisor:
             is_paused=self.is_paused,
             is_draining=self.watching.is_draining,
             holds=self.watching.holds,
+            sandbox=engine.runs.sandbox_problem if engine is not None else "",
         )
         if health != self.health:
             self.health = health

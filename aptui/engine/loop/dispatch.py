@@ -169,6 +169,8 @@ class RunDispatcher:
         self._shared: SharedCache | None = None
         self._restores: dict[int, StoredRun] = {}
         self.pool_if_any: Pool | None = None
+        self.sandbox_problem = ""
+        """Why builders run without the sandbox that the project wants."""
         self.account: Account | None = None
         """What was saved by results that were there already; complete when the engine is closed."""
 
@@ -188,11 +190,15 @@ class RunDispatcher:
                 context.config.workers,
                 context.selector,
                 self._take_from_pool,
-                settings=settings_for(context.config, early=self._early),
+                settings=settings_for(context.config, early=self._early, notify=self._note_no_sandbox),
                 learned_memory=json.loads(context.archive.state("learned_memory") or "{}"),
             )
             context.closing.callback(self.pool_if_any.close, _GRACE_S)
         return self.pool_if_any
+
+    def _note_no_sandbox(self, text: str) -> None:
+        self.sandbox_problem = text
+        self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
         """Return what makes the pool: `plain`, or one with a cluster beside it."""

@@ -133,6 +133,7 @@ def settings_for(
     environment: Mapping[str, str] | None = None,
     writes: Iterable[str] = (),
     early: EarlyWorker | None = None,
+    notify: Callable[[str], object] | None = None,
 ) -> PoolSettings:
     """Return how workers of a project are kept: in its sandbox, and they say what they open outside its scan folders.
 
@@ -140,6 +141,7 @@ def settings_for(
         environment: is added to theirs.
         writes: folders that they write to beside that for staging.
         early: a worker of this project that was started already.
+        notify: called with a sentence if a sandbox is wanted and cannot be started.
 
     Raises:
         HostError: a sandbox is required and cannot be had.
@@ -150,7 +152,7 @@ def settings_for(
         scan_folders=(*(folder.path for folder in config.project.scan_folders), *links),
         ignore_regex=config.project.ignore_regex,
         memory_budget_bytes=config.limits.all_memory_bytes,
-        sandbox=early.sandbox if early is not None and early.sandbox is not None else sandbox_of(config, writes),
+        sandbox=early.sandbox if early is not None and early.sandbox is not None else sandbox_of(config, writes, notify=notify),
         staging=str(own_folder(config.cache_dir) / "staging"),
         early=early,
     )

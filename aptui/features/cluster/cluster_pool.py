@@ -120,6 +120,7 @@ class ClusterPool(Pool):
             self._post,
             self._waker.wake,
             self._cluster.say,
+            self._settings.sandbox,
         )
 
     def _post(self, task: RemoteTask, result: Result, stays: bool) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aptui
 from aptui.config import tools as config_tools
@@ -24,6 +25,9 @@ from aptui.core.project import Builder, BuilderKind
 from aptui.engine.registry import ask_child
 from aptui.shared.errors import UserError
 from aptui.worker.describing.questions import ClassAnswer, ClassQuestion, code_digest
+
+if TYPE_CHECKING:
+    from aptui.engine.pool.sandbox import Sandbox
 
 Toolchain = tuple[tuple[str, str], ...]
 """((thing, version or digest), …), sorted."""
@@ -62,15 +66,18 @@ def program_version() -> str:
     return f"{aptui.__version__} ({digest.hexdigest()[:12]})"
 
 
-def toolchains_of(builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = ()) -> dict[str, Toolchain]:
+def toolchains_of(
+    builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = (), sandbox: Sandbox | None = None
+) -> dict[str, Toolchain]:
     """Return what each builder is made of here.
 
     Args:
         builders: those with an adapter have no toolchain digest.
         tools: (builder, name of a program that its command runs).
+        sandbox: what the code of builders is imported in, if in any.
     """
     wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
-    answers = _answers([_question(builder) for builder in wanted])
+    answers = _answers([_question(builder) for builder in wanted], sandbox)
     toolchains = {builder.name: _python_toolchain(answer) for builder, answer in zip(wanted, answers, strict=True)}
     named = list(tools)
     for builder in builders:
@@ -103,11 +110,11 @@ def _question(builder: Builder) -> ClassQuestion:
     return ClassQuestion(entry=rest.partition(":")[0]) if kind == "entry" else ClassQuestion(path=rest.rpartition(":")[0])
 
 
-def _answers(questions: list[ClassQuestion]) -> list[ClassAnswer]:
+def _answers(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[ClassAnswer]:
     if not questions:
         return []
     try:
-        return ask_child(questions)
+        return ask_child(questions, sandbox)
     except UserError as error:
         return [ClassAnswer(error=str(error)) for _ in questions]
 

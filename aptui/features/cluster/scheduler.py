@@ -39,6 +39,8 @@ from aptui.shared.errors import KnownError, UserError, install_advice
 if TYPE_CHECKING:
     from distributed import Client
 
+    from aptui.engine.pool.sandbox import Sandbox
+
 
 # The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here.
 
@@ -234,6 +236,7 @@ class Scheduler:
         setup: builders and platforms; the builders are those that may travel.
         folders: the scan folders, absolute, in the order that tasks name them by.
         post: takes the result of a task; called in the thread, as are `changed` (remote workers came or went) and `say`.
+        sandbox: what the code of builders is imported in here, if in any.
     """
 
     def __init__(
@@ -245,7 +248,9 @@ class Scheduler:
         post: Callable[[RemoteTask, Result, bool], None],
         changed: Callable[[], None],
         say: Callable[[str], None],
+        sandbox: Sandbox | None = None,
     ) -> None:
+        self._sandbox = sandbox
         self._place, self._blob_store, self._setup, self._folders = place, blob_store, setup, folders
         self._post, self._changed, self._say = post, changed, say
         self.workers: Mapping[str, RemoteWorker] = {}
@@ -343,7 +348,7 @@ class Scheduler:
         transfer = await asyncio.to_thread(InputTransfer, self._blob_store, self._folders)
         try:
             self._setup, self._setup_blob = await asyncio.to_thread(setup_of, self._setup, transfer.store)
-            self._toolchains = await asyncio.to_thread(toolchains_of, self._setup.builders, self._setup.tools)
+            self._toolchains = await asyncio.to_thread(toolchains_of, self._setup.builders, self._setup.tools, self._sandbox)
         except BaseException:
             transfer.close()
             raise

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
@@ -180,7 +181,7 @@ class Alerter:
             if alert.event != digest["event"]:
                 continue
             for is_wanted, way, name in (
-                (alert.exec, _run_program, "exec"),
+                (alert.exec, partial(_run_inside, config) if config.sandbox == "require" else _run_program, "exec"),
                 (alert.webhook, _post, "webhook"),
                 (alert.desktop, _show, "desktop"),
                 (alert.bell, self._ring_bell, "bell"),
@@ -246,18 +247,35 @@ def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Dig
         way(alert, digest)
     except subprocess.TimeoutExpired:
         return f"it took longer than {PROGRAM_LIMIT_S:.0f} s and was stopped"
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except (KnownError, OSError, ValueError, http.client.HTTPException) as error:
         return str(error) or type(error).__name__
     return ""
 
 
 def _run_program(alert: Alert, digest: Digest) -> None:
-    """Run a program in the project's folder: the digest comes in on stdin, its event and text in variables."""
-    variables = {**os.environ, "APTUI_EVENT": digest["event"], "APTUI_TEXT": digest["text"]}
-    _wait_for(alert.exec, json.dumps(digest), digest["folder"], variables)
+    """Run a program in the project's folder: the digest comes in on stdin, its event and text in variables.
+
+    It runs outside the sandbox, because it is there to reach the network, the desktop or a home folder.
+    """
+    _wait_for(alert.exec, json.dumps(digest), digest["folder"], {**os.environ, **_variables(digest)})
 
 
-def _wait_for(words: Sequence[str], given: str, folder: str, variables: Mapping[str, str]) -> None:
+def _run_inside(config: Config, alert: Alert, digest: Digest) -> None:
+    """Run the program of a project that requires the sandbox: inside it, with the environment of a builder."""
+    from aptui.engine.pool.sandbox import sandbox_of
+    from aptui.engine.pool.spawning import python_environment
+
+    sandbox = sandbox_of(config, stages=False)
+    assert sandbox is not None
+    words, folder = sandbox.command(alert.exec, digest["folder"]), digest["folder"]
+    _wait_for(words, json.dumps(digest), folder, python_environment(_variables(digest)), alert.exec[0])
+
+
+def _variables(digest: Digest) -> dict[str, str]:
+    return {"APTUI_EVENT": digest["event"], "APTUI_TEXT": digest["text"]}
+
+
+def _wait_for(words: Sequence[str], given: str, folder: str, variables: Mapping[str, str], name: str = "") -> None:
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, env=variables,
         start_new_session=True,
@@ -268,7 +286,7 @@ def _wait_for(words: Sequence[str], given: str, folder: str, variables: Mapping[
             os.killpg(program.pid, signal.SIGKILL)
             raise
     if program.returncode:
-        raise OSError(f"'{words[0]}' ended with exit code {program.returncode}")
+        raise OSError(f"'{name or words[0]}' ended with exit code {program.returncode}")
 
 
 def _post(alert: Alert, digest: Digest) -> None:

@@ -100,6 +100,7 @@ def _health_lines(health: Health | None) -> list[Parts]:
     ]
     troubles = [
         ("Workers", health.pool),
+        ("Sandbox", health.sandbox),
         ("Disk", health.disk),
         ("Database", health.database),
         ("Configuration", health.configuration),

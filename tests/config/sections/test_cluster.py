@@ -78,3 +78,11 @@ def test_doctor_names_a_cluster_that_asks_nobody_who_they_are(tmp_path, monkeypa
     (found,) = [check for check in json.loads(capsys.readouterr().out) if check["name"] == "cluster"]
     assert found["state"] == "warn"
     assert "every user of this machine can run programs as you" in found["said"]
+
+
+def test_cluster_of_project_that_requires_sandbox_is_refused(tmp_path: Path) -> None:
+    pool = "pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true, store: store}\n"
+    (tmp_path / "aptui.yaml").write_text(f"sandbox: require\n{pool}")
+
+    with pytest.raises(UserError, match="jobs on a cluster run without a sandbox"):
+        load.load(tmp_path)

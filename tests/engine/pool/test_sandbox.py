@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from disk_project import Project
 from msgspec.structs import replace
-from tools import MACHINE, find_program, needs
+from tools import needs_bubblewrap
 
 from aptui.cli import main
 from aptui.config import load
@@ -122,22 +120,6 @@ def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, s
 
     assert found is not None
     assert str(there) in found.reads
-
-
-def _is_usable() -> bool:
-    program = find_program("bwrap")
-    if program is None:
-        return True  # `needs` has the word
-    words = [program, "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true"]
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
-
-
-_may_isolate = pytest.mark.skipif(not _is_usable(), reason=MACHINE + "bubblewrap may not make namespaces")
-
-
-def needs_bubblewrap(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that runs something in bubblewrap."""
-    return needs("bwrap")(_may_isolate(test))
 
 
 @needs_bubblewrap

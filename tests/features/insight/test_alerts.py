@@ -39,7 +39,8 @@ class Room:
         self.now, self.said = 100.0, [""]
         self.said.clear()
         self.terminal = io.StringIO()
-        config: Any = SimpleNamespace(on=AlertSettings(said, quiet_s), name="game", project_dir=folder, cache_dir=folder)
+        settings = AlertSettings(said, quiet_s)
+        config: Any = SimpleNamespace(on=settings, name="game", project_dir=folder, cache_dir=folder, sandbox="auto")
         self.alerter = Alerter(lambda: config, failing, self.said.append, self.terminal, lambda: self.now)
 
 
