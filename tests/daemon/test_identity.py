@@ -237,6 +237,6 @@ def test_gateway_record_of_another_folder_at_the_same_path_does_not_count(home: 
     assert gateways.find_gateway(home.cache) is not None
 
     home.cache.rename(home.project / "moved")
-    shutil.copytree(home.project / "moved", home.cache, ignore=shutil.ignore_patterns("fence"))
+    shutil.copytree(home.project / "moved", home.cache, ignore=shutil.ignore_patterns(".cookies"))
 
     assert gateways.find_gateway(home.cache) is None

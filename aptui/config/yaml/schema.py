@@ -253,7 +253,7 @@ PLATFORM_ENTRY = record(
 IDS = {
     "pattern": PLATFORM,
     "maxLength": 64,
-    "not": {"enum": ["common", "fence"]},
+    "not": {"enum": ["common"]},
     "title": "a free name of at most 64 lower-case letters, digits, _ and -",
 }
 COMPANIONS = {**COMPANION, "type": ["string", "object", "array"], "items": COMPANION}

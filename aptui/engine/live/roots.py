@@ -31,8 +31,8 @@ SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 
 
 def cookie_folder(cache: bytes) -> bytes:
-    """Return the folder in which files are made to learn what was reported."""
-    return os.path.join(cache, b"fence")
+    """Return the folder of sync cookies; the dot keeps it apart from folders of platforms."""
+    return os.path.join(cache, b".cookies")
 
 
 def roots_of(project: Project, cache: str, own_paths: Iterable[str], settings: Iterable[str]) -> list[NotifiedRoot]:

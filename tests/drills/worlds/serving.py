@@ -186,7 +186,7 @@ class LiveWorld(World):
         """Return what is visible now and was never whole (O2)."""
         found = []
         for top in self.cache.glob("*/"):
-            for folder, _below, names in os.walk(top) if top.name not in (".aptui", "fence") else ():
+            for folder, _below, names in os.walk(top) if top.name not in (".aptui", ".cookies") else ():
                 for path in (Path(folder, name) for name in names):
                     with contextlib.suppress(FileNotFoundError):
                         data = path.read_bytes()

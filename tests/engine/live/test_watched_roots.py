@@ -18,7 +18,7 @@ class Watcher:
     """A watcher that watches nothing."""
 
     def __init__(self, roots, _take, hear, settings):
-        self.roots, self.hear, self.fence, self.suspected, self.is_open = roots, hear, settings.cookie_folder, [], True
+        self.roots, self.hear, self.cookie_folder, self.suspected, self.is_open = roots, hear, settings.cookie_folder, [], True
 
     def start(self):
         self.say()
@@ -60,7 +60,7 @@ def test_sources_are_watched_before_the_cache_is(room):
     [watcher] = room.watchers
     assert room.assets in [root.path for root in watcher.health()]
     assert not any(root.path.startswith(str(room.cache)) for root in watcher.health())
-    assert os.path.isdir(watcher.fence)
+    assert os.path.isdir(watcher.cookie_folder)
     room.roots.follow_configuration()
     assert str(room.cache / "linux") in [root.path for root in watcher.health()]
     assert room.assets in [root.path for root in room.roots.health()]
