@@ -84,9 +84,14 @@ def verbs() -> dict[str, tuple[str, str]]:
     return {verb: place for feature in features() for verb, place in feature.verbs.items()}
 
 
+def requests() -> dict[str, str]:
+    """Return the requests that features add: {name on the wire: record}."""
+    return {name: place for feature in features() for name, place in feature.requests.items()}
+
+
 def find_request(name: str) -> type | None:
     """Return the record of a request that a feature adds, None for an unknown name."""
-    place = next((feature.requests[name] for feature in features() if name in feature.requests), "")
+    place = requests().get(name)
     return load(place) if place else None
 
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui import feature
-from aptui.link.port import PROTOCOL, VERB_NAMES, VERBS, Answer, EngineHello, Verb
+from aptui.link.port import PROTOCOL, VERBS, Answer, EngineHello, Verb, wire_name
 from aptui.shared.forms import json_decoder
 from aptui.shared.globs import PATTERN_LIMIT
 
@@ -211,7 +211,7 @@ class LineBuffer:
 
 def encode_request(number: int, verb: Verb) -> bytes:
     """Return the line that says `verb`; its answer will carry `number`, which is not 0."""
-    return _line(f'{{"id":{number},"verb":"{VERB_NAMES[type(verb)]}"', _robust(verb))
+    return _line(f'{{"id":{number},"verb":"{wire_name(type(verb))}"', _robust(verb))
 
 
 def decode_request(line: bytes) -> tuple[int, Verb]:
@@ -227,7 +227,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     name = _decode(given["verb"], str, number, "'verb': ")
     record: type[Any] | None = VERBS.get(name) or feature.find_request(name)
     if record is None:
-        raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, VERBS), number=number)
+        raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, {*VERBS, *feature.requests()}), number=number)
     if record is EngineHello and _is_foreign(given, number):
         unknown = _decode(line, _UnknownField, number, "verb 'hello': ")
         return number, EngineHello(unknown.protocol, unknown.version, unknown.kind, unknown.pid, unknown.name)

@@ -9,12 +9,9 @@ Tests: `tests/link/test_client.py`.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
-
-from aptui.features.relocation.relocation_records import Relocate
-from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 PROTOCOL = 2
 """Raised when a verb or a notice changes its form; both ends say theirs in the first message."""
@@ -190,80 +187,22 @@ class Release(Struct, frozen=True):
     """End this connection's holds. Answered with {}."""
 
 
-class ScanMissing(Struct, frozen=True):
-    """Search products for missing dependencies: those that patterns (`store.missing.choose_scanned`) and ids name, all without any.
-
-    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
-    done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
-    """
-
-    patterns: tuple[str, ...] = ()
-    product_ids: tuple[int, ...] = ()
-    max_matches: int = 800
-    name: str = ""
-
-
-class ClearMissing(Struct, frozen=True):
-    """Forget what was found missing in these products. Answered with {count}."""
-
-    patterns: tuple[str, ...] = ()
-    product_ids: tuple[int, ...] = ()
-
-
-class Barrier(Struct, frozen=True):
-    """A barrier: answered when everything that changed on the disk before it is known to the engine.
-
-    Changed files are read, and their jobs are planned and saved.
-    """
-
-    limit_s: float = 10.0
-
-
-class Readiness(Struct, frozen=True):
-    """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
-
-    `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the
-    first scan is over, and no source of it is without jobs. Counting is spread: what is answered may be half a second old.
-    """
-
-
-class WriteCatalog(Struct, frozen=True):
-    """Write the catalogs of all platforms. Answered with {} when they are on the disk."""
-
-
-class ShowSource(Struct, frozen=True):
-    """A person wants to see a source, or this product (a name) of it, in the editor.
-
-    Answered with {}; `ShowRequested` tells whoever listens.
-    """
-
-    source: str = ""
-    product: str = ""
-
-
-class ReportPeers(Struct, frozen=True):
-    """The gateway tells of its connections; whoever says so is the gateway from then on, until it leaves. Answered with {}."""
-
-    report: GatewayReport
-
-
-class OrderPeers(Struct, frozen=True):
-    """Have the gateway do something about its connections. Answered with {} when it was passed on; what comes of it is news."""
-
-    order: PeerOrder
-
-
 class StopEngine(Struct, frozen=True):
     """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
 
     is_when_idle: bool = False
 
 
+class FeatureRequest(Struct, frozen=True):
+    """Base of the requests that features add (`aptui.feature.Feature.requests`) and answer; `wire_name` is the name on the wire."""
+
+    wire_name: ClassVar[str]
+
+
 Verb = (
     EngineHello | PingEngine | Subscribe | ReprocessJobs | Restore | Cancel | EscalateJobs | NoteInterest | ReadRunLog
     | RescanSources | SetOption | ReloadConfig | Connections | Disconnect | RestartWorker | ReadStatus | Settle | PauseJobs
-    | RunNext | ResumeJobs | Drain | Hold | Release | Relocate | StopEngine | ScanMissing | ClearMissing | Barrier
-    | Readiness | WriteCatalog | ShowSource | ReportPeers | OrderPeers
+    | RunNext | ResumeJobs | Drain | Hold | Release | StopEngine | FeatureRequest
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
@@ -275,7 +214,7 @@ VERBS: dict[str, type[Verb]] = {
     "cancel": Cancel,
     "escalate": EscalateJobs,
     "interest": NoteInterest,
-    "tell_log": ReadRunLog,
+    "read_run_log": ReadRunLog,
     "rescan": RescanSources,
     "set_option": SetOption,
     "reload_config": ReloadConfig,
@@ -290,24 +229,20 @@ VERBS: dict[str, type[Verb]] = {
     "drain": Drain,
     "hold": Hold,
     "release": Release,
-    "scan_missing": ScanMissing,
-    "clear_missing": ClearMissing,
-    "relocate": Relocate,
-    "report_peers": ReportPeers,
-    "peer_order": OrderPeers,
-    "shutdown": StopEngine,
-    "fence": Barrier,
-    "readiness": Readiness,
-    "save_catalog": WriteCatalog,
-    "show": ShowSource,
+    "stop_engine": StopEngine,
 }
-"""{name on the wire: record}."""
-VERB_NAMES = {record: name for name, record in VERBS.items()}
+"""The kernel's requests: {name on the wire: record}."""
+_VERB_NAMES = {record: name for name, record in VERBS.items()}
+
+
+def wire_name(kind: type[Verb]) -> str:
+    """Return the name of a request on the wire."""
+    return kind.wire_name if issubclass(kind, FeatureRequest) else _VERB_NAMES[kind]
 
 
 def name_verb(verb: Verb) -> str:
     """Return the words for a verb, for people: "run next"."""
-    return VERB_NAMES[type(verb)].replace("_", " ")
+    return wire_name(type(verb)).replace("_", " ")
 
 
 Answer = dict[str, object]

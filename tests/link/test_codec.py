@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,16 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from link_room import NOTICES, example
 
+from aptui import feature
 from aptui.core import notices
 from aptui.core.notices import EngineMessage
 from aptui.link import codec
 from aptui.link.codec import AnswerLine, LineBuffer, LineTooLong, MalformedLine, NoticeLine, RefusalLine
-from aptui.link.port import PROTOCOL, VERBS, Cancel, EngineHello, PingEngine, ReprocessJobs
+from aptui.link.port import PROTOCOL, VERBS, Cancel, EngineHello, PingEngine, ReprocessJobs, wire_name
+
+RECORDS = {**VERBS, **{name: feature.load(place) for name, place in feature.requests().items()}}
+"""{name on the wire: record}, of the kernel and of all features."""
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", RECORDS)
 def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
-    verb = example(VERBS[name])
+    verb = example(RECORDS[name])
 
     line = codec.encode_request(3, verb)
 
@@ -27,14 +32,22 @@ def test_every_verb_comes_out_as_it_went_in(name: str) -> None:
     assert codec.decode_request(line[:-1]) == (3, verb)
 
 
+@pytest.mark.parametrize("name", RECORDS)
+def test_wire_name_consists_of_words_of_its_record(name: str) -> None:
+    words = {word.lower() for word in re.findall("[A-Z][a-z]+", RECORDS[name].__name__)}
+
+    assert wire_name(RECORDS[name]) == name
+    assert set(name.split("_")) <= words
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in VERBS if name not in {"report_peers", "peer_order"}]
+    "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
 )  # all they hold is a record
 def test_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},
         "cancel": {"job_ids": [4]},
-        "tell_log": {"job_id": 4},
+        "read_run_log": {"job_id": 4},
         "hold": {"why": ""},
     }
     needed |= {"set_option": {"name": "verbose", "value": True}, "disconnect": {"number": 1}, "restart_worker": {"number": 1}}
@@ -43,7 +56,7 @@ def test_defaults_may_be_left_out(name: str) -> None:
     _number, verb = codec.decode_request(json.dumps({"id": 1, "verb": name, **fields}).encode())
 
     wanted = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
-    assert verb == VERBS[name](**wanted)
+    assert verb == RECORDS[name](**wanted)
 
 
 @pytest.mark.parametrize("record", NOTICES)
@@ -107,7 +120,7 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
     ("line", "number", "what", "hint"),
     [
         (b'{"id":3,"verb":"statsu"}', 3, "there is no verb 'statsu'", "did you mean 'status'?"),
-        (b'{"id":3,"verb":"qqqq"}', 3, "there is no verb 'qqqq'", "there are: cancel,"),
+        (b'{"id":3,"verb":"qqqq"}', 3, "there is no verb 'qqqq'", "there are: barrier, "),
         (b'{"id":3,"verb":7}', 3, "'verb': expected 'str', got 'int'", ""),
         (b'{"id":3}', 3, "a message without 'verb'", ""),
         (b'{"verb":"ping"}', 0, "a message without 'id'", ""),
@@ -126,9 +139,9 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
             "numbers go",
         ),
         (
-            b'{"id":3,"verb":"peer_order","order":{"deed":"disconnect","number":9223372036854775808}}',
+            b'{"id":3,"verb":"order_peers","order":{"deed":"disconnect","number":9223372036854775808}}',
             3,
-            "verb 'peer_order': 'order': a number beyond 64 bits",
+            "verb 'order_peers': 'order': a number beyond 64 bits",
             "numbers go from -9223372036854775807 to",
         ),
         (
@@ -156,7 +169,7 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
             "say a shorter one",
         ),
         (
-            b'{"id":3,"verb":"peer_order","order":{"deed":"allow","entry":"' + b"a" * 20_000 + b'"}}',
+            b'{"id":3,"verb":"order_peers","order":{"deed":"allow","entry":"' + b"a" * 20_000 + b'"}}',
             3,
             "'order': a text of more than",
             "",

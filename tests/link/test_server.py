@@ -237,10 +237,10 @@ def test_a_client_of_another_protocol_can_only_ask_how_we_are_and_stop_us(room: 
 
     assert stranger.hear()["answer"]["protocol"] == PROTOCOL
     heard = {}
-    for number, verb in enumerate(("ping", "status", "shutdown", "subscribe", "cancel"), 2):
+    for number, verb in enumerate(("ping", "status", "stop_engine", "subscribe", "cancel"), 2):
         stranger.say(id=number, verb=verb, **({"job_ids": [1]} if verb == "cancel" else {}))
         heard[verb] = stranger.hear()
-    assert all("answer" in heard[verb] for verb in ("ping", "status", "shutdown"))
+    assert all("answer" in heard[verb] for verb in ("ping", "status", "stop_engine"))
     assert heard["subscribe"]["refusal"] == heard["cancel"]["refusal"]
     assert heard["cancel"]["refusal"] == {
         "what": f"this engine (aptui 1.2.3) speaks protocol {PROTOCOL}, you speak {PROTOCOL + 1}",

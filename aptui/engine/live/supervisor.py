@@ -39,6 +39,7 @@ from aptui.store.db import schema
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
     from aptui.link.server import LinkServer
+    from aptui.shared.connections.peers import GatewayReport
     from aptui.store.db.writer import Writer
 
 
@@ -190,6 +191,7 @@ class EngineSupervisor:
         """Whether starts and rescans skip files with the stored size and time; else they read the bytes of every file."""
         self.ports: dict[str, int] = {}
         """TCP ports of this process: {name: port}."""
+        self.gateway_report: GatewayReport | None = None  # None = no gateway runs
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
         self._outside = outside_files.OutsideFileChecks()
@@ -207,8 +209,7 @@ class EngineSupervisor:
         self._outdated_count = 0
         self._trouble = self._configuration_error = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
-        self._tried_at = self._disk_at = 0.0
-        self._place_at = 0.0
+        self._tried_at = self._disk_at = self._place_at = 0.0
         self._is_displaced = False
         self._moved_to = ""
         self._end_at = math.inf
@@ -452,6 +453,32 @@ class EngineSupervisor:
         """Somebody asks for the engine: see whether what keeps it from working is over, unless that was looked at just now."""
         if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
             self._try_again()
+
+    def working_engine(self) -> Engine:
+        """Return the engine; one that broke down is tried again first.
+
+        Raises:
+            KnownError: it does not work.
+        """
+        self.try_at_once()
+        if self.engine is None:
+            what = f"the engine is not working: {self.health.disk or 'it is being opened'}"
+            raise KnownError(what, hint="'aptui status' says why")
+        return self.engine
+
+    @property
+    def state(self) -> str:
+        """What the engine does, in one word or two."""
+        engine = self.engine
+        if engine is None:
+            return "in trouble"
+        if self.is_paused:
+            return "paused"
+        if self.watching.is_draining:
+            return "drained" if engine.is_idle else "draining"
+        if self.health.holds:
+            return "held"
+        return "idle" if engine.is_idle and self.watching.is_quiet else "working"
 
     # ------------------------------------------------------------------------------------------------------ configuration
 

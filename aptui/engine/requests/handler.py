@@ -10,66 +10,26 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from msgspec import Struct, to_builtins
 
-from aptui import __version__
+from aptui import __version__, feature
 from aptui.config.dirs import identity_of
 from aptui.config.merge import variables_of
 from aptui.core.model import PathKey
-from aptui.core.notices import ConnectionsChanged, PeerOrdered
-from aptui.features.gateway.requests import GatewayRequests
-from aptui.features.relocation.relocation_records import Relocate
-from aptui.features.relocation.requests import RelocationRequests
-from aptui.features.shipping.requests import MissingScanRequests
-from aptui.link import codec, places, port
+from aptui.core.notices import ConnectionsChanged
+from aptui.link import places, port
 from aptui.link.port import Request
 from aptui.link.server import LinkServer
 from aptui.shared.account import SharingSum
-from aptui.shared.errors import BusyError, HostError, KnownError, UserError
+from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
     from aptui.engine.pool.questions import LogSoFar
     from aptui.link.port import Request
-    from aptui.shared.connections.peers import GatewayReport, PeerOrder
-
-
-# Requests about the gateway's connections: the engine keeps the last report and passes orders on; it judges nothing itself.
-
-
-class PeerRequests:
-    """The gateway as the engine knows it."""
-
-    def __init__(self, live: EngineSupervisor) -> None:
-        self._live = live
-        self._gateway = 0
-        self.report: GatewayReport | None = None
-        """None = no gateway runs."""
-
-    def take_report(self, client: int, report: GatewayReport) -> None:
-        """Note what the gateway says of itself."""
-        self._gateway, self.report = client, report
-
-    def pass_on(self, order: PeerOrder) -> None:
-        """Tell the gateway what it is to do.
-
-        Raises:
-            HostError: none runs.
-        """
-        live = self._live
-        if self.report is None or live.server is None:
-            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml has one started")
-        engine = live.engine
-        notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
-        live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
-
-    def forget_client(self, client: int) -> None:
-        """A client is gone; if it was the gateway, there is none."""
-        if client == self._gateway:
-            self._gateway, self.report = 0, None
 
 
 # What editors and running games look at (`port.NoteInterest`): passed on with a time, and forgotten after a while.
@@ -229,6 +189,16 @@ class _WaitingRequest(Struct):
     then: Callable[[], None]
 
 
+class FeatureAnswerer(Protocol):
+    """What answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
+
+    def take(self, request: Request, verb: Any) -> None:
+        """Take one of the feature's requests; answer it now or later."""
+
+    def forget_client(self, client: int) -> None:
+        """Drop what a client that is gone asked for."""
+
+
 class RequestHandler:
     """Answerer of an engine that stays up (`link.port.Answerer`)."""
 
@@ -243,12 +213,16 @@ class RequestHandler:
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None
         self._obstacle_since_s = 0.0
-        self._relocating = RelocationRequests(live)
-        self._missing = MissingScanRequests(live)
-        self._serving = GatewayRequests(live, self._state)
-        self._peering = PeerRequests(live)
+        self._published_report = live.gateway_report
+        """The report of the gateway that clients know."""
         self._interest = InterestRequests(live)
         self._logs = LogRequests(live)
+        self._answerers: dict[type, FeatureAnswerer] = {}
+        """{record of a feature's request: what answers it}."""
+        for each in feature.features():
+            if each.answers:
+                answerer = feature.load(each.answers)(live)
+                self._answerers.update(dict.fromkeys(map(feature.load, each.requests.values()), answerer))
         live.parts.append(self)
 
     # ------------------------------------------------------------------------------------------------------------ requests
@@ -263,11 +237,8 @@ class RequestHandler:
     def forget_client(self, client: int) -> None:
         """A client is gone: its holds end, and what it waited for."""
         self._live.watching.release(client)
-        self._missing.forget_client(client)
-        self._relocating.forget_client(client)
-        self._serving.forget_client(client)
-        self._peering.forget_client(client)
-        self._logs.forget_client(client)
+        for answerer in (self._logs, *dict.fromkeys(self._answerers.values())):
+            answerer.forget_client(client)
         self._settling = [item for item in self._settling if item.request.client != client]
         self._waiting = [item for item in self._waiting if item.request.client != client]
         self._asked.pop(client, None)
@@ -295,7 +266,7 @@ class RequestHandler:
             case port.NoteInterest():
                 self._interest.take(request, verb)
             case port.Restore():
-                self._engine().restore(verb.job_id, verb.run_key)
+                self._live.working_engine().restore(verb.job_id, verb.run_key)
                 request.answer()
             case port.RescanSources():
                 self._rescan(request, verb)
@@ -304,7 +275,7 @@ class RequestHandler:
             case port.ReloadConfig():
                 live.reload(lambda error, is_changed: self._answer_reload(request, error, is_changed))
             case port.Connections():
-                request.answer(connections=self._connections(), workers=self._workers(), gateway=self._peering.report)
+                request.answer(connections=self._connections(), workers=self._workers(), gateway=live.gateway_report)
             case port.Disconnect():
                 if live.server is not None and live.server.disconnect(verb.number):
                     request.answer()
@@ -331,22 +302,8 @@ class RequestHandler:
                 request.answer()
             case port.ReadRunLog():
                 self._logs.take(request, verb)
-            case Relocate():
-                self._engine()
-                self._relocating.take(request, verb)
-            case port.ScanMissing():
-                self._missing.scan(request, verb)
-            case port.ClearMissing():
-                self._missing.clear(request, verb)
-            case port.Barrier() | port.Readiness() | port.WriteCatalog() | port.ShowSource():
-                self._serving.take(request, verb)
-            case port.ReportPeers():
-                self._peering.take_report(request.client, verb.report)
-                request.answer()
-                self._notify_connections()
-            case port.OrderPeers():
-                self._peering.pass_on(verb.order)
-                request.answer()
+            case port.FeatureRequest():
+                self._answerers[type(verb)].take(request, verb)
             case port.StopEngine():
                 live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
                 request.answer()
@@ -354,14 +311,6 @@ class RequestHandler:
                     live.stop()
             case _:
                 assert_never(verb)
-
-    def _engine(self) -> Engine:
-        self._live.try_at_once()
-        if self._live.engine is None:
-            raise KnownError(
-                f"the engine is not working: {self._live.health.disk or 'it is being opened'}", hint="'aptui status' says why"
-            )
-        return self._live.engine
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
@@ -400,25 +349,13 @@ class RequestHandler:
             "seq": engine.inbox.seq if engine else 0,
             "uptime_s": round((time.time_ns() // 1_000_000 - live.started_ms) / 1000, 1),
             "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
-            "state": self._state(),
+            "state": live.state,
             "progress": live.latest_progress,
             "health": live.health,
             "options": {"debug_output": live.config.project.debug_output, "fast_scan": live.is_scanning_fast},
             "connection_count": len(self._connections()),
             "resources": engine.pipeline.resource_uses() if engine else (),
         }
-
-    def _state(self) -> str:
-        live, engine = self._live, self._live.engine
-        if engine is None:
-            return "in trouble"
-        if live.is_paused:
-            return "paused"
-        if live.watching.is_draining:
-            return "drained" if engine.is_idle else "draining"
-        if live.health.holds:
-            return "held"
-        return "idle" if engine.is_idle and live.watching.is_quiet else "working"
 
     def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
         live = self._live
@@ -457,16 +394,16 @@ class RequestHandler:
         return pool.workers() if pool is not None else ()
 
     def _notify_connections(self) -> None:
-        server = self._live.server
+        server, self._published_report = self._live.server, self._live.gateway_report
         if server is not None:
             engine = self._live.engine
-            notice = ConnectionsChanged(engine.inbox.seq if engine else 0, server.connections(), self._peering.report)
+            notice = ConnectionsChanged(engine.inbox.seq if engine else 0, server.connections(), self._published_report)
             server.publish(notice, engine.epoch if engine else 0, notice.cause)
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
 
     def _ask_jobs(self, request: Request, verb: port.ReprocessJobs | port.Cancel | port.EscalateJobs) -> None:
-        engine = self._engine()
+        engine = self._live.working_engine()
         keys = [] if isinstance(verb, port.Cancel) else [PathKey(key) for key in verb.keys]
         keys = [found for key in keys for found in (engine.archive.keys_like(key) if "*" in key else [key])]
         name = {port.ReprocessJobs: "reprocess", port.Cancel: "cancel", port.EscalateJobs: "escalate"}[type(verb)]
@@ -476,7 +413,7 @@ class RequestHandler:
         request.answer(count=len(keys) + len(verb.job_ids))
 
     def _rescan(self, request: Request, verb: port.RescanSources) -> None:
-        engine = self._engine()
+        engine = self._live.working_engine()
         if self._live.watching.is_draining:
             raise _refusal(_DRAINED)
         self._live.check_unwatched()
@@ -517,7 +454,7 @@ class RequestHandler:
         request.answer(is_paused=is_paused)
 
     def _run_next(self, request: Request, verb: port.RunNext) -> None:
-        engine = self._engine()
+        engine = self._live.working_engine()
         if not self._live.is_paused:
             request.refuse("the queue is not paused", hint="'aptui pause' pauses it")
             return
@@ -529,7 +466,7 @@ class RequestHandler:
         request.answer(job_id=job.id, source=job.source.rel)
 
     def _drain(self, request: Request, verb: port.Drain) -> None:
-        self._engine()
+        self._live.working_engine()
         live = self._live
         if live.is_paused:
             raise _refusal(_PAUSED)
@@ -580,7 +517,7 @@ class RequestHandler:
         return max(settling.began_s, self._obstacle_since_s) + obstacle.timeout_s
 
     def _settle(self, request: Request, verb: port.Settle) -> None:
-        live, engine = self._live, self._engine()
+        live, engine = self._live, self._live.working_engine()
         if (obstacle := self._find_obstacle()) is not None and not obstacle.timeout_s:
             raise _refusal(obstacle)
         problem = self._other_options(verb)
@@ -623,6 +560,8 @@ class RequestHandler:
     def poll(self, now: float) -> None:
         """Answer what has come true, and send what there is to say."""
         live = self._live
+        if live.gateway_report is not self._published_report:
+            self._notify_connections()
         for waiting in [item for item in self._waiting if item.is_true()]:
             self._waiting.remove(waiting)
             waiting.then()

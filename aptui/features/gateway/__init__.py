@@ -15,4 +15,13 @@ FEATURE = Feature(
         "client": ("aptui.features.gateway.verbs", "ask a gateway, watch what happens, get products"),
         "web": ("aptui.features.gateway.web_verb", "show the screen in a browser, on this machine, behind a token"),
     },
+    requests={
+        "barrier": "aptui.features.gateway.engine_requests:Barrier",
+        "readiness": "aptui.features.gateway.engine_requests:Readiness",
+        "write_catalog": "aptui.features.gateway.engine_requests:WriteCatalog",
+        "show_source": "aptui.features.gateway.engine_requests:ShowSource",
+        "report_peers": "aptui.features.gateway.engine_requests:ReportPeers",
+        "order_peers": "aptui.features.gateway.engine_requests:OrderPeers",
+    },
+    answers="aptui.features.gateway.requests:GatewayRequests",
 )

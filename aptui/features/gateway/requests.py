@@ -1,4 +1,4 @@
-"""Requests of the gateway (`port.Barrier`, `Readiness`, `WriteCatalog`, `ShowSource`), answered now or when it has come true.
+"""What answers the gateway's requests (`engine_requests`), now or when it has come true.
 
 Tests: `tests/features/gateway/ws/test_routing.py`.
 """
@@ -6,21 +6,24 @@ Tests: `tests/features/gateway/ws/test_routing.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
 from aptui.core.model import RelPath
-from aptui.core.notices import ShowRequested
-from aptui.link import port
-from aptui.shared.errors import KnownError, UserError
+from aptui.core.notices import PeerOrdered, ShowRequested
+from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
+from aptui.link import codec
+from aptui.shared.errors import HostError, UserError
 
 if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
     from aptui.link.port import Request
+    from aptui.shared.connections.peers import PeerOrder
 
+GatewayRequest = Barrier | Readiness | WriteCatalog | ShowSource | ReportPeers | OrderPeers
 _RECOUNT_S = 0.01
 _BARRIER_LIMIT_S = 60.0
 _BARRIER_URGENCY = 200
@@ -57,15 +60,11 @@ class _PendingRequest(Struct):
 
 
 class GatewayRequests:
-    """Answers the gateway.
+    """Answers the gateway, keeps its last report, and passes orders on to it; judges nothing itself."""
 
-    Args:
-        live: the engine that stays up.
-        state: what the engine does, in one word.
-    """
-
-    def __init__(self, live: EngineSupervisor, state: Callable[[], str]) -> None:
-        self._live, self._state = live, state
+    def __init__(self, live: EngineSupervisor) -> None:
+        self._live = live
+        self._gateway = 0
         self._barriers: list[_BarrierRequest] = []
         self._saving: list[Request] = []
         self._is_saved = False
@@ -73,43 +72,60 @@ class GatewayRequests:
         self._ready_epoch = -1
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.Barrier | port.Readiness | port.WriteCatalog | port.ShowSource) -> None:
+    def take(self, request: Request, verb: GatewayRequest) -> None:
         """Take a verb; answer it now or later.
 
         Raises:
             KnownError: there is no engine just now.
         """
         match verb:
-            case port.Barrier():
+            case Barrier():
                 self._take_barrier(request, verb)
-            case port.Readiness():
+            case Readiness():
                 self._report_readiness(request)
-            case port.WriteCatalog():
-                self._engine()
+            case WriteCatalog():
+                self._live.working_engine()
                 self._saving.append(request)
-            case port.ShowSource():
-                live, engine = self._live, self._engine()
+            case ShowSource():
+                live, engine = self._live, self._live.working_engine()
                 if not verb.source:
                     raise UserError("the source to be shown is missing", hint="name a source")
                 engine.news.notify(ShowRequested(engine.inbox.seq, RelPath(verb.source), verb.product))
                 live.wake()
                 request.answer()
+            case ReportPeers():
+                self._gateway, self._live.gateway_report = request.client, verb.report
+                request.answer()
+            case OrderPeers():
+                self._pass_on(verb.order)
+                request.answer()
+            case _:
+                assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """A client is gone, and what it waited for."""
+        """A client is gone, and what it waited for; if it was the gateway, none runs any more."""
+        if client == self._gateway:
+            self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
         self._saving = [request for request in self._saving if request.client != client]
 
-    def _engine(self) -> Engine:
-        engine = self._live.engine
-        if engine is None:
-            raise KnownError("the engine is not working", hint="'aptui status' says why")
-        return engine
+    def _pass_on(self, order: PeerOrder) -> None:
+        """Tell the gateway what it is to do.
+
+        Raises:
+            HostError: none runs.
+        """
+        live = self._live
+        if live.gateway_report is None or live.server is None:
+            raise HostError("no gateway runs", hint="'serve: {enabled: true}' in aptui.yaml has one started")
+        engine = live.engine
+        notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
+        live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
 
     # --------------------------------------------------------------------------------------------------------------- barrier
 
-    def _take_barrier(self, request: Request, verb: port.Barrier) -> None:
-        engine = self._engine()
+    def _take_barrier(self, request: Request, verb: Barrier) -> None:
+        engine = self._live.working_engine()
         barrier = _BarrierRequest(request, time.monotonic() + max(0.0, min(verb.limit_s, _BARRIER_LIMIT_S)), epoch=engine.epoch)
         self._barriers.append(barrier)
 
@@ -158,7 +174,7 @@ class GatewayRequests:
     def _report_readiness(self, request: Request) -> None:
         live, engine = self._live, self._live.engine
         if engine is None:
-            request.answer(state=self._state(), is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
+            request.answer(state=live.state, is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
             return
         pending = self._count_pending(engine)
         is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
@@ -166,7 +182,7 @@ class GatewayRequests:
             self._ready_epoch = engine.epoch
         progress = live.latest_progress
         request.answer(
-            state=self._state(),
+            state=live.state,
             is_scanning=engine.is_scanning,
             is_ready=self._ready_epoch == engine.epoch,
             pending=dict(pending.pending or {}),

@@ -10,4 +10,6 @@ FEATURE = Feature(
         "delete": ("aptui.features.relocation.verbs", "delete sources, with their metadata"),
         "identities": ("aptui.features.relocation.verbs", "which sources have '.meta' files, and which look moved without theirs"),
     },
+    requests={"relocate": "aptui.features.relocation.relocation_records:Relocate"},
+    answers="aptui.features.relocation.requests:RelocationRequests",
 )

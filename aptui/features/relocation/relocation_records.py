@@ -8,17 +8,22 @@ Tests: `tests/features/relocation/test_requests.py`.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.link.port import FeatureRequest
 
-class Relocate(Struct, frozen=True):
+
+class Relocate(FeatureRequest, frozen=True):
     """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
 
     `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold
     `*` and `?`. Without a destination, `is_delete` said, they are deleted.
     """
+
+    wire_name: ClassVar = "relocate"
 
     source: str = ""
     destination: str = ""

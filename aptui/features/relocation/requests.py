@@ -49,8 +49,9 @@ class RelocationRequests:
         """Take an order; it is answered when it is done.
 
         Raises:
-            BusyError: too many wait.
+            BusyError: too many wait. KnownError: the engine does not work.
         """
+        self._live.working_engine()
         if len(self._waiting) >= _WAITING_LIMIT:
             raise BusyError(f"{_WAITING_LIMIT} moves and deletions wait already", hint="try again in a moment")
         self._waiting.append((request, order))

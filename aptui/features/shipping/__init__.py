@@ -19,4 +19,9 @@ FEATURE = Feature(
         ),
         "scan-missing": ("aptui.features.shipping.missing_verb", "look for assets that products name and do not declare"),
     },
+    requests={
+        "scan_missing": "aptui.features.shipping.scan_requests:ScanMissing",
+        "clear_missing": "aptui.features.shipping.scan_requests:ClearMissing",
+    },
+    answers="aptui.features.shipping.requests:MissingScanRequests",
 )

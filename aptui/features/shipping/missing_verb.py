@@ -27,6 +27,7 @@ from aptui.engine.scan.walk import text_of
 from aptui.features.shipping.missing_records import LINE_LIMIT
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, FoundName, choose_scanned, results
 from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace, Tally
+from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
@@ -157,7 +158,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
 
     answers: list[port.Answer | KnownError] = []
     client.ask(port.Subscribe(wants_all=False))
-    client.post(port.ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
+    client.post(ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
     try:
         client.listen_while_alive(lambda: answers, on_news=lambda news: take_notice(news.notice))
     finally:
@@ -189,7 +190,7 @@ class _MissingReporter:
 
 def _clear(arguments: Namespace, config: Config, client: EngineClient | None) -> int:
     if client is not None:
-        count = int(str(client.ask(port.ClearMissing(tuple(arguments.patterns)))["count"]))
+        count = int(str(client.ask(ClearMissing(tuple(arguments.patterns)))["count"]))
     else:
         with _hold_database(config) as writer, closing(open_reader(asset_database(config.cache_dir))) as reader:
             products = choose_scanned(reader, arguments.patterns)

@@ -23,7 +23,7 @@ from aptui.core.messages import Rows
 from aptui.core.notices import LogLevel, MissingScan, ProductsChanged
 from aptui.features.shipping.missing_rows import Scanned, choose_scanned
 from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
-from aptui.link import port
+from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
 from aptui.store.queries.reader import open_reader
@@ -55,7 +55,18 @@ class MissingScanRequests:
         live.parts.append(self)
         live.endings.append(self.close)
 
-    def scan(self, request: Request, verb: port.ScanMissing) -> None:
+    def take(self, request: Request, verb: ScanMissing | ClearMissing) -> None:
+        """Take a request.
+
+        Raises:
+            KnownError: it cannot be done now.
+        """
+        if isinstance(verb, ScanMissing):
+            self._scan(request, verb)
+        else:
+            self._clear(request, verb)
+
+    def _scan(self, request: Request, verb: ScanMissing) -> None:
         """Begin a search; it is answered at its end.
 
         Raises:
@@ -77,11 +88,9 @@ class MissingScanRequests:
         running.thread = threading.Thread(target=self._run, args=(running, place, verb), name="aptui-missing-scan", daemon=True)
         running.thread.start()
 
-    def clear(self, request: Request, verb: port.ClearMissing) -> None:
+    def _clear(self, request: Request, verb: ClearMissing) -> None:
         """Forget what was found in some products."""
-        engine = self._live.engine
-        if engine is None:
-            raise UserError("the engine is not working", hint="'aptui status' says why")
+        engine = self._live.working_engine()
         products = _choose_scanned(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
         engine.news.notify(ProductsChanged(engine.inbox.seq, ()))
@@ -118,7 +127,7 @@ class MissingScanRequests:
 
     # -------------------------------------------------------------------------------------------------------- the thread
 
-    def _run(self, running: _Running, place: NamePlace, verb: port.ScanMissing) -> None:
+    def _run(self, running: _Running, place: NamePlace, verb: ScanMissing) -> None:
         def report_progress(tally: Tally) -> None:
             self._say(MissingScan(0, running.name, tally.files, tally.done, tally.hits, round(tally.seconds, 1)))
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.core.notices import MissingScan
+from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
@@ -120,8 +121,6 @@ class MissingScans:
 
     def scan_matching(self, pattern: str) -> None:
         """Search the products that a pattern names (`store.missing.choose_scanned`), all without one."""
-        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
-
         if self._is_engine_idle():
             self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
         else:
@@ -145,14 +144,10 @@ class MissingScans:
         self._queries.request("missing", lambda reader: _products_of(reader, kind, files), partial(do, name, len(paths), folders))
 
     def _ask_to_scan(self, name: str, _count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
-        from aptui.link.port import ScanMissing  # for start-up: the verbs come after the first paint
-
         if self._is_something(name, folders, product_ids):
             self._shell.ask(ScanMissing(tuple(folders), tuple(product_ids), name=name))
 
     def _ask_to_clear(self, name: str, count: int, folders: Sequence[str], product_ids: Sequence[int]) -> None:
-        from aptui.link.port import ClearMissing  # for start-up: the verbs come after the first paint
-
         order = ClearMissing(tuple(folders), tuple(product_ids))
 
         def clear() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from aptui import feature
 from aptui.core.notices import JobChanged
 from aptui.link.beat import Outbox
 from aptui.link.client import EngineClient, NoEngine
@@ -216,7 +217,7 @@ def broken_messages(victim: Victim, dice: random.Random) -> None:
     """Say almost what is right: a byte of another value, deep nesting, invalid UTF-8, numbers without end."""
     bare = victim.bare(HELLO)
     for number in range(2_000):
-        name = dice.choice(list(VERBS))
+        name = dice.choice([*VERBS, *feature.requests()])
         message = bytearray(json.dumps({"id": number + 1, "verb": name, "job_ids": [1, 2], "keys": ["a"]}).encode())
         for _ in range(dice.randrange(4)):
             message[dice.randrange(len(message))] = dice.randrange(256)

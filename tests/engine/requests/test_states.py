@@ -12,7 +12,10 @@ from unittest import mock
 import pytest
 from live_project import LiveProject, Request, own_live_project
 
+from aptui import feature
+from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.features.relocation.relocation_records import Relocate
+from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.errors import HostError
@@ -56,14 +59,14 @@ REQUESTS: dict[type[Any], Any] = {
     port.Release: port.Release(),
     Relocate: Relocate("b.txt", "c.txt"),
     port.StopEngine: port.StopEngine(is_when_idle=True),
-    port.ScanMissing: port.ScanMissing(),
-    port.ClearMissing: port.ClearMissing(("*",)),
-    port.Barrier: port.Barrier(0.2),
-    port.Readiness: port.Readiness(),
-    port.WriteCatalog: port.WriteCatalog(),
-    port.ShowSource: port.ShowSource("a.txt"),
-    port.ReportPeers: port.ReportPeers(example(GatewayReport)),
-    port.OrderPeers: port.OrderPeers(example(PeerOrder)),
+    ScanMissing: ScanMissing(),
+    ClearMissing: ClearMissing(("*",)),
+    Barrier: Barrier(0.2),
+    Readiness: Readiness(),
+    WriteCatalog: WriteCatalog(),
+    ShowSource: ShowSource("a.txt"),
+    ReportPeers: ReportPeers(example(GatewayReport)),
+    OrderPeers: OrderPeers(example(PeerOrder)),
 }
 
 
@@ -160,17 +163,17 @@ _MOST = {
     port.Disconnect: "no connection 5",
     port.RestartWorker: "no worker 99",
     port.RunNext: "not paused",
-    port.OrderPeers: "no gateway",
+    OrderPeers: "no gateway",
 }
 _PAUSED, _DRAINED = "the queue is paused", "the engine is drained"
 _UNAVAILABLE: dict[type[Any], str] = dict.fromkeys(
     (
         port.ReprocessJobs, port.Restore, port.Cancel, port.EscalateJobs, port.NoteInterest, port.ReadRunLog, port.RescanSources,
-        port.Settle, port.RunNext, port.Drain, Relocate, port.ClearMissing, port.Barrier, port.WriteCatalog, port.ShowSource,
+        port.Settle, port.RunNext, port.Drain, Relocate, ClearMissing, Barrier, WriteCatalog, ShowSource,
     ),
     _NO_ENGINE,
 )  # fmt: skip
-_BUSY: dict[type[Any], str] = {port.ScanMissing: "while the engine works"}
+_BUSY: dict[type[Any], str] = {ScanMissing: "while the engine works"}
 REFUSALS: dict[str, dict[type[Any], str]] = {
     "idle": {},
     "building": {**_BUSY},
@@ -189,7 +192,7 @@ _WAITS_FOR_JOBS = (port.Settle, port.Drain)
 
 
 def test_every_request_has_an_example() -> None:
-    assert set(REQUESTS) == set(port.VERBS.values())
+    assert set(REQUESTS) == {*port.VERBS.values(), *map(feature.load, feature.requests().values())}
 
 
 @pytest.mark.timeout(180)

@@ -17,6 +17,7 @@ import pytest
 from processes import has_ended
 from tools import skip_without
 
+from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared.connections.peers import PeerAction, PeerOrder
@@ -165,7 +166,7 @@ def test_a_list_changed_on_the_screen_stands_in_the_configuration_and_nobody_is_
 
     socket_file = next(Path(home.environment["XDG_STATE_HOME"], "aptui").glob("*/socket"))
 
-    def ask(request: port.Connections | port.OrderPeers) -> dict[str, Any]:
+    def ask(request: port.Connections | OrderPeers) -> dict[str, Any]:
         with EngineClient.connect(str(socket_file)) as person:
             return person.ask(request, 10)
 
@@ -173,7 +174,7 @@ def test_a_list_changed_on_the_screen_stands_in_the_configuration_and_nobody_is_
         return json.loads(home.run("config", "--json").stdout)["serve"]
 
     home.wait(lambda: ask(port.Connections())["gateway"])
-    ask(port.OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
+    ask(OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
     home.wait(lambda: said()["rejected"] == ["1.2.3.4"])
     text = (home.project / "aptui.yaml").read_text()
     home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))

@@ -12,7 +12,7 @@ from live_project import LiveProject, Request
 
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.link import port
+from aptui.features.gateway.engine_requests import Barrier
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real
@@ -48,7 +48,7 @@ def test_a_barrier_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sou
         may_commit.clear()
         monkeypatch.setattr(Cache, "commit", commit_later)
         project.write("assets/b.txt", "b")
-        request = Request(port.Barrier())
+        request = Request(Barrier())
         project.desk.take(request)
         project.until(lambda: live.engine is not None and live.engine.pipeline.has_unsaved_jobs, "its copy is made")
         # Amid a commit nothing is heard: the fence's own notification then waits for the end, and so does the fence.

@@ -20,6 +20,7 @@ from aptui.features.shipping.missing_records import LINE_LIMIT
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, choose_scanned, results
 from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
 from aptui.features.shipping.readers import Readers, read_rules
+from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
@@ -399,7 +400,7 @@ def found_by(project: LiveProject) -> list[str]:
 def test_a_running_engine_searches_beside_its_work_and_says_how_far_it_is(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: project.live.watching.is_quiet)
-        answer = project.ask(port.ScanMissing(name="everything")).answered
+        answer = project.ask(ScanMissing(name="everything")).answered
 
         assert answer is not None
         assert (answer["files"], answer["flawed"], answer["hits"]) == (2, 1, 1)
@@ -409,14 +410,14 @@ def test_a_running_engine_searches_beside_its_work_and_says_how_far_it_is(projec
             ("everything", 2, False), (1, True)
         ]  # fmt: skip
 
-        assert project.ask(port.ClearMissing(("a.txt",))).answered == {"count": 1}
+        assert project.ask(ClearMissing(("a.txt",))).answered == {"count": 1}
         assert found_by(project) == []
 
 
 def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
-        first, second = Request(port.ScanMissing()), Request(port.ScanMissing())
+        first, second = Request(ScanMissing()), Request(ScanMissing())
         project.desk.take(first)
         project.desk.take(second)
         project.until(lambda: first.is_over)
@@ -426,7 +427,7 @@ def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) 
         project.ask(port.PauseJobs())
         project.write("assets/new.txt", "new")
         project.until(lambda: live.engine is not None and not live.engine.is_idle)
-        third = Request(port.ScanMissing())
+        third = Request(ScanMissing())
         project.desk.take(third)
         assert "while the engine works" in third.refused
         project.ask(port.ResumeJobs())
@@ -436,13 +437,13 @@ def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) 
 def test_a_search_whose_asker_left_or_whose_engine_ends_is_given_up(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
-        request = Request(port.ScanMissing(), client=5)
+        request = Request(ScanMissing(), client=5)
         project.desk.take(request)
         project.desk.forget_client(5)
         project.until(lambda: request.is_over)
         assert found_by(project) in ([], ["sub/b.png"])
 
-        project.desk.take(Request(port.ScanMissing()))
+        project.desk.take(Request(ScanMissing()))
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
 
@@ -452,7 +453,7 @@ def test_an_internal_error_costs_the_search_and_not_the_engine(project: LiveProj
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
 
-        assert "ZeroDivisionError" in project.ask(port.ScanMissing()).refused
+        assert "ZeroDivisionError" in project.ask(ScanMissing()).refused
         assert live.engine is not None
 
 

@@ -24,6 +24,7 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from aptui.core.paths import from_text, to_text
+from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.context import CONTEXT, GatewayContext, context_of
 from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
@@ -76,7 +77,7 @@ class _Wait(Struct):
     async def until_over(self) -> None:
         database = CurrentDatabase(self.context.database.path)
         try:
-            await self.context.engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+            await self.context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
             while not await self._is_over():
                 before = self._moment(database)
                 await asyncio.sleep(_CHECK_S)

@@ -20,7 +20,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from aptui.core.notices import PeerOrdered
-from aptui.features.gateway import peer_file, peer_lists, tasks
+from aptui.features.gateway import engine_requests, peer_file, peer_lists, tasks
 from aptui.features.gateway.access.admission import Admission, AdmissionRefusal
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.context import CONTEXT
@@ -28,7 +28,6 @@ from aptui.features.gateway.peers.outbound import OutboundConnections, Socket, c
 from aptui.features.gateway.protocol.codec import Scope
 from aptui.features.gateway.tasks import Wires
 from aptui.features.gateway.ws.sessions import SESSIONS
-from aptui.link import port
 from aptui.shared.connections.addresses import canonical, parse_address
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.errors import KnownError
@@ -254,7 +253,7 @@ class Peers:
             report = self.report()
             if report != self._reported and self.context.engine.is_here:
                 with contextlib.suppress(KnownError):  # an engine that comes back is told everything
-                    await self.context.engine.ask(port.ReportPeers(report))
+                    await self.context.engine.ask(engine_requests.ReportPeers(report))
                     self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
 

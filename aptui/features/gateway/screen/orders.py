@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.features.gateway import peer_file, peer_lists
+from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.link import gateways
-from aptui.link.port import OrderPeers
 from aptui.shared.connections.peer_rules import apply_order
 from aptui.shared.connections.peers import GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.errors import KnownError

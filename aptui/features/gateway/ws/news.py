@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
-from aptui.features.gateway import tasks
+from aptui.features.gateway import engine_requests, tasks
 from aptui.features.gateway.news_pulse import NewsPulse
 from aptui.features.gateway.protocol import codec, model, notices
 from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of_news
 from aptui.features.gateway.ws.sessions import frame_of, is_wanted, wait_until_taken
-from aptui.link import port
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
@@ -253,7 +252,7 @@ class NewsPublisher:
         Raises:
             KnownError: there is no engine, or it does not answer.
         """
-        return await self.engine.ask(port.Readiness())
+        return await self.engine.ask(engine_requests.Readiness())
 
     async def _watch_readiness(self) -> None:
         """Tell when nothing critical is owed any more; asked only while something happens and somebody listens."""
@@ -282,7 +281,7 @@ class NewsPublisher:
 
 
 def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
-    """Whether the answer to `port.Readiness` says that nothing critical is owed for a platform ("" = any)."""
+    """Whether the answer to `engine_requests.Readiness` says that nothing critical is owed for a platform ("" = any)."""
     pending_counts: dict[str, int] = readiness["critical"]
     return bool(readiness["is_ready"]) and not sum(
         count for name, count in pending_counts.items() if platform in ("", name) or name == "common"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aptui.core.paths import normalize
+from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.protocol import requests
@@ -16,7 +17,6 @@ from aptui.features.gateway.protocol.mappers import parse_asset_id
 from aptui.features.gateway.protocol.requests import Done
 from aptui.features.gateway.ws.answers import assets, engine
 from aptui.features.gateway.ws.sessions import RequestAnswer, WireSession
-from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.queries.assets import source_ids
@@ -133,7 +133,7 @@ async def wait_until_synced(session: WireSession) -> bool:
     if not engine.is_here:
         return False
     try:
-        answer = await engine.ask(port.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+        answer = await engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
     except HostError:
         return False
     return bool(answer.get("is_whole"))

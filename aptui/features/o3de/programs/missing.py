@@ -19,7 +19,7 @@ from aptui.features.shipping import missing_rows as store
 from aptui.features.shipping.missing_records import LINE_LIMIT
 from aptui.features.shipping.missing_rows import NO_UUID, Scanned
 from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace
-from aptui.link import port
+from aptui.features.shipping.scan_requests import ScanMissing
 from aptui.shared.errors import BusyError
 from aptui.store.db.schema import uuid_text
 from aptui.store.db.writer import Writer
@@ -57,7 +57,7 @@ def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Sc
         with relocate.hold_engines_off(start.config), closing(Writer(start.database, lambda _ticket: None)) as writer:
             search.products(wanted, lambda rows: writer.run(rows, durable=False))
     except BusyError as busy:
-        ask_holder(start.config, busy, port.ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
+        ask_holder(start.config, busy, ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
 
 
 def _base(name: str) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aptui import feature
 from aptui.core.paths import cache_path
 from aptui.shared.sanitize import sanitize
 from aptui.store.db.schema import uuid_text
@@ -212,13 +213,12 @@ class EngineActions:
 
     def show(self, infos: Sequence[JobRowInfo]) -> None:
         """Show the source in the editors that are connected."""
-        from aptui.link.port import ShowSource  # for start-up, as above
-
-        if self._view.shell.session.gateway is None:
+        request = feature.find_request("show_source")
+        if self._view.shell.session.gateway is None or request is None:
             self._view.shell.show_toast("no gateway runs, so no editor is connected", "warning")
             return
         done = f"the connected editors show '{infos[0].source}'"
-        self._view.shell.ask(ShowSource(source=infos[0].source), then=lambda _answer: self._view.shell.show_toast(done))
+        self._view.shell.ask(request(source=infos[0].source), then=lambda _answer: self._view.shell.show_toast(done))
 
     def _confirm(self, infos: Sequence[JobRowInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
         if len(infos) < _ASKS_FROM:

@@ -23,6 +23,7 @@ from aptui.core.notices import PeerOrdered
 from aptui.features.gateway import peer_file, peer_lists
 from aptui.features.gateway.access.admission import Admission, local_addresses
 from aptui.features.gateway.client import Disconnected, make_device
+from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
 from aptui.features.gateway.peers import outbound, peers
 from aptui.features.gateway.peers.peers import Peers
 from aptui.features.gateway.ws.routing import answer
@@ -291,7 +292,7 @@ class EngineTold:
         self.is_here, self.epoch, self.seq = True, 1, 0
 
     async def ask(self, verb):
-        assert isinstance(verb, port.ReportPeers)
+        assert isinstance(verb, ReportPeers)
         self.reports.append(verb.report)
         return {}
 
@@ -511,7 +512,7 @@ def test_many_clients_make_no_endless_report(tmp_path):
                 there.sessions.all[number] = session
             report = there.report()
             there.sessions.all.clear()
-        assert len(codec.encode_request(1, port.ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
+        assert len(codec.encode_request(1, ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
         assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than are listed"
 
     asyncio.run(play())
@@ -616,7 +617,7 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
             return person.ask(port.Connections(), 10)["gateway"] or {}
 
         def order(*given, **named) -> None:
-            assert person.ask(port.OrderPeers(PeerOrder(*given, **named)), 10) == {}
+            assert person.ask(OrderPeers(PeerOrder(*given, **named)), 10) == {}
 
         viewer = there.client(client="viewer")
         live_until(lambda: [each["id"] for each in report().get("peers", [])] == ["viewer"], "the client is told of")

@@ -15,10 +15,11 @@ from tui.widget_zoo import PAYLOADS
 
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
 from aptui.features.gateway import peer_file
+from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.features.gateway.screen import engine
 from aptui.features.gateway.screen.rows import read_answer, read_status, source_of
 from aptui.link import gateways
-from aptui.link.port import Connections, Disconnect, OrderPeers, ReadStatus, RestartWorker
+from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.session import NoSession, SessionState

@@ -10,10 +10,11 @@ from waiting import until
 
 from aptui.features.gateway import requests as gateway
 from aptui.features.gateway.client import Refusal
+from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.gateway.protocol import notices, requests
 from aptui.features.gateway.protocol.codec import REQUESTS, Scope
 from aptui.features.gateway.protocol.model import Match, Reach, Status
-from aptui.link import places, port
+from aptui.link import places
 from aptui.link.client import EngineClient
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
 
@@ -427,7 +428,7 @@ def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_contr
         client.ask(requests.ScanFolders()),
     ]
     with EngineClient.connect(places.socket_path(there.cache), kind="tui") as screen:
-        screen.ask(port.ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
+        screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
     said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, notices.Show)))]
 
     assert [str(there.project.root) in each for each in said] == [is_told] * 5

@@ -18,12 +18,13 @@ from waiting import until
 from aptui.features.gateway.access import tokens as token_files
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.client import Client, Disconnected, Refusal
+from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.gateway.protocol import codec, notices, requests
 from aptui.features.gateway.protocol.codec import Scope
 from aptui.features.gateway.protocol.model import Asset
 from aptui.features.gateway.ws import sessions
 from aptui.features.gateway.ws.routing import answer
-from aptui.link import places, port
+from aptui.link import places
 from aptui.link.client import EngineClient
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
 
@@ -249,7 +250,7 @@ def test_that_everything_critical_is_done_is_told_at_once_and_when_it_comes_true
 def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
     editor = there.client()
     with engine(there) as screen:
-        screen.ask(port.ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
+        screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
 
     shown = hear(editor, lambda notice: isinstance(notice, notices.Show))
     assert (shown.source, shown.product, shown.platform) == ("a/rose.txt", "a/rose.txt", "linux")

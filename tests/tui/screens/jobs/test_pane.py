@@ -15,7 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
-from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs, ShowSource
+from aptui.features.gateway.engine_requests import ShowSource
+from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog

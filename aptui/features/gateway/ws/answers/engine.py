@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aptui.core.paths import normalize
+from aptui.features.gateway import engine_requests
 from aptui.features.gateway.protocol import model, requests
 from aptui.features.gateway.protocol.codec import RequestMistake
 from aptui.features.gateway.protocol.requests import Counted, Done
@@ -38,7 +39,7 @@ async def processor_status(session: WireSession, request: requests.ProcessorStat
         totals = await context.database.ask(Reader.totals)
         pending = totals.jobs["pending"] + totals.jobs["processing"]
         return requests.ProcessorState("gone", False, pending, 0, totals.jobs["failed"], False)
-    answer = await context.engine.ask(port.Readiness())
+    answer = await context.engine.ask(engine_requests.Readiness())
     return requests.ProcessorState(
         answer["state"],  # type: ignore[arg-type]  # the port's own words
         is_critical_done(answer, request.platform),
@@ -117,7 +118,7 @@ async def check_relocation(
 
 async def save_catalog(session: WireSession, _request: requests.SaveCatalog, _is_synced: bool) -> Done:
     """Have the catalogs written."""
-    await session.context.engine.ask(port.WriteCatalog(), _CATALOG_LIMIT_S)
+    await session.context.engine.ask(engine_requests.WriteCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 

@@ -289,7 +289,7 @@ def test_a_cursor_that_goes_through_running_jobs_asks_about_none(asking: Asking)
 
 
 def test_nothing_is_asked_where_there_is_no_engine_or_one_that_does_not_know_the_question(asking: Asking) -> None:
-    asking.answers[-1].set_exception(UserError("there is no verb 'tell_log'"))
+    asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
     asking.look(60)
     asking.look(60)
     assert len(asking.asked) == 1
