@@ -16,6 +16,7 @@ kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a 
 | `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
 | `results` | parts of an engine | looks up results that were stored earlier |
 | `catalogs` | cache folder, platforms | catalogs of another program beside ours |
+| `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
 | `reference` | nothing | {page: sections} of `aptui docs` |
 

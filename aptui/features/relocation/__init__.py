@@ -12,4 +12,5 @@ FEATURE = Feature(
     },
     requests={"relocate": "aptui.features.relocation.relocation_records:Relocate"},
     answers="aptui.features.relocation.requests:RelocationRequests",
+    points={"assets": "aptui.features.relocation.screen:Moving"},
 )

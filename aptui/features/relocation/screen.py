@@ -6,7 +6,8 @@ The engine looks and does it; nothing moves here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -22,11 +23,13 @@ from aptui.features.relocation.preview import lines, summary
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
+from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheet import Lines
+from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import width_of
-from aptui.tui.widgets.menu import Prompt, _PopUp
+from aptui.tui.widgets.menu import MenuItem, Prompt, _PopUp
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from aptui.link.port import Answer
-    from aptui.tui.pane import Shell
     from aptui.tui.screens.assets.panel import Panel
 
 _ROLES = {"dim": "muted", "bold": "title", "green": "completed", "yellow": "warning", "red": "failed", "": ""}
@@ -44,11 +46,27 @@ _NAME_CELLS = 48
 """Of a path in a title."""
 
 
-class Moving:
-    """Asks where to, has the engine look, shows what it says, has it done; `moved` is called with where it is then."""
+class Moving(AssetExtension):
+    """Asks where to, has the engine look, shows what it says, has it done, and goes to the new place."""
 
-    def __init__(self, shell: Shell, moved: Callable[[str], object]) -> None:
-        self._shell, self._moved = shell, moved
+    def __init__(self, parts: AssetParts) -> None:
+        super().__init__(parts)
+        self._shell, self._moved = parts.shell, parts.navigation.go_where_it_went
+
+    def actions(self) -> Mapping[str, Callable[[], object]]:
+        """Return both."""
+        return {"move": partial(self._when_read, self.ask_to_move), "delete": partial(self._when_read, self.ask_to_delete)}
+
+    def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
+        """Return both."""
+        can = self._can_move(panel)
+        return [MenuItem("move", "Move…", "m", can), MenuItem("delete", "Delete…", "D", can)]
+
+    def _can_move(self, panel: Panel) -> bool:
+        return self._shell.can_ask and panel.kind is Kind.SOURCES and bool(panel.path)
+
+    def _when_read(self, do: Callable[[Panel], object]) -> None:
+        self.parts.selected.when_read(lambda panel: do(panel) if self._can_move(panel) else None)
 
     def ask_to_move(self, panel: Panel) -> None:
         """Ask where the source or the folder shall go."""

@@ -24,4 +24,5 @@ FEATURE = Feature(
         "clear_missing": "aptui.features.shipping.scan_requests:ClearMissing",
     },
     answers="aptui.features.shipping.requests:MissingScanRequests",
+    points={"assets": "aptui.features.shipping.screen:MissingScans"},
 )

@@ -16,12 +16,12 @@ from msgspec import Struct, field
 
 from aptui.core.patterns import wildcard
 from aptui.features.shipping.missing_records import SCANNER, VERSION, Names
-from aptui.store.queries.assets import INTERMEDIATE_FLAG, parse_asset_id
+from aptui.store.queries.assets import INTERMEDIATE_FLAG, NOTHING_MISSING, parse_asset_id
 from aptui.store.queries.reader import Reader
 
 NO_UUID = bytes(16)
 """What rows hold in place of a UUID that only say how a scan ended."""
-NOTHING = "No missing dependencies found"
+NOTHING = NOTHING_MISSING
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
 PARTIAL = "partially scanned: a line has more names than are followed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,10 @@ from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Line, Part, Parts
-from aptui.tui.screens.assets.asset_trees import AssetTrees
 from aptui.tui.screens.assets.panel import Panel
-from aptui.tui.screens.assets.readers import QueryWorker
+from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.menu import MenuItem
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from aptui.link.port import Answer
     from aptui.store.queries.reader import Reader
     from aptui.tui.data.feed import Batch
-    from aptui.tui.pane import Shell
 
 _NAME_CELLS = 48
 """Of a path in a question."""
@@ -36,6 +34,11 @@ _BUSY = "the engine is busy: products are searched for missing dependencies once
 
 class ScanLine(Line):
     """The newest search: when it began, what of, how far it is, what came of it."""
+
+    DEFAULT_CSS = """
+    ScanLine { dock: bottom; height: 1; display: none; }
+    ScanLine.-shown { display: block; }
+    """
 
     def __init__(self) -> None:
         super().__init__(id="assets-scan")
@@ -84,15 +87,26 @@ def _missing(count: int) -> str:
     return f"{count:,} missing" if count else "nothing missing"
 
 
-class MissingScans:
-    """Has products searched, and what was found forgotten.
+class MissingScans(AssetExtension):
+    """Has products searched, and what was found forgotten; the line says how far the newest search is."""
 
-    Args:
-        line: says how far the newest search is.
-    """
+    def __init__(self, parts: AssetParts) -> None:
+        super().__init__(parts)
+        self._shell, self._trees, self._queries = parts.shell, parts.trees, parts.readers.queries
+        self.line = self._line = ScanLine()
 
-    def __init__(self, shell: Shell, trees: AssetTrees, queries: QueryWorker, line: ScanLine) -> None:
-        self._shell, self._trees, self._queries, self._line = shell, trees, queries, line
+    def actions(self) -> Mapping[str, Callable[[], object]]:
+        """Return both."""
+        return {"scan_missing": self.scan, "clear_missing": self.clear}
+
+    def commands(self) -> Sequence[Command]:
+        """Return the command that searches what a pattern names."""
+        does = "scan for missing dependencies: a folder, '*.lua', a product; all without"
+        return [Command("missing", does, self.scan_matching, needs_engine=True)]
+
+    def leave_row(self) -> None:
+        """Hide the line, unless a search is under way."""
+        self._line.leave()
 
     def menu_items(self, panel: Panel) -> list[MenuItem | None]:
         """Return the entries of the menu; while the engine works they say why they cannot be taken."""
@@ -120,7 +134,7 @@ class MissingScans:
             self._shell.show_toast(_BUSY, "warning")
 
     def scan_matching(self, pattern: str) -> None:
-        """Search the products that a pattern names (`store.missing.choose_scanned`), all without one."""
+        """Search the products that a pattern names (`missing_rows.choose_scanned`), all without one."""
         if self._is_engine_idle():
             self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
         else:

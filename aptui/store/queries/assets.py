@@ -97,6 +97,10 @@ class MissingDependency(Struct, frozen=True):
     scanned_s: int
 
 
+NOTHING_MISSING = "No missing dependencies found"
+"""Text of the row of a product that a scan found nothing in, as O3DE writes it."""
+
+
 class ProductDetails(Struct, frozen=True):
     """A product and what is cheap to know of it; dependencies beyond it are asked for by `graph.dependencies`.
 

@@ -40,8 +40,6 @@ AssetsPane { layers: base; }
 #assets-facts { height: auto; max-height: 10; }
 #assets-references { height: auto; max-height: 50%; min-height: 4; }
 #assets-preview { height: 1fr; min-height: 2; }
-#assets-scan { dock: bottom; height: 1; display: none; }
-#assets-scan.-shown { display: block; }
 AssetsPane.-narrow #assets-detail { border-left: none; display: none; }
 AssetsPane.-narrow #assets-facts { max-height: 5; }
 AssetsPane.-narrow #assets-preview { min-height: 3; }

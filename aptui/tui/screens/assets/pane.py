@@ -17,7 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from aptui.features.shipping.screen import MissingScans, ScanLine
+from aptui import feature
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pane import Pane
@@ -26,7 +26,7 @@ from aptui.tui.screens.assets.detail import TITLES, AssetDetail, ReferenceTree, 
 from aptui.tui.screens.assets.layout import CSS, AssetsLayout, is_brief, is_roomy
 from aptui.tui.screens.assets.navigation import TARGET, AssetNavigation
 from aptui.tui.screens.assets.readers import PREVIEW, AssetReaders
-from aptui.tui.screens.assets.row_actions import AssetActions
+from aptui.tui.screens.assets.row_actions import AssetActions, AssetExtension, AssetParts
 from aptui.tui.screens.assets.search import SEARCH, LiveTrees, SearchResult, TreeSearch
 from aptui.tui.screens.assets.selected import SelectedAsset
 from aptui.tui.widgets.filterbox import FilterBox
@@ -82,15 +82,16 @@ class AssetsPane(Pane):
         shell = self.shell
         history = shell.memory.history("assets.searches")[::-1]
         self.readers = AssetReaders(shell, partial(shell.in_ui, self._take), self._note_failed)
-        self.trees, self.detail, self._tabs, self._scan_line = AssetTrees(self.readers.store), AssetDetail(), TreeTabs(), ScanLine()
+        self.trees, self.detail, self._tabs = AssetTrees(self.readers.store), AssetDetail(), TreeTabs()
         self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
         queries = self.readers.queries
         self.selected = SelectedAsset(self.readers, self.trees, self.detail)
         self.search = TreeSearch(shell, self.trees, self.box, queries, self._show_found)
         self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.refresh_folder)
         self.navigation = AssetNavigation(shell, self.readers, self.trees, self.selected, self.search, self.turn_to)
-        self.missing = MissingScans(shell, self.trees, queries, self._scan_line)
-        self.actions = AssetActions(shell, self.readers, self.trees, self.selected, self.navigation, self.missing)
+        parts = AssetParts(shell, self.readers, self.trees, self.selected, self.navigation)
+        self.extensions: list[AssetExtension] = [extend(parts) for extend in feature.load_all("assets")]
+        self.actions = AssetActions(parts, self.extensions)
         self.screen_layout = AssetsLayout(self, self.trees, self.detail, self.selected, queries)
 
     def compose(self) -> ComposeResult:
@@ -98,7 +99,7 @@ class AssetsPane(Pane):
         with Horizontal(id="assets-body"):
             yield self.trees
             yield self.detail
-        yield self._scan_line
+        yield from (each.line for each in self.extensions if each.line is not None)
         with Horizontal(id="assets-head"):
             yield self._tabs
             yield self.box
@@ -143,8 +144,10 @@ class AssetsPane(Pane):
 
     def on_news(self, batch: Batch) -> None:
         """Note that trees or the asset that is shown are not what they were."""
-        for part in (self.live, self.missing, self.selected):
-            part.note(batch)
+        self.live.note(batch)
+        for each in self.extensions:
+            each.note(batch)
+        self.selected.note(batch)
 
     def on_frame(self) -> None:
         """Take a newer tree if there is one, and read again what is beside it."""
@@ -164,13 +167,8 @@ class AssetsPane(Pane):
             Command(kind.value, f"show the tree of {kind.value}; what follows is searched", partial(self._say_tree, kind))
             for kind in Kind
         ]
-        scan = Command(
-            "missing",
-            "scan for missing dependencies: a folder, '*.lua', a product; all without",
-            self.missing.scan_matching,
-            needs_engine=True,
-        )
-        return [*trees, Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal), scan]
+        asset = Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal)
+        return [*trees, asset, *(command for each in self.extensions for command in each.commands())]
 
     def status(self) -> str:
         """Return what is in front."""
@@ -240,7 +238,8 @@ class AssetsPane(Pane):
         """Show what the cursor is on; it may have gone on since this was said."""
         if event.rows is self.trees.view and event.key == event.rows.cursor_key:
             if (self.trees.kind, event.key) != self.selected.place:
-                self._scan_line.leave()
+                for each in self.extensions:
+                    each.leave_row()
             self.selected.show_row(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:

@@ -21,10 +21,9 @@ from aptui.config.folder import find_spelling
 from aptui.core.model import describe_key
 from aptui.core.paths import cache_path
 from aptui.core.results.checks import Check, CheckLevel
-from aptui.features.shipping.missing_rows import NOTHING
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
-from aptui.store.queries.assets import DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
+from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
 from aptui.store.queries.problems.checks import CheckFinding, findings_of
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.asset_tree import Kind
@@ -287,7 +286,7 @@ def _missing_group(details: ProductDetails) -> ReferenceGroup:
             _scan_time(item.scanned_s), "failed")
         for item in details.missing
     )  # fmt: skip
-    if details.scan_says and details.scan_says != NOTHING:
+    if details.scan_says and details.scan_says != NOTHING_MISSING:
         refs += (Ref("", 0, details.scan_says, "", _scan_time(details.scanned_s), "warning"),)
     if not details.scanned_s:
         return ReferenceGroup("Missing dependencies", refs, "not scanned yet")

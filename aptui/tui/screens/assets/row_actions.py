@@ -8,12 +8,10 @@ Tests: `tests/tui/screens/assets/test_pane.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from aptui.features.relocation.screen import Moving
-from aptui.features.shipping.screen import MissingScans
 from aptui.tui.control import away
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
@@ -29,6 +27,9 @@ from aptui.tui.widgets.textview import TextView
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.frame.commandline import Command
+    from aptui.tui.frame.line import Line
     from aptui.tui.pane import Shell
 
 
@@ -123,42 +124,73 @@ class AssetCopying:
 
 
 _PRODUCTS_LISTED = 20
-_NEED_ENGINE = frozenset({"reprocess", "move", "delete", "scan_missing", "clear_missing"})
 PointerPlace = tuple[int, int]
+
+
+class AssetParts(NamedTuple):
+    """The parts of the screen that actions use."""
+
+    shell: Shell
+    readers: AssetReaders
+    trees: AssetTrees
+    selected: SelectedAsset
+    navigation: AssetNavigation
+
+
+class AssetExtension:
+    """What a feature adds to the screen (extension point `assets`); subclasses override what they need."""
+
+    line: Line | None = None
+    """A line above the search."""
+
+    def __init__(self, parts: AssetParts) -> None:
+        self.parts = parts
+
+    def actions(self) -> Mapping[str, Callable[[], object]]:
+        """Return {id: what is done with the selected rows}; `assets.<id>` is its key in the keymap. They need an engine."""
+        return {}
+
+    def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
+        """Return entries of the menu of an asset; their ids are those of `actions`, None is a rule."""
+        del panel
+        return ()
+
+    def commands(self) -> Sequence[Command]:
+        """Return commands of the `:` line and the palette."""
+        return ()
+
+    def note(self, batch: Batch) -> None:
+        """Take the news of one frame."""
+
+    def leave_row(self) -> None:
+        """The cursor has moved to another row."""
 
 
 class AssetActions:
     """Offers and does them for one screen; ids are those of the keymap, `assets.<id>`."""
 
-    def __init__(
-        self, shell: Shell, readers: AssetReaders, trees: AssetTrees, selected: SelectedAsset, navigation: AssetNavigation,
-        missing: MissingScans,
-    ) -> None:  # fmt: skip
-        self._shell, self._queries, self._trees, self._selected = shell, readers.queries, trees, selected
-        self._navigation, self._missing = navigation, missing
-        programs, moving = AssetPrograms(shell), Moving(shell, navigation.go_where_it_went)
-        self._copying = AssetCopying(shell, trees)
+    def __init__(self, parts: AssetParts, extensions: Sequence[AssetExtension]) -> None:
+        self._shell, self._queries, self._trees, self._selected = parts.shell, parts.readers.queries, parts.trees, parts.selected
+        self._navigation, self._extensions = parts.navigation, extensions
+        programs = AssetPrograms(self._shell)
+        self._copying = AssetCopying(self._shell, self._trees)
         self._with_panel: dict[str, Callable[[Panel], object]] = {
             "menu": self._open_menu,
             "jobs": self._show_jobs,
             "other_side": self._go_over,
-            "why": selected.show_why,
+            "why": self._selected.show_why,
             "copy": self._copying.ask,
             "pager": programs.pager,
             "editor": programs.editor,
             "folder": programs.folder,
-            "move": self._if_movable(moving.ask_to_move),
-            "delete": self._if_movable(moving.ask_to_delete),
         }
-        self._with_rows: dict[str, Callable[[], object]] = {
-            "reprocess": self._reprocess,
-            "scan_missing": missing.scan,
-            "clear_missing": missing.clear,
-        }
+        self._with_rows: dict[str, Callable[[], object]] = {"reprocess": self._reprocess}
+        for each in extensions:
+            self._with_rows.update(each.actions())
 
     def can(self, action_id: str) -> bool:
-        """Whether something can be done here at all: much needs an engine."""
-        return action_id not in _NEED_ENGINE or self._shell.can_ask
+        """Whether something can be done here at all: much needs an engine, and some a feature."""
+        return action_id in self._with_panel or (action_id in self._with_rows and self._shell.can_ask)
 
     def do(self, action_id: str) -> None:
         """Do something with the rows that are marked, or with what is under the cursor as soon as that was read."""
@@ -187,10 +219,8 @@ class AssetActions:
             MenuItem("pager", "Open in $PAGER", "o", is_file),
             MenuItem("editor", "Open in $EDITOR", "O", is_file),
             MenuItem("folder", "Show the folder", "F", bool(panel.file or panel.folders)),
-            MenuItem("move", "Move…", "m", self._can_move(panel)),
-            MenuItem("delete", "Delete…", "D", self._can_move(panel)),
             MenuItem("copy", "Copy…", "y"),
-            *self._missing.menu_items(panel),
+            *(item for each in self._extensions for item in each.menu_items(panel)),
         ]
         title = panel.path.rpartition("/")[2]
         Menu.ask(self._shell.app, items, lambda what: self.do(what) if what else None, title=title, place=place)
@@ -216,12 +246,6 @@ class AssetActions:
         elif refs:
             items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
             Menu.ask(self._shell.app, items, lambda at: follow(refs[int(at)]) if at else None, title="Products")
-
-    def _can_move(self, panel: Panel) -> bool:
-        return self._shell.can_ask and panel.kind is Kind.SOURCES and bool(panel.path)
-
-    def _if_movable(self, do: Callable[[Panel], object]) -> Callable[[Panel], object]:
-        return lambda panel: do(panel) if self._can_move(panel) else None
 
     # ------------------------------------------------------------------------------------------------------------- reprocess
 
