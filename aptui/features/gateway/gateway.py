@@ -30,7 +30,7 @@ from aptui.features.gateway.access.limits import UNIDENTIFIED_LIMIT, ClientConne
 from aptui.features.gateway.context import CONTEXT, GatewayContext
 from aptui.features.gateway.database import Database
 from aptui.features.gateway.engine import EngineLink
-from aptui.features.gateway.http import dav, demo_page, feed, files, metrics
+from aptui.features.gateway.http import demo_page, feed, files, metrics
 from aptui.features.gateway.peers import peers, proxy
 from aptui.features.gateway.protocol import codec
 from aptui.features.gateway.ws.news import NewsPublisher
@@ -116,7 +116,7 @@ def build_app(parts: GatewayParts) -> web.Application:
     app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
     app.router.add_get(codec.PATH, parts.sessions.connect)
-    for module in (files, dav, feed, metrics, peers, proxy, demo_page, http_document):
+    for module in (files, feed, metrics, peers, proxy, demo_page, http_document):
         module.add_routes(app)
     return app
 

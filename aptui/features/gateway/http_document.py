@@ -18,7 +18,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui.features.gateway.access import guard
-from aptui.features.gateway.http import dav, feed, files, metrics
+from aptui.features.gateway.http import feed, files, metrics
 from aptui.features.gateway.peers import outbound, proxy
 from aptui.features.gateway.protocol import asyncapi, codec
 from aptui.features.gateway.protocol.codec import Scope
@@ -101,9 +101,6 @@ def addresses() -> tuple[Address, ...]:
                 more=f"What is said on it: `{asyncapi.FILE}`, also at `/v1/protocol`."),
         Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json", answers=(("200", "The document."),)),
         Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json", answers=(("200", "The document."),)),
-        Address("/dav{rest}", "/dav/{path}", dav.answer, ("get", "options"),
-        answers=(("200", "The file, or the names in a folder."),),
-                more="WebDAV, class 1, read only: `PROPFIND` as well. The password of Basic authentication is a token."),
         Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
                 answers=(("default", "What the service answers."),), more="`tcp://` services: a WebSocket of binary frames."),
         Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, ("get", "post", "put", "delete"),

@@ -35,7 +35,7 @@ TOKEN_SUBPROTOCOL = "aptui.token."
 """Before the token, among the WebSocket subprotocols: a page in a browser can set no header."""
 COOKIE = "aptui-token"
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_BODY_TYPES = frozenset({"application/json", "application/xml", "text/xml", "application/octet-stream"})
+_BODY_TYPES = frozenset({"application/json", "application/octet-stream"})
 """A page of another origin can send none of these without asking first."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HEADERS = {
@@ -174,8 +174,7 @@ class Guard(Struct):
             raise web.HTTPMisdirectedRequest(text="the name in 'Host' is not among 'serve.hosts'\n")
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
-            kind = "application/xml" if request.method == "PROPFIND" else "application/json"
-            raise web.HTTPUnsupportedMediaType(text=f"say what you send: 'Content-Type: {kind}'\n")
+            raise web.HTTPUnsupportedMediaType(text="say what you send: 'Content-Type: application/json'\n")
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get(hdrs.ORIGIN)

@@ -1,1 +1,1 @@
-"""Products over HTTP and WebDAV: files, conditions, ranges, the change feed."""
+"""Products over HTTP: files, conditions, ranges, the change feed."""
