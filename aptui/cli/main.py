@@ -43,8 +43,6 @@ VERBS = {
     "explain": ("aptui.cli.explain_verb", "which builders, rules and settings apply to a path, and which line says so"),
     "log": ("aptui.cli.log_verb", "show the log of a job"),
     "logs": ("aptui.cli.log_verb", "show the end of the engine's own log, or where it is"),
-    "record": ("aptui.cli.record_verb", "keep what a running engine says in a file, to be replayed"),
-    "replay": ("aptui.cli.replay_verb", "show a recording on the screen, at any speed, from any moment"),
     "builders": ("aptui.cli.read_verbs", "list builders with what they did and how long it took"),
     "reprocess": ("aptui.cli.run_verbs", "run the jobs of some sources again"),
     "interest": ("aptui.cli.run_verbs", "let the jobs of what a client looks at come first, for a while"),

@@ -154,7 +154,7 @@ _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
 """So begins a line of many notices, and no other."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
-"""{class of a notice: its name on the wire}, where older clients and recordings have another than ours."""
+"""{class of a notice: its name on the wire}, where older clients have another than ours."""
 _encoder = msgspec.json.Encoder()
 
 

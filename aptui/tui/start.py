@@ -36,7 +36,6 @@ def run(
     theme: str = "",
     all_builders: Callable[[], Sequence[Builder]] | None = None,
     engine_root: str = "",
-    is_replay: bool = False,
 ) -> int:
     """Show the screen until people leave it; return the exit code.
 
@@ -47,7 +46,6 @@ def run(
         theme: instead of the one remembered.
         all_builders: returns the builders as the engine sees them; may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
-        is_replay: whether the session is a `tui.replay.session.ReplaySession`.
 
     Raises:
         UserError: there is no terminal to show anything on.
@@ -58,13 +56,12 @@ def run(
     from aptui.tui.terminal import safety, skeleton
 
     session = session_factory()
-    early = None if is_replay else _read_early(session.cache_dir)
+    early = _read_early(session.cache_dir)
     with without("ssl"):  # a loop that speaks to a terminal alone needs no TLS
         from aptui.tui.terminal import driver
 
     if not driver.is_possible():
-        if early is not None:
-            early.close()
+        early.close()
         gc.enable()
         skeleton.hide()
         from aptui.tui.plain import run_plain  # for start-up
@@ -80,13 +77,8 @@ def run(
     folder = state_dir()
     person = state.person_memory(folder)
     has_mouse = mouse and person.get("mouse", True)
-    kind: type[AptuiApp] = AptuiApp
-    if is_replay:
-        from aptui.tui.replay.app import ReplayApp  # those who look at an engine do not pay for it
-
-        kind = ReplayApp
-    memory = state.UiMemory(folder / "replay.json") if is_replay else state.project_memory(folder, session.cache_dir)
-    app = kind(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
+    memory = state.project_memory(folder, session.cache_dir)
+    app = AptuiApp(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
     app.terminal.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
     app.jobs.early = early
     _prepare_signals(app, folder)

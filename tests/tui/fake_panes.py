@@ -97,8 +97,6 @@ class FakeSession:
         self.asked, self.done = [], []
         self.refusal = None
 
-    label = ""
-
     def clock_ms(self) -> int:
         return int(time.time() * 1000)
 

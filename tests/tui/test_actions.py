@@ -12,7 +12,6 @@ from aptui.tui.commands import shell_commands
 from aptui.tui.data.session import SessionState
 from aptui.tui.pane import existing
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.replay.app import ReplayApp
 from tui.fake_panes import PROBES, FakeSession
 
 ACTING = {
@@ -28,10 +27,10 @@ def app(tmp_path):
     return AptuiApp(session, memory=UiMemory(tmp_path / "a.json"), person=UiMemory(tmp_path / "b.json"), panes=PROBES)
 
 
-@pytest.mark.parametrize("binding", [*Binding.make_bindings([*AptuiApp.BINDINGS, *ReplayApp.BINDINGS])], ids=lambda each: each.id)
+@pytest.mark.parametrize("binding", [*Binding.make_bindings(AptuiApp.BINDINGS)], ids=lambda each: each.id)
 def test_a_key_names_an_action_that_is_there(app, binding):
     part, name, parameters = parse(binding.action)
-    place = getattr(app, part) if part in PARTS else ReplayApp if binding.id.startswith("replay.") or name == "pause" else app
+    place = getattr(app, part) if part in PARTS else app
 
     assert part in {*PARTS, ""}
     assert callable(getattr(place, f"action_{name}", None))

@@ -96,10 +96,6 @@ class Session(Protocol):
         """How things stand."""
 
     @property
-    def label(self) -> str:
-        """What the status line says of a session that is no engine's own: where in a recording we are; else ""."""
-
-    @property
     def since_ms(self) -> int:
         """When `state` last turned from or to ATTACHED (ms since 1970)."""
 
@@ -128,7 +124,7 @@ class Session(Protocol):
         """What the gateway tells of itself, None = none runs."""
 
     def clock_ms(self) -> int:
-        """Return what time it is where the engine is heard (ms since 1970); in a replay, what time it was then."""
+        """Return what time it is where the engine is heard (ms since 1970)."""
 
     def open(self) -> None:
         """Begin; listeners were added before."""
@@ -162,7 +158,6 @@ class NoSession:
     is_read_only = True
     state = SessionState.NONE
     since_ms = 0
-    label = ""
     trouble = ""
     engine = EngineFacts()
     latest_progress: Progress | None = None
@@ -219,8 +214,6 @@ class EnginePlaces(Struct, frozen=True):
 
 class LinkSession:
     """An engine behind the local socket. `is_read_only`: nothing is asked of it but news, and what runs log."""
-
-    label = ""
 
     def __init__(
         self,

@@ -98,10 +98,7 @@ class StatusLine(Line):
         """Return as much as there is room for: the places go first, then the timers, then details of the counts, then the name."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
-        if session.label:
-            doing = f" · {activity.text}" if session.latest_progress else ""
-            activity = Part(f"{session.label}{doing}", activity.role)
-        elif session.is_read_only and session.state is SessionState.ATTACHED:
+        if session.is_read_only and session.state is SessionState.ATTACHED:
             activity = Part(f"{activity.text} · read only", activity.role)
         progress = session.latest_progress
         is_attached = session.state is SessionState.ATTACHED

@@ -311,7 +311,7 @@ class EnginePage(ConnectionTables):
         trouble = [(what, why, "warning") for what, why in rows.troubles(session.latest_health)]
         return [
             [
-                ("Engine ", f"pid {engine.pid}" if engine.pid else "as it was recorded", ""),
+                ("Engine ", f"pid {engine.pid}", ""),
                 ("", status.state, {"idle": "completed", "working": "processing"}.get(status.state, "warning")),
                 ("", f"aptui {engine.version}", ""),
                 ("", f"up {brief(int(status.uptime_s * 1000))}" if status.pid else "", ""),
@@ -326,7 +326,7 @@ class EnginePage(ConnectionTables):
     def _nothing(self, name: str) -> str:
         session = self._shell.session
         if name == "workers" and session.is_read_only:
-            return "a recording does not tell" if session.label else "not asked: the screen was opened with '--read-only'"
+            return "not asked: the screen was opened with '--read-only'"
         return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:

@@ -158,9 +158,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             data = stream.read(LARGEST_BYTES)
     except FileNotFoundError:
         name = path.rpartition("/JobLogs/")[2]
-        raise HostError(
-            f"the log '{name}' is not there: old ones are deleted, and a recording holds none", hint="the next run writes one"
-        ) from None
+        raise HostError(f"the log '{name}' does not exist: old logs are deleted", hint="the next run writes one") from None
     except OSError as error:
         raise HostError(
             f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"

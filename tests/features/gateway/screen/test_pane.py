@@ -346,19 +346,6 @@ def test_a_screen_that_only_reads_shows_what_news_say(tmp_path):
     visit(tmp_path, look, session=session)
 
 
-def test_a_recording_says_what_it_does_not_tell(tmp_path):
-    session = Engine(tmp_path / "cache")
-    session.is_read_only, session.workers, session.label = True, (), "▶ replay 00:01 of 00:06, ×1"
-    session.engine = replace(session.engine, pid=0)
-
-    async def look(app, pilot, _session, _pane):
-        await until(pilot, lambda: "a recording does not tell" in text(app))
-        assert "as it was recorded" in text(app)
-        assert "pid 0" not in text(app)
-
-    visit(tmp_path, look, session=session)
-
-
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
 def test_every_size_and_hostile_text(tmp_path, size):
     clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
