@@ -35,7 +35,7 @@ class RunOptions(Struct):
     platforms: tuple[str, ...] | None = None
     sets: tuple[str, ...] = ()
     accepts_empty: tuple[str, ...] = ()
-    """Names of scan folders that are meant as they are, though they are empty now, or on another device."""
+    """Names of scan folders that are meant as they are, though they are empty, on another device, or lack most files."""
     removes_disabled: bool = False
     stop_after: StopAfter | None = None
     makes_finals: bool = True
@@ -66,7 +66,8 @@ def engine_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--accept-empty", action="append", default=[], metavar="NAME",
-        help="scan folder NAME is meant as it is now, though it is empty or on another device: what is gone from it is deleted",
+        help="scan folder NAME is meant as it is now, though it is empty, on another device, or lacks most files: "
+        "what is gone from it is deleted",
     )  # fmt: skip
     adopt_argument(parser)
 

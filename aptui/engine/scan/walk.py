@@ -24,6 +24,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.config.own_files import OwnFiles
 from aptui.core.model import RelPath
 from aptui.core.paths import key_of, to_text
@@ -260,15 +261,17 @@ class Walk:
             files: list[Entry] = []
             ways: dict[str, tuple[str, ...]] = {}
             shared: list[str] = []
+            inside: Below = {}
             try:
                 with scandir(part.path) as found:
                     for entry in found:
                         if entry.is_dir(follow_symlinks=False):
-                            self._enter(part, entry.name, entry.path, below)
+                            if entry.name == OWN_FOLDER and self._is_cache(part):
+                                files, inside, ways, shared = [], {}, {}, []
+                                break
+                            self._enter(part, entry.name, entry.path, inside)
                             continue
-                        if part.is_bare:
-                            continue
-                        if entry.is_symlink() and not self._follow(part, entry, ways):
+                        if part.is_bare or (entry.is_symlink() and not self._follow(part, entry, ways)):
                             continue
                         try:
                             seen = entry.stat()
@@ -285,6 +288,7 @@ class Walk:
                             self.sentences.append(f"link to a folder '{entry.path}' is not followed")
             except OSError as error:
                 self._doubt(part, error)
+            _merge(below, inside)
             self.links.note(part.path, ways, shared)
             files.sort()
             self.files_seen += len(files)
@@ -318,14 +322,26 @@ class Walk:
         """Return the folders directly below these parts, and look at no file."""
         below: Below = {}
         for part in parts:
+            inside: Below = {}
             try:
                 with scandir(part.path) as found:
                     for entry in found:
                         if entry.is_dir(follow_symlinks=False):
-                            self._enter(part, entry.name, entry.path, below)
+                            if entry.name == OWN_FOLDER and self._is_cache(part):
+                                inside = {}
+                                break
+                            self._enter(part, entry.name, entry.path, inside)
             except OSError as error:
                 self._doubt(part, error)
+            _merge(below, inside)
         return below
+
+    def _is_cache(self, part: FolderPart) -> bool:
+        """Whether a folder that holds a folder `.aptui` is a cache: of another project, or left from another configuration."""
+        is_cache = bool(part.rel) and os.path.lexists(f"{part.path}/{OWN_FOLDER}/lock")
+        if is_cache:
+            self.sentences.append(f"'{part.path}' is a cache of aptui: its files are not sources")
+        return is_cache
 
     def is_unknown(self, scan_folder: int, folder: str) -> bool:
         """Whether a relative folder (lower case), or one above it, cannot be read in this scan folder."""
@@ -358,6 +374,11 @@ class Walk:
             raise error
         if entry.is_symlink():
             self.sentences.append(f"link '{entry.path}' is broken: its target does not exist; it is ignored")
+
+
+def _merge(below: Below, inside: Below) -> None:
+    for folder, parts in inside.items():
+        below.setdefault(folder, []).extend(parts)
 
 
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:

@@ -1,9 +1,10 @@
 """The guard of the walk: a scan folder that is suddenly empty, or on another device, is unknown, not gone.
 
 A share that is not mounted leaves an empty folder, and to call its files deleted would throw all their products away. So an
-engine refuses to scan at its start, and when another folder takes the place of a scan folder. Where it is the very
-folder that it was (device and inode, on a disk of this machine) its files were deleted. `accept` is how a person says that
-a folder is meant as it is.
+engine refuses to scan at its start, and when another folder takes the place of a scan folder: if that one is empty, if it is on
+another device and lacks most entries, or if it lacks more than half of many files. If it is the very folder that it was (device
+and inode, on a disk of this machine), its files were deleted: a checkout of another branch asks nothing. `accept` is how a person
+says that a folder is meant as it is.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from aptui.core.model import FileFact
-from aptui.core.paths import key_of, to_text
+from aptui.core.paths import from_text, key_of, parent, to_text
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
 
 ROOTS_STATE = "roots"
 """The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
+MANY_FILES = 1_000
+"""A folder with as many remembered files is compared file by file with the folder that took its place."""
 _ACCEPTED = "accepted-folders.json"
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
 Identity = tuple[int, int]
@@ -70,7 +73,7 @@ class RootGuard:
     def _problem(self, folder: ScanFolder, now: Identity, remembered: Callable[[], RememberedRoots]) -> str:
         names = _names(folder.path)
         known = self._trusted.get(folder.name) or self._known.get(folder.name)
-        if names is None or (names and (known is None or known[0] == now[0])):
+        if names is None or (names and known in {None, now}):
             return ""  # where it cannot be read `walk` says so, folder by folder
         if not names and known == now and _is_local(folder.path):
             return ""
@@ -78,9 +81,12 @@ class RootGuard:
         if not names:
             return f"is empty, and had {len(before)} {'entry' if len(before) == 1 else 'entries'}" if before else ""
         there = before.intersection(names)
-        return f"is on another device, and most of its entries are missing ({len(there)} of {len(before)})" * (
-            2 * len(there) < len(before)
-        )
+        if known is not None and known[0] != now[0] and 2 * len(there) < len(before):
+            return f"is on another device, and most of its entries are missing ({len(there)} of {len(before)})"
+        count, missing = _count_missing(remembered(), folder)
+        if count >= MANY_FILES and 2 * missing > count:
+            return f"is another folder than before, and more than half of its files are missing ({missing} of {count})"
+        return ""
 
     def state(self) -> str:
         """Return the value of `ROOTS_STATE` for the next engine."""
@@ -142,6 +148,23 @@ def _names(path: str) -> frozenset[str] | None:
     except OSError:
         return None
     return frozenset(str(key_of(to_text(name))) for name in found if name not in _OF_FILE_SYSTEMS)
+
+
+def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int, int]:
+    """Return how many files are remembered of a scan folder, and how many of them are not there."""
+    count = missing = 0
+    present: dict[str, frozenset[str]] = {}
+    for below, parts in remembered.folder_digests().items():
+        if not any(part == folder.id for part, _digest in parts):
+            continue
+        _digest, files = remembered.folder_parts(below).get(folder.id, (b"", ()))
+        for fact in files:
+            place = parent(fact.rel)
+            if place not in present:
+                present[place] = _names(f"{folder.path}/{os.fsdecode(from_text(place))}") or frozenset()
+            count += 1
+            missing += str(key_of(fact.rel)).rpartition("/")[2] not in present[place]
+    return count, missing
 
 
 def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:

@@ -466,7 +466,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
         for statement in creation_sql():
             empty.execute(statement)
         ours = _objects_of(empty.execute("SELECT type, name, sql FROM sqlite_master"))
-    for (kind, name), sql in sorted(found.items()):
+    for (kind, name), sql in sorted(found.items(), reverse=True):  # views and triggers first
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
     for kind, name in sorted(ours.keys() - found.keys()):

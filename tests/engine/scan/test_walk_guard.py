@@ -202,3 +202,42 @@ def test_a_missing_scan_folder_stays_a_mistake_in_the_configuration(project: Pro
 
     assert batch(project.root) == 3
     assert set(project.texts()) == ALL
+
+
+def test_another_folder_that_lacks_most_of_many_files_is_a_trouble_and_a_checkout_is_not(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(root, SETTINGS)
+    for number in range(1_000):
+        project.write(f"assets/d{number % 10}/{number}.txt", str(number))
+    project.write("shared/s.txt", "s")
+    project.engine_run()
+    project.move("assets", "elsewhere")
+    for number in range(450):
+        project.write(f"assets/d{number % 10}/{number}.txt", str(number))
+
+    assert batch(project.root) == 2
+    assert "more than half of its files are missing (550 of 1000)" in capsys.readouterr().err
+    assert len(project.texts()) == 1_001
+    project.move("assets", "half")
+    project.move("elsewhere", "assets")
+    assert batch(project.root) == 0
+    for number in range(400, 1_000):
+        project.delete(f"assets/d{number % 10}/{number}.txt")
+    assert batch(project.root) == 0, "files that are deleted in the very same folder are deleted"
+    assert len(project.texts()) == 401
+
+
+def test_running_engine_keeps_the_products_of_many_files_that_another_folder_lacks(root: Path) -> None:
+    project = LiveProject(root, SETTINGS)
+    for number in range(1_000):
+        project.write(f"assets/d{number % 10}/{number}.txt", str(number))
+    project.write("shared/s.txt", "s")
+    with project.running() as live:
+        project.move("assets", "elsewhere")
+        project.write("half/d0/0.txt", "0")
+        for number in range(10):
+            project.path(f"half/d{number}").mkdir(exist_ok=True)
+        project.move("half", "assets")
+        project.until(lambda: "more than half" in live.health.disk)
+        assert len(project.texts()) == 1_001

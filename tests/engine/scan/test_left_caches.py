@@ -1,0 +1,28 @@
+"""A cache of aptui below a scan folder holds no sources, whichever configuration it was made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+
+pytestmark = pytest.mark.real
+SETTINGS = 'scan_folders: [{name: root, path: .}]\nignore: ["aptui.yaml"]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
+
+
+def test_old_cache_below_the_root_scan_folder_is_left_out_after_the_cache_moved(tmp_path: Path) -> None:
+    project = Project(tmp_path / "project", SETTINGS)
+    project.write("assets/a.txt", "a")
+    project.write("assets/.aptui/notes.txt", "a folder of that name without a lock is the user's own")
+    project.engine_run()
+    before = project.statuses()
+    project.config(SETTINGS + "cache: Other\n")
+
+    said = project.engine_run().said
+
+    assert project.statuses(project.path("Other")) == before
+    assert any("Cache' is a cache of aptui" in sentence for sentence in said)
+    project.write("Cache/more.txt", "more")
+    project.engine_run()
+    assert project.statuses(project.path("Other")) == before
