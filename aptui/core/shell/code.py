@@ -42,6 +42,14 @@ def check(words: Sequence[Word]) -> set[str]:
     return params
 
 
+def input_reader(words: Sequence[Word]) -> str:
+    """Return the program of a simple command that takes its standard input for code, "" if there is none."""
+    programs = list(_programs(words))
+    if any(program in _WRAPPERS for _index, program in programs):
+        programs += [(index, _base(word)) for index, word in enumerate(words)]
+    return next((program for index, program in programs if _takes_input_for_code(program, words[index + 1 :])), "")
+
+
 def is_before_command(word: Word) -> bool:
     """Whether a word may stand before a command's name: a word of the shell's own, or a variable that is set."""
     return word.text in _RESERVED or re.match(r"[A-Za-z_]\w*=", word.text) is not None
@@ -109,6 +117,22 @@ _SCRIPTS = {
     ),
 }
 """{program whose first operand is a script: (options that say it stands elsewhere, those of awk that have a word of their own)}."""
+_WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
+"""Programs that start another one, after words of their own."""
+_INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+_ALWAYS_CODE = frozenset(
+    ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
+)
+"""Programs whose standard input can start others, whatever their words are."""
+_SHELL_NAMES = re.compile("|".join(sorted(_SHELLS - {"busybox"})))
+_SCRIPT_READERS = (
+    (_SHELL_NAMES, re.compile(r"[-+][abefhklmnpruvxBEHPT]+"), re.compile(r"-[A-Za-z]*c")),
+    (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[bBdEIOPqsSuvx]+"), re.compile(r"-[A-Za-z]*[cm]")),
+    (re.compile(r"perl[\d.]*|ruby[\d.]*"), re.compile(r"-[wW]"), re.compile(r"-[A-Za-z0-9]*[eE]")),
+    (re.compile(r"node|nodejs|deno|bun"), re.compile(r"run"), re.compile(r"-e|-p|-pe|--eval|--print|eval")),
+    (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript|php[\d.]*"), re.compile(r"--vanilla"), re.compile(r"-e|-r")),
+)
+"""(interpreters, their options without a word of their own, their options that bring the code)."""
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 
 
@@ -130,6 +154,25 @@ def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
         is_first = False
 
 
+def _takes_input_for_code(program: str, words: Sequence[Word]) -> bool:
+    """Whether a program with these words runs its standard input.
+
+    An interpreter does unless a script or code is among its words. Behind an option that may have a word of its own no script is
+    looked for: the word may be that of the option.
+    """
+    texts = [word.text for word in words]
+    if program in (".", "source"):
+        return bool(texts) and texts[0] in _INPUT
+    if program in _SCRIPTS or program in ("make", "gmake"):
+        after = zip(texts, [*texts[1:], ""], strict=True)
+        return any((each in ("-f", "--file") and then in _INPUT) or each in ("-f-", "--file=-") for each, then in after)
+    for names, flags, code in _SCRIPT_READERS:
+        if names.fullmatch(program):
+            first = next((text for text in texts if not flags.fullmatch(text)), "-")
+            return first in _INPUT or (first.startswith(("-", "+", "$")) and not code.fullmatch(first))
+    return program in _ALWAYS_CODE
+
+
 def _refuse_code(program: str, words: Sequence[Word]) -> None:
     if program in _EVALUATE_ALL:
         _refuse(program, words)
@@ -148,9 +191,10 @@ def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern
     """Refuse placeholders in the word after `option`, and in one that is glued to it.
 
     What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it
-    may be a word of that option, so that the search goes on.
+    may be a word of that option, so that the search goes on. Shells have options that begin with `+`.
     """
-    if words and words[0].text and program not in ("su", "runuser", "flock", "[") and not words[0].text.startswith(("-", "\1")):
+    is_script = bool(words and words[0].text) and not words[0].text.startswith(("-", "+", "\1"))
+    if is_script and program not in ("su", "runuser", "flock", "["):
         return
     for index, word in enumerate(words):
         glued = option.match(word.text) if word.names else None

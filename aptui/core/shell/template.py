@@ -15,11 +15,16 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from aptui.core.shell.code import TemplateError, Word, check, is_before_command
+from aptui.core.shell.code import TemplateError, Word, check, input_reader, is_before_command
 
 PLACEHOLDER = re.compile(
     r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
 )
+
+
+_AS_ARGUMENT = "pass it as an argument, and quote the word of the here-document: sh -s {source} <<'EOF', python3 - {source} <<'EOF'"
+_CLOSERS = frozenset(["}", "done", "fi", "esac"])
+"""Words that end a group of commands: a here-document behind them is for the whole group."""
 
 
 class Around(Enum):
@@ -99,6 +104,22 @@ def examine_template(text: str) -> Template:
 # ---------------------------------------------------------------------------------------------------------------- scanning
 
 
+class _Document(Struct):
+    """A here-document that begins with the next line.
+
+    Args:
+        word: ends it.
+        strips: tabs at the beginning of its lines do not count.
+        is_quoted: the shell puts no values into it.
+        reader: the program that takes it for code, "" = none.
+    """
+
+    word: str
+    strips: bool
+    is_quoted: bool
+    reader: str = ""
+
+
 class _Line(Struct):
     """The simple command that is being read."""
 
@@ -108,6 +129,12 @@ class _Line(Struct):
     """The next word is where a redirection leads."""
     cases: int = 0
     """How many `case` are open: a `)` ends a pattern there."""
+    documents: list[_Document] = field(default_factory=list)
+    """Here-documents of this command, and of those that are piped into it."""
+    strings: list[str] = field(default_factory=list)
+    """Placeholders in their here-strings."""
+    is_string: bool = False
+    """The next word is a here-string."""
 
     def put(self, text: str) -> None:
         """Add text to the word, and begin one if there is none."""
@@ -121,7 +148,8 @@ class _Line(Struct):
         if word is None:
             return
         if self.is_target:
-            self.is_target = False
+            self.strings += word.names if self.is_string else ()
+            self.is_target = self.is_string = False
             return
         if not any(not is_before_command(each) for each in self.words):
             self.cases += (word.text == "case") - (word.text == "esac" and self.cases > 0)
@@ -135,8 +163,9 @@ class _Scan:
         self._text, self._at = text, 0
         self.slots: list[Slot] = []
         self.program_params: set[str] = set()
-        self._documents: list[tuple[str, bool, bool]] = []
-        """Here-documents that begin with the next line: (word that ends it, its tabs do not count, it is quoted)."""
+        self._documents: list[_Document] = []
+        self._reader = ""
+        """The last program that takes its standard input for code: a loop or a group around it may have a here-document."""
         self._refused = ""
 
     def commands(self, closer: str) -> None:
@@ -152,7 +181,8 @@ class _Scan:
             if character == "#" and line.word is None:
                 self._comment(line)
             elif character in "\n;&|":
-                self._end_command(line)
+                is_pipe = re.compile(r"(?<!\|)\|(?!\|)").match(self._text, self._at) is not None
+                self._end_command(line, pipes=is_pipe or self._text.startswith("|&", self._at - 1))
                 self._at += 1
                 if character == "\n":
                     self._read_documents(line)
@@ -285,31 +315,35 @@ class _Scan:
         line.end_word()
         self._at = match.end()
         if match[0].startswith("<<") and match[0] != "<<<":
-            self._begin_document(strips=match[0].endswith("-"))
+            self._begin_document(line, strips=match[0].endswith("-"))
         elif not self._text.startswith("(", self._at):
-            line.is_target = True
+            line.is_target, line.is_string = True, match[0] == "<<<"
 
     # ---------------------------------------------------------------------------------------------------- here-documents
 
-    def _begin_document(self, *, strips: bool) -> None:
+    def _begin_document(self, line: _Line, *, strips: bool) -> None:
         match = re.compile(r"[ \t]*((?:\\.|'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|<>()'\"\\])+)").match(self._text, self._at)
         if match is None:
             return
         if slot := PLACEHOLDER.search(match[1]):
             raise TemplateError(f"{{{slot[1]}}} stands in the word that ends a here-document", "choose a fixed word")
         is_quoted = any(mark in match[1] for mark in "'\"\\")
-        self._documents.append((re.sub(r"['\"\\]", "", match[1]), strips, is_quoted))
+        document = _Document(re.sub(r"['\"\\]", "", match[1]), strips, is_quoted)
+        self._documents.append(document)
+        line.documents.append(document)
         self._at = match.end()
 
     def _read_documents(self, line: _Line) -> None:
-        for word, strips, is_quoted in self._documents:
-            end, after = self._end_of_document(word, strips=strips)
-            if is_quoted:
+        for document in self._documents:
+            end, after = self._end_of_document(document.word, strips=document.strips)
+            if document.reader:
+                self._refused = f"a here-document that '{document.reader}' takes for code|{_AS_ARGUMENT}"
+            elif document.is_quoted:
                 self._refused = "a here-document whose word is quoted|take the quotes of its word away"
             while self._at < end:
                 if not self._slot(line, Around.DOCUMENT):
                     character = self._text[self._at]
-                    if character in "\\$`" and not is_quoted:
+                    if character in "\\$`" and not document.is_quoted:
                         self._piece(line, character)
                     else:
                         self._at += 1
@@ -332,8 +366,23 @@ class _Scan:
 
     # ------------------------------------------------------------------------------------------------------------- commands
 
-    def _end_command(self, line: _Line) -> None:
+    def _end_command(self, line: _Line, *, pipes: bool = False) -> None:
         line.end_word()
         self.program_params |= check(line.words)
+        self._find_reader(line)
+        if not pipes:
+            line.documents.clear()
+            line.strings.clear()
         line.words.clear()
         line.is_target = False
+
+    def _find_reader(self, line: _Line) -> None:
+        """Note which program takes the here-documents and here-strings of a command for code."""
+        reader = input_reader(line.words)
+        self._reader = reader or self._reader
+        if not line.words or line.words[0].text in _CLOSERS:
+            reader = self._reader
+        if reader and line.strings:
+            raise TemplateError(f"{{{line.strings[0]}}} stands in a here-string that '{reader}' takes for code", _AS_ARGUMENT)
+        for document in line.documents:
+            document.reader = document.reader or reader
