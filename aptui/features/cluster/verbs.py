@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
-import shutil
 import signal
-import tempfile
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import Any
 
 from aptui.config import dirs
 from aptui.config.sections import cluster
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError, install_advice
+from aptui.shared.files.scratch import scratch_folder
 
 _PRELOAD = "aptui.features.cluster.task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
 _FOLDER_PREFIX = "aptui-worker-"
-_NEW_S = 10.0
-"""Age (seconds) below which a folder without a lock may belong to a worker that is starting."""
 _START_S = 60.0
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
@@ -69,39 +64,12 @@ def worker(arguments: Namespace) -> int:
     return asyncio.run(_work(arguments))
 
 
-def remove_abandoned(folder: str) -> None:
-    """Remove the folders of killed workers beside the new `folder`: a worker that runs holds a lock on its own."""
-    begun = os.stat(folder).st_mtime
-    for path in Path(folder).parent.glob(f"{_FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            seen = path.lstat()
-            if seen.st_uid == os.geteuid() and begun - seen.st_mtime > _NEW_S:
-                with _claim(str(path)):
-                    shutil.rmtree(path, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _claim(folder: str) -> Iterator[None]:
-    """Hold a lock on a folder.
-
-    Raises:
-        OSError: another process holds it, or the folder is a link.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 async def _work(arguments: Namespace) -> int:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    with tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, ignore_cleanup_errors=True) as folder, _claim(folder):
-        remove_abandoned(folder)
-        await _join(arguments, folder, ended)
+    with scratch_folder(_FOLDER_PREFIX) as folder:
+        await _join(arguments, str(folder), ended)
         pause_s = _AGAIN_S
         while not ended.is_set():
             printing.complain(f"the cluster at {arguments.scheduler} is gone; looking for it again")

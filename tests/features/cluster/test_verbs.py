@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 from argparse import ArgumentParser
 from collections.abc import Generator
 from typing import Any
@@ -76,17 +74,3 @@ def test_worker_that_never_came_so_far_as_to_join_says_why_and_ends(arguments):
         asyncio.run(work(arguments, [OSError("refused")]))
 
     assert FakeNanny.count == 1
-
-
-def test_folders_of_killed_workers_are_removed(tmp_path):
-    for name in ("aptui-worker-dead", "aptui-worker-alive", "aptui-worker-new", "other"):
-        (tmp_path / name).mkdir()
-        if name != "aptui-worker-new":
-            os.utime(tmp_path / name, (1, 1))
-
-    descriptor = os.open(tmp_path / "aptui-worker-alive", os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    verbs.remove_abandoned(str(tmp_path / "aptui-worker-new"))
-    os.close(descriptor)
-
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["aptui-worker-alive", "aptui-worker-new", "other"]
