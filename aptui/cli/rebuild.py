@@ -358,7 +358,7 @@ class UnchangedInputs:
     def __init__(self, config: Config, database: Reader) -> None:
         self._project, self._database = with_intermediates(config.project, str(config.cache_dir)), database
         self._platforms = {platform.id: platform for platform in self._project.platforms}
-        self._roots: dict[int, str] = dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders").fetchall())
+        self._roots = database.folder_paths()
         self._digests: dict[str, str] = {}
 
     def are_those_of(self, job: Job, builder: Builder, root: str) -> bool:

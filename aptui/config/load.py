@@ -57,6 +57,18 @@ def load(
     return with_workers(config, config.workers if workers is None else workers)
 
 
+def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> Config:
+    """Return the configuration of a stranger's project: without the user's own layer, and without a compiled form that stays.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    layers = [(str(file), _read(file)) for file in (*find_shipped_files(), project_dir / FILE_NAME)]
+    config = _compile(project_dir, layers, (), None if platforms is None else tuple(platforms))
+    return with_workers(config, config.workers)
+
+
 def _with_disabled_platforms(config: Config) -> Config:
     """Let platforms that are switched off keep their products: switching one off must not cost what took hours to make."""
     made_before = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))

@@ -76,7 +76,7 @@ async def _work(arguments: Namespace) -> int:
             await _either(ended.wait(), asyncio.sleep(pause_s))
             pause_s = min(2 * pause_s, _MOST_AGAIN_S)
             with contextlib.suppress(HostError):
-                await _join(arguments, folder, ended)
+                await _join(arguments, str(folder), ended)
                 pause_s = _AGAIN_S
     return 0
 

@@ -9,8 +9,8 @@ import json
 import os
 import platform as machine
 import shlex
+import sys
 import tarfile
-import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from contextlib import redirect_stderr
@@ -19,26 +19,29 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.batch.options import RunOptions, load_config
-from aptui.batch.run import JOBS_FAILED
+from aptui.batch.run import INTERRUPTED, JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.cli.naming import find_job
 from aptui.cli.opening import all_builders, open_for_reading, os_path
 from aptui.config import load
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config, SharedCacheSettings
+from aptui.config.model import SANDBOX_VARIABLE, Config
 from aptui.config.own_files import note_written
+from aptui.config.yaml import scalars
 from aptui.core.fingerprint import MISSING
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.records.history import Made, RunStep, moments
 from aptui.core.results.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
+from aptui.features.insight import received_capsule
+from aptui.features.insight.received_capsule import FACTS, FORMAT, SOURCES, TOP, ReceivedProject
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import replacing
+from aptui.shared.files.scratch import interrupt_on_signals, scratch_folder
 from aptui.store.queries.reader import JobRow, Reader, open_reader
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command_job import values_of
@@ -51,9 +54,6 @@ from aptui.worker.commands.command_job import values_of
 #
 # Only files that the job's manifest names travel, and builders' code. Variables of the environment never do.
 
-FORMAT = 1
-FACTS = "capsule.json"
-SOURCES = "sources"
 _FILES = ("source", "dependency", "discovered", "companion")
 """Kinds of a manifest's entries that are files."""
 _JOBS = ("job", "products")
@@ -61,7 +61,6 @@ _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 _BELOW = ".aptui.yaml"
 _HERE = "/…here…"
 """Stands for the folder of the capsule while `run.sh` is written; no path of a project has it."""
-_MOST_FACTS_BYTES = 16 << 20
 
 
 class Capsule(Struct):
@@ -143,7 +142,7 @@ class _Inputs:
     def __init__(self, database: Reader, manifest: Iterable[tuple[str, str, str]]) -> None:
         self._database = database
         self._manifest = manifest
-        self._roots: dict[int, str] = dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders").fetchall())
+        self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
         """Put every file that is there into the capsule, and say of the others that they are lacking."""
@@ -254,7 +253,7 @@ def write(capsule: Capsule, file: str) -> int:
 
 
 def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
-    entry = tarfile.TarInfo(f"capsule/{name}")
+    entry = tarfile.TarInfo(f"{TOP}/{name}")
     entry.mode = 0o755 if name == "run.sh" else 0o644
     if isinstance(content, bytes):
         entry.size = len(content)
@@ -269,31 +268,8 @@ def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
         tar.addfile(entry, file)
 
 
-def unpack(file: str, folder: Path) -> dict[str, Any]:
-    """Unpack a capsule into a new folder and return its facts; nothing in it leaves that folder.
-
-    Raises:
-        UserError: it is no capsule, or one of a newer aptui.
-        HostError: it cannot be read.
-    """
-    try:
-        with tarfile.open(file, "r:gz") as tar:
-            tar.extractall(folder, filter="data")
-        facts = json.loads((folder / "capsule" / FACTS).read_bytes()[:_MOST_FACTS_BYTES])
-        if facts["format"] > FORMAT:
-            raise UserError(f"'{file}' was made by a newer aptui ({facts['made_by']['aptui']})", hint="bring aptui up to date")
-        if not isinstance(facts["job"]["source"], str) or not isinstance(facts["expected"]["products"], list):
-            raise UserError(f"'{file}' is no capsule", hint="'aptui capsule JOB' makes one")
-    except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"'{file}' is no capsule: {printing.line(str(error))}", hint="'aptui capsule JOB' makes one") from None
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and (folder / "capsule").is_dir():
-            raise UserError(f"'{file}' is no capsule: it has no {FACTS}", hint="'aptui capsule JOB' makes one") from None
-        raise HostError(f"'{file}' cannot be read: {error.strerror or error}", hint="check its permissions") from error
-    return dict(facts)
-
-
 _RUN = "run"
+_FOLDER_PREFIX = "aptui-capsule-"
 _NO_PLATFORM = (COMMON_PLATFORM, "all")
 """Of jobs that work for every platform."""
 
@@ -305,10 +281,15 @@ def capsule_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help="where the capsule goes; JOB's name and .capsule.tgz by default")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--trust-code", action="store_true", help="run: run the code in the capsule without asking")
+    parser.add_argument(
+        "--limit", metavar="SIZE", default="1GiB", help="run: refuse a capsule that unpacks to more; 1GiB by default"
+    )
     parser.epilog = """\
 A capsule has the inputs of the job's last run, its builder and platform, what it
 came to, and for commands a run.sh that needs no aptui. The environment does not
-travel. Running one runs the code in it: take it from people you trust.
+travel. Running one says which code is in it and asks first. Of its configuration
+the builders, platforms and limits count; its products, hooks and sandbox are yours.
   aptui capsule textures/a.png@linux      write a.png@linux.capsule.tgz
   aptui capsule run a.png@linux.capsule.tgz"""
 
@@ -366,14 +347,16 @@ def _describe_outcome(outcome: dict[str, Any]) -> str:
 
 
 def _run(file: str, arguments: Namespace) -> int:
-    with tempfile.TemporaryDirectory(prefix="aptui-capsule-") as folder:
-        facts = unpack(file, Path(folder))
+    with interrupt_on_signals(), scratch_folder(_FOLDER_PREFIX) as folder:
+        facts, project = received_capsule.receive(file, folder, _limit_of(arguments.limit))
         wanted = facts["job"]["platform"]
-        loaded = load.load(Path(folder) / "capsule", platforms=None if wanted in _NO_PLATFORM else [wanted])
-        config = replace(loaded, sharing=SharedCacheSettings())
+        config = project.load(None if wanted in _NO_PLATFORM else wanted)
+        _ask_for_consent(file, project, config, is_given=arguments.trust_code)
         noise = StringIO()
         with redirect_stderr(noise):
-            run_batch(config, RunOptions(makes_finals=facts["job"].get("quality") != Quality.DRAFT))
+            summary = run_batch(config, RunOptions(makes_finals=facts["job"]["quality"] != Quality.DRAFT))
+        if summary.is_interrupted:
+            return INTERRUPTED
         database = open_reader(asset_database(config.cache_dir))
         try:
             came = _outcome(facts["job"], database)
@@ -397,6 +380,38 @@ def _run(file: str, arguments: Namespace) -> int:
         )
     printing.say("the same as recorded" if is_same else "not as recorded", "green" if is_same else "red")
     return 0 if is_same else JOBS_FAILED
+
+
+def _limit_of(text: str) -> int:
+    try:
+        return scalars.byte_count(text)
+    except ValueError as error:
+        raise UserError(f"--limit: {error}", hint="for example --limit 4GiB") from None
+
+
+def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_given: bool) -> None:
+    """Say what of the capsule would run here, and go on only if the user wants that.
+
+    Raises:
+        UserError: the user does not, or cannot be asked.
+    """
+    name = f"'{printing.line(file)}'"
+    if project.ignored:
+        printing.complain(f"aptui: {name}: not obeyed: {printing.line(', '.join(project.ignored[:20]))}", "yellow")
+    if not project.runs:
+        return
+    place = "in a sandbox, if bubblewrap can start" if config.may_use_sandbox else f"outside a sandbox: {SANDBOX_VARIABLE}=off"
+    printing.complain(f"{name} brings code that runs on this machine, {place}:", "yellow")
+    for text in project.runs:
+        printing.complain(f"  {text}")
+    if is_given:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(f"{name} brings code along, and nobody can be asked", hint="read it, then add --trust-code")
+    sys.stderr.write("run it? (y/N) ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UserError(f"{name} was not run", hint="--trust-code runs it without asking")
 
 
 def _outcome(job: dict[str, Any], database: Reader) -> dict[str, Any]:

@@ -330,6 +330,11 @@ class Reader:
 
     # ------------------------------------------------------------------------------------------ sources, products, files
 
+    def folder_paths(self) -> dict[int, str]:
+        """Return {ScanFolderID: where that scan folder is now}."""
+        rows = self._database.execute("SELECT ScanFolderID, DisplayName, ScanFolder FROM ScanFolders")
+        return {number: self.roots.get(name, stored) for number, name, stored in rows}
+
     def sources(self) -> Iterator[SourceRow]:
         """Yield every source by path."""
         for row in self._database.execute(f"{_SOURCES_SQL} ORDER BY s.SourceName, s.SourceID"):

@@ -66,7 +66,7 @@ def test_the_same_job_makes_the_same_products_elsewhere(run: Run, tmp_path: Path
     file = tmp_path / "b.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
 
-    code, out, _ = run("capsule", "run", str(file), "--json")
+    code, out, _ = run("capsule", "run", str(file), "--json", "--trust-code")
 
     assert (code, json.loads(out)["same"], json.loads(out)["differences"]) == (0, True, [])
 
@@ -84,13 +84,13 @@ def test_one_job_is_the_same_bytes_under_any_name(run: Run, tmp_path: Path) -> N
 def test_a_failure_fails_again_and_a_python_builder_takes_its_dependencies_along(run: Run, tmp_path: Path) -> None:
     broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
-    code, out, _ = run("capsule", "run", str(broken))
+    code, out, _ = run("capsule", "run", str(broken), "--trust-code")
     assert code == 0
     assert "it came out as failed: tables/bad.json:1:2" in out
 
     run("capsule", "x.words@server", "--out", str(words))
     assert {"capsule/sources/a.txt", "capsule/sources/x.words"} <= names(words)
-    assert run("capsule", "run", str(words))[0] == 0
+    assert run("capsule", "run", str(words), "--trust-code")[0] == 0
 
 
 def test_another_outcome_is_told(run: Run, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_another_outcome_is_told(run: Run, tmp_path: Path) -> None:
             entry.size = len(data)
             changed.addfile(entry, io.BytesIO(data))
 
-    code, out, _ = run("capsule", "run", str(other))
+    code, out, _ = run("capsule", "run", str(other), "--trust-code")
 
     assert code == 1
     assert "linux/sub/b.txt" in out
@@ -173,7 +173,7 @@ def test_a_capsule_makes_what_its_run_made(drafts: Run, tmp_path: Path, words: t
     assert drafts("batch", *words)[0] == 0
 
     made = json.loads(drafts("capsule", "a.up", "--out", str(file), "--json")[1])
-    code, out, _ = drafts("capsule", "run", str(file), "--json")
+    code, out, _ = drafts("capsule", "run", str(file), "--json", "--trust-code")
 
     assert (code, json.loads(out)["differences"]) == (0, [])
     assert made["job"]["quality"] == quality

@@ -1,0 +1,392 @@
+"""A capsule that another user made: unpacked within limits, checked, and turned into a project that stays within its folder.
+
+The file is a stranger's. Its names and sizes are checked before anything is written, its facts before anything runs. Of its
+configuration only the keys that a job needs are taken; where products go, what is told to whom and how jobs are confined is decided
+here.
+
+Tests: `tests/features/insight/test_received_capsule.py`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from aptui.config import load
+from aptui.config.dirs import FILE_NAME, user_file
+from aptui.config.model import Config
+from aptui.config.yaml.nodes import read_yaml
+from aptui.core.results.quality import Quality
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+
+FORMAT = 1
+FACTS = "capsule.json"
+SOURCES = "sources"
+TOP = "capsule"
+"""The folder in the file that holds everything."""
+DEFAULT_LIMIT_BYTES = 1 << 30
+_MOST_MEMBERS = 20_000
+"""Files and folders: more than the inputs of any job that was seen, and few enough to be unpacked in seconds."""
+_MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
+_MOST_CODE_BYTES = 4 << 20
+_HEADER_BYTES = 16 << 10
+"""Longest header of a member: the standard library reads it whole, and needs quadratic time for some."""
+_PIECE_BYTES = 1 << 20
+_FREE_BYTES = 256 << 20
+"""Disk space that unpacking leaves free."""
+_PROJECT_KEYS = ("platforms", "limits", "metadata_types", "undeclared_reads")
+_BUILDER_KEYS = frozenset({
+    "name", "copy", "uses", "command", "patterns", "params", "trusted_params", "platforms", "version", "priority", "critical",
+    "time_limit", "memory_limit", "on_failure", "retry", "quality", "asset_type", "products", "depfile", "dependencies",
+    "warnings", "errors", "product_dependencies", "references", "tools", "undeclared_reads", "intermediate", "trace_reads",
+})  # fmt: skip
+_REPLACED_KEYS = frozenset({"scan_folders", "builders", "local_store", "workers"})
+"""Keys of every capsule: this module writes its own in their place."""
+_MOST_SHOWN = 20
+_LONGEST_COMMAND = 2000
+_WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
+"""Errors of a file that stands where another member has a folder, or the other way round."""
+_LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
+_HINT = "'aptui capsule JOB' makes one"
+
+
+class CapsuleJob(Struct):
+    """Which job a capsule holds."""
+
+    source: str
+    platform: str
+    job_key: str
+    is_analysis: bool = False
+    quality: Quality = Quality.FINAL
+
+
+class CapsuleProduct(Struct):
+    """A product of the recorded run."""
+
+    name: str
+    digest: str
+    sub_id: int = 0
+    bytes: int = 0
+
+
+class CapsuleOutcome(Struct):
+    """What the recorded run came to."""
+
+    status: str
+    error: str
+    products: list[CapsuleProduct]
+    reason: str = ""
+    completed: str | None = None
+    duration_s: float = 0.0
+    fingerprint: str = ""
+
+
+class CapsuleTool(Struct):
+    """A program that the recorded run used."""
+
+    name: str
+    digest: str
+
+
+class CapsuleInput(Struct):
+    """A file that the recorded run read."""
+
+    path: str
+    digest: str = ""
+    changed_since: bool = False
+
+
+class CapsuleFacts(Struct):
+    """The form of `capsule.json`."""
+
+    format: int
+    job: CapsuleJob
+    expected: CapsuleOutcome
+    builder: dict[str, str | int | float] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)
+    tools: list[CapsuleTool] = field(default_factory=list)
+    inputs: list[CapsuleInput] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
+
+
+def read_facts(data: bytes) -> dict[str, Any]:
+    """Return what `capsule.json` says, as plain values.
+
+    Raises:
+        UserError: it has another form, or was made by a newer aptui.
+    """
+    try:
+        facts = msgspec.json.decode(data, type=CapsuleFacts)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"its {FACTS} is malformed: {printing.line(str(error))}", hint=_HINT) from None
+    if facts.format > FORMAT:
+        newer = printing.line(facts.made_by.get("aptui", "newer"))
+        raise UserError(f"it was made by a newer aptui ({newer})", hint="bring aptui up to date")
+    return dict(msgspec.to_builtins(facts))
+
+
+# ----------------------------------------------------------------------------------------------------------------- unpacking
+
+
+def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> tuple[dict[str, Any], ReceivedProject]:
+    """Unpack a capsule into a new folder, and return its facts and the project there.
+
+    Args:
+        limit_bytes: of all files in it together.
+
+    Raises:
+        UserError: the file is not a capsule, is larger than the limit, or was made by a newer aptui.
+        HostError: it cannot be read, or there is too little space for it.
+    """
+    with _refusing(file):
+        with _open(file) as raw, _BoundedStream(raw, limit_bytes + _MOST_MEMBERS * _HEADER_BYTES) as stream:
+            _unpack(stream, folder, limit_bytes)
+        for name in (FACTS, FILE_NAME):
+            if not (folder / TOP / name).is_file():
+                raise UserError(f"it has no {name}", hint=_HINT)
+        return read_facts((folder / TOP / FACTS).read_bytes()), confine(folder / TOP)
+
+
+def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
+    with tarfile.open(fileobj=bounded, mode="r:") as tar:
+        members = _check_members(tar, limit_bytes)
+        if sum(member.size for member in members) + _FREE_BYTES > shutil.disk_usage(folder).free:
+            raise HostError(f"there is too little space in '{folder.parent}' to unpack it", hint="set TMPDIR to a larger disk")
+        bounded.most_bytes_at_once = _PIECE_BYTES
+        for member in members:
+            _write_member(tar, member, folder)
+        while bounded.read(_PIECE_BYTES):  # the checksum of all comes last
+            pass
+
+
+@contextmanager
+def _refusing(file: str) -> Iterator[None]:
+    """Say of a mistake in a capsule which file has it."""
+    shown = f"'{printing.line(file)}'"
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{shown} cannot be run: {error.what}", hint=error.hint) from None
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RecursionError, *_WRONG_PLACES) as error:
+        raise UserError(f"{shown} is not a capsule: {printing.line(str(error))}", hint=_HINT) from None
+    except OSError as error:
+        raise HostError(
+            f"{shown} cannot be unpacked: {error.strerror or error}", hint="check the file, and the space in TMPDIR"
+        ) from error
+
+
+@contextmanager
+def _open(file: str) -> Iterator[IO[bytes]]:
+    """Open a regular file: reading from a pipe or a device may never end."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UserError("it is not a regular file", hint=_HINT)
+        yield stream
+
+
+class _BoundedStream(gzip.GzipFile):
+    """What `tarfile` reads: never much at a time, as sizes in a header are a stranger's, and never beyond a limit."""
+
+    def __init__(self, file: IO[bytes], limit_bytes: int) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._limit_bytes = limit_bytes
+        self.most_bytes_at_once = _HEADER_BYTES
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            UserError: more than the limit is asked for.
+        """
+        if size is None or not 0 <= size <= self.most_bytes_at_once:
+            raise UserError("a header in it is too long", hint=_HINT)
+        self._check_position(super().tell() + size)
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a position, counted from the beginning."""
+        self._check_position(offset)
+        return super().seek(offset, whence)
+
+    def _check_position(self, position: int) -> None:
+        if position > self._limit_bytes:
+            raise _make_too_large()
+
+
+def _make_too_large() -> UserError:
+    return UserError("it unpacks to more than the limit", hint="if you trust it, raise the limit: --limit 8GiB")
+
+
+def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarInfo]:
+    """Return all members; only headers are read.
+
+    Raises:
+        UserError: a name, a kind, a size or their number is not that of a capsule.
+    """
+    members: list[tarfile.TarInfo] = []
+    names: set[str] = set()
+    total = 0
+    for member in tar:
+        if len(members) == _MOST_MEMBERS:
+            raise UserError(f"it has more than {_MOST_MEMBERS:,} members", hint=_HINT)
+        _check_member(member, limit_bytes)
+        total += member.size
+        if total > limit_bytes:
+            raise _make_too_large()
+        if member.name in names:
+            raise UserError(f"it has '{printing.line(member.name)}' twice", hint=_HINT)
+        names.add(member.name)
+        members.append(member)
+    return members
+
+
+def _check_member(member: tarfile.TarInfo, limit_bytes: int) -> None:
+    shown = printing.line(member.name[:200])
+    is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.sparse is None
+    if not is_file and not member.isdir():
+        raise UserError(f"'{shown}' in it is neither a file nor a folder", hint=_HINT)
+    parts = member.name.split("/")
+    if parts[0] != TOP or any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise UserError(f"'{shown}' in it would lead out of its folder", hint=_HINT)
+    if len(os.fsencode(member.name)) > _LONGEST_NAME_BYTES or any(len(os.fsencode(part)) > _LONGEST_PART_BYTES for part in parts):
+        raise UserError(f"'{shown}' in it is too long a name", hint=_HINT)
+    rel = PurePosixPath(*parts[1:])
+    if member.isdir():
+        most, is_known = 0, not rel.parts or rel.parts[0] in ("builders", SOURCES)
+    elif rel.parts[:1] == ("builders",):
+        most, is_known = _MOST_CODE_BYTES, rel.suffix == ".py"
+    elif rel.parts[:1] == (SOURCES,):
+        most, is_known = limit_bytes, len(rel.parts) > 1
+    else:
+        most, is_known = _MOST_BYTES.get(str(rel), 0), str(rel) in _MOST_BYTES
+    if not is_known:
+        raise UserError(f"'{shown}' does not belong into a capsule", hint=_HINT)
+    if member.size < 0:
+        raise UserError(f"'{shown}' in it has a negative size", hint=_HINT)
+    if member.size > most:
+        raise _make_too_large() if most == limit_bytes else UserError(f"'{shown}' in it is too large", hint=_HINT)
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    path = folder / member.name
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    source = tar.extractfile(member)
+    assert source is not None
+    with source, path.open("xb") as target:
+        shutil.copyfileobj(source, target, 1 << 16)
+        if target.tell() != member.size:
+            raise EOFError("it ends too early")
+
+
+# ------------------------------------------------------------------------------------------------------------- configuration
+
+
+class ReceivedProject(Struct, frozen=True):
+    """An unpacked capsule as a project.
+
+    Args:
+        folder: holds its `aptui.yaml`, which this module wrote.
+        runs: what would run on this machine, a sentence each.
+        ignored: keys of its configuration that are not obeyed.
+    """
+
+    folder: Path
+    runs: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+    def load(self, platform: str | None) -> Config:
+        """Return the configuration: everything that it writes is below `folder`, and it tells nobody anything."""
+        return load.load_apart(self.folder, platforms=None if platform is None else [platform])
+
+
+def confine(folder: Path) -> ReceivedProject:
+    """Replace the configuration of an unpacked capsule by one with the keys that its job needs.
+
+    Raises:
+        UserError: it cannot be read, or has a scan folder outside of the capsule.
+    """
+    file = folder / FILE_NAME
+    whole = read_yaml(file.read_bytes(), FILE_NAME).plain()
+    if not isinstance(whole, dict):
+        raise UserError("its configuration is not a mapping", hint=_HINT)
+    entries = whole.get("builders", [])
+    builders = [_take_builder(entry) for entry in entries] if isinstance(entries, list) else entries
+    own = {key: whole[key] for key in _PROJECT_KEYS if key in whole}
+    own |= {
+        "scan_folders": [{"name": _name_of_sources(whole.get("scan_folders")), "path": SOURCES}],
+        "builders": builders,
+        "local_store": {"enabled": False},
+        "workers": 1,
+        "cache": "Cache",
+        **_read_own_sandbox(),
+    }
+    file.write_text(json.dumps(own, indent=2), encoding="utf-8")
+    ignored = [str(key) for key in whole if key not in own and key not in _REPLACED_KEYS]
+    ignored += [str(key) for key in ("cache", "sandbox", "sandbox_paths") if key in whole]
+    code = _describe_code(folder, builders if isinstance(builders, list) else [])
+    return ReceivedProject(folder, tuple(code), tuple(dict.fromkeys(ignored)))
+
+
+def _take_builder(entry: object) -> object:
+    if not isinstance(entry, dict):
+        return entry  # reading the configuration reports it
+    return {key: value for key, value in entry.items() if key in _BUILDER_KEYS}
+
+
+def _name_of_sources(folders: object) -> object:
+    entries = [entry for entry in folders if isinstance(entry, dict)] if isinstance(folders, list) else []
+    for entry in entries:
+        if entry.get("path") != SOURCES:
+            raise UserError(f"its scan folder '{printing.line(str(entry.get('path')))}' lies outside of it", hint=_HINT)
+    return entries[0].get("name", SOURCES) if entries else SOURCES
+
+
+def _read_own_sandbox() -> Mapping[str, Any]:
+    """Return how this user has jobs confined; a job from elsewhere has no less than `auto`."""
+    file = user_file()
+    if not file.is_file():
+        return {"sandbox": "auto"}
+    own = read_yaml(file.read_bytes(), str(file)).plain()
+    sandbox = "require" if isinstance(own, dict) and own.get("sandbox") == "require" else "auto"
+    paths = own.get("sandbox_paths", []) if isinstance(own, dict) else []
+    return {"sandbox": sandbox, **({"sandbox_paths": paths} if paths else {})}
+
+
+def _describe_code(folder: Path, builders: list[object]) -> Iterator[str]:
+    """Yield what would run: commands, Python files, and installed builders with parameters that the capsule chose."""
+    for entry in builders:
+        if not isinstance(entry, dict):
+            continue
+        name = printing.line(str(entry.get("name")))
+        command = str(entry.get("command", ""))
+        if command:
+            cut = f" … ({len(command):,} characters)" if len(command) > _LONGEST_COMMAND else ""
+            yield f"command of '{name}': {printing.line(command[:_LONGEST_COMMAND])}{cut}"
+        if entry.get("tools"):
+            yield f"programs of '{name}': {printing.line(str(entry['tools'])[:_LONGEST_COMMAND])}"
+        if entry.get("uses") and (entry.get("params") or entry.get("platforms")):
+            chosen = json.dumps({key: entry[key] for key in ("params", "platforms") if key in entry})
+            yield f"builder '{name}' uses {printing.line(str(entry['uses']))} with {printing.line(chosen[:_LONGEST_COMMAND])}"
+    files = sorted((folder / "builders").rglob("*.py"))
+    for path in files[:_MOST_SHOWN]:
+        yield f"Python file {printing.line(str(path.relative_to(folder)))}, {printing.size(path.stat().st_size)}"
+    if len(files) > _MOST_SHOWN:
+        yield f"and {len(files) - _MOST_SHOWN:,} more Python files"
