@@ -49,8 +49,12 @@ def engine_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms; jobs of others are left alone")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes; 0 = one per core")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
-    parser.add_argument("--debug-output", action="store_true", help="ask builders for what helps to debug them")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end, and nothing else, to stdout")
+
+
+def report_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of verbs that run all that is pending and report the result (`batch`, `reprocess`)."""
+    parser.add_argument("--debug-output", action="store_true", help="ask builders for what helps to debug them")
     parser.add_argument("--junit", metavar="FILE", help="write all jobs as JUnit XML")
     parser.add_argument(
         "--fail-on", action=FailOn, metavar="WHAT",
@@ -64,12 +68,6 @@ def engine_arguments(parser: ArgumentParser) -> None:
         "--require", choices=["final"], metavar="final",
         help="exit 1 also if products of the platforms asked for are drafts, for their finals failed or were left for later",
     )  # fmt: skip
-    parser.add_argument(
-        "--accept-empty", action="append", default=[], metavar="NAME",
-        help="scan folder NAME is meant as it is now, though it is empty, on another device, or lacks most files: "
-        "what is gone from it is deleted",
-    )  # fmt: skip
-    adopt_argument(parser)
 
 
 def adopt_argument(parser: ArgumentParser) -> None:
@@ -79,7 +77,7 @@ def adopt_argument(parser: ArgumentParser) -> None:
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
     """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
-    if arguments.adopt_cache:
+    if getattr(arguments, "adopt_cache", False):
         from aptui.features.o3de.adoption import adopt
 
         if adopted := adopt(config):
@@ -138,16 +136,16 @@ def platforms_of(arguments: Namespace) -> list[str] | None:
 
 
 def options_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
-    """Return what the options of `engine_arguments` ask for."""
-    platforms = platforms_of(arguments)
-    if arguments.draft and arguments.require:
+    """Return what the options of `engine_arguments` and, where declared, `report_arguments` ask for."""
+    platforms, is_draft = platforms_of(arguments), getattr(arguments, "draft", False)
+    if is_draft and arguments.require:
         raise UserError("'--draft' leaves drafts, and '--require final' refuses them", hint="leave one of them out")
     return RunOptions(
         is_full_scan,
-        arguments.debug_output,
+        getattr(arguments, "debug_output", False),
         sources,
         None if platforms is None else tuple(platforms),
         tuple(arguments.set),
         accepts_empty=tuple(getattr(arguments, "accept_empty", ())),
-        makes_finals=not arguments.draft,
+        makes_finals=not is_draft,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
-from aptui.batch.options import RunOptions, adopt_cache, engine_arguments, load_config, options_of
+from aptui.batch.options import RunOptions, adopt_argument, adopt_cache, engine_arguments, load_config, options_of, report_arguments
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
 from aptui.config import load, own_files
@@ -40,9 +40,14 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def batch_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `batch`."""
     engine_arguments(parser)
-    scan = parser.add_mutually_exclusive_group()
-    scan.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
-    scan.add_argument("--fast-scan", action="store_true", help="trust sizes and times (this is what happens anyway)")
+    report_arguments(parser)
+    parser.add_argument("--full-scan", action="store_true", help="read every file again, whatever its times say")
+    parser.add_argument(
+        "--accept-empty", action="append", default=[], metavar="NAME",
+        help="scan folder NAME is meant as it is now, though it is empty, on another device, or lacks most files: "
+        "what is gone from it is deleted",
+    )  # fmt: skip
+    adopt_argument(parser)
     parser.add_argument("--trace", metavar="FILE", help="write where the time goes, for Perfetto or Chrome")
     parser.add_argument(
         "--stop-after",

@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "steer": ("serve", "start", "stop", "ps", "pause", "run-next", "resume", "drain", "interest", "hold", "rescan", "reload"),
     "graph": ("deps", "query", "affected", "scan-missing", "move", "delete", "identities"),
-    "team": ("cache", "gc", "gateway", "token", "client", "worker"),
+    "team": ("cache", "gateway", "token", "client", "worker"),
 }
 """{group: verbs}; every verb is in one."""
 GROUP_TEXTS = {
@@ -128,7 +128,6 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "aptui cache serve --writable",
         "aptui cache serve --host 0.0.0.0 --certificate cert.pem --key key.pem --write-token-file tokens",
     ),
-    "gc": ("aptui gc", "aptui gc --limit 5GiB"),
     "scan-missing": ("aptui scan-missing", "aptui scan-missing 'levels/*' --fail"),
     "gateway": ("aptui gateway", "aptui gateway --set serve.port=4000"),
     "token": ("aptui token add laptop", "aptui token add ci --scopes read --days 90"),

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
-from aptui.batch.options import engine_arguments, load_config, load_last_config, options_of
+from aptui.batch.options import engine_arguments, load_config, load_last_config, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
 from aptui.cli.naming import find_job, meanings, nearest_sources, value_matcher
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 def reprocess_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `reprocess`."""
     engine_arguments(parser)
+    report_arguments(parser)
     parser.add_argument("patterns", nargs="+", metavar="PATTERN", help="a source, a folder, or a glob over source paths ('*.png')")
 
 

@@ -14,6 +14,5 @@ FEATURE = Feature(
             "aptui.features.sharing.verbs",
             "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving",
         ),
-        "gc": ("aptui.features.sharing.verbs", "short for 'cache gc': remove stored results that were not used for long"),
     },
 )

@@ -1,4 +1,4 @@
-"""`aptui cache` and `aptui gc`: what is kept, looked after, fetched ahead and offered, as people and programs are told."""
+"""`aptui cache`: what is kept, looked after, fetched ahead and offered, as people and programs are told."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ def test_gc_removes_down_to_a_limit(run: Run, tmp_path: Path) -> None:
     run("batch")
     held = asked(run, "cache", "stats")["size_bytes"]
 
-    assert asked(run, "gc")["removed"] == 0
+    assert asked(run, "cache", "gc")["removed"] == 0
     assert asked(run, "cache", "gc", "--limit", "1B")["freed_bytes"] == held
     assert asked(run, "cache", "stats")["blobs"] == 0
-    assert run("gc", "--limit", "much") == (3, "", "aptui: 'much' is no size; for example --limit 5GiB\n")
+    assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is no size; for example --limit 5GiB\n")
 
 
 def test_verify_removes_what_is_damaged(run: Run, tmp_path: Path) -> None:
