@@ -125,7 +125,7 @@ class PreparedSession:
             return
         from aptui.features.relocation import journal  # after a kill alone
 
-        report = journal.complete(self.config.cache_dir)
+        report = journal.complete(self.config)
         if report is not None:
             what = "deletion" if report.order.is_delete else "move"
             self.sentences.append(f"the {what} of '{report.order.source}' was interrupted and is completed now")

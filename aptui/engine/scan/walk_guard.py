@@ -15,16 +15,19 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from aptui.config.dirs import OWN_FOLDER
 from aptui.core.model import FileFact
 from aptui.core.paths import from_text, key_of, parent, to_text
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
+from aptui.shared.files.confinement import ConfinedTree
 
 ROOTS_STATE = "roots"
 """The key in aptui_state: {name of a scan folder: [device, inode]} as they were when all was settled."""
 MANY_FILES = 1_000
 """A folder with as many remembered files is compared file by file with the folder that took its place."""
 _ACCEPTED = "accepted-folders.json"
+_ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
 Identity = tuple[int, int]
 """(device, inode) of a folder."""
@@ -103,18 +106,21 @@ def accept(own: str, folder: ScanFolder) -> None:
         return  # there is no cache yet, and nothing that could be lost
     try:
         noted = _read_accepted(own) | {folder.name: _identity(folder.path)}
-        path = os.path.join(own, _ACCEPTED)
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump(noted, file)
-        os.replace(f"{path}.new", path)
+        with contextlib.closing(_tree_of(own)) as tree:
+            tree.write(_ACCEPTED_FILE, json.dumps(noted).encode())
     except OSError as error:
         raise HostError(f"'{error.filename}' cannot be accepted: {error.strerror}", hint="check its permissions") from error
 
 
 def forget_accepted(own: str) -> None:
     """What was accepted is processed: the same folder empty another day is a question again."""
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(own, _ACCEPTED))
+    with contextlib.suppress(OSError), contextlib.closing(_tree_of(own)) as tree:
+        tree.unlink(_ACCEPTED_FILE)
+
+
+def _tree_of(own: str) -> ConfinedTree:
+    """Return the cache of a folder `.aptui`, which may be a link in a cache that others made."""
+    return ConfinedTree(os.fsencode(os.path.dirname(own)))
 
 
 def _read_accepted(own: str) -> dict[str, Identity]:

@@ -19,10 +19,13 @@ from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import replace
 
 from aptui.config.dirs import relocation_journal
+from aptui.config.model import Config
+from aptui.core.paths import is_below, normalize
 from aptui.features.relocation import moved_files, references
 from aptui.features.relocation.moved_files import native
 from aptui.features.relocation.references import Rename, UnreadableError
 from aptui.features.relocation.relocation_records import RelocationAction, RelocationItem, RelocationReport, Update, count_report
+from aptui.shared.errors import HostError
 from aptui.shared.files.replacing import replace_bytes
 
 Stamp = tuple[int, int, int]
@@ -83,11 +86,15 @@ def digest_of(file: str) -> str:
         return ""
 
 
-def complete(cache_dir: str | os.PathLike[str]) -> RelocationReport | None:
+def complete(config: Config) -> RelocationReport | None:
     """Complete the relocation that was killed, if there is one; return its report.
 
     The caller holds the cache. A file that cannot be moved now keeps the journal for the next try.
+
+    Raises:
+        HostError: the journal names a file outside the project's scan folders. It came with a cache that others made.
     """
+    cache_dir = config.cache_dir
     path = relocation_journal(cache_dir)
     try:
         journal = json.decode(path.read_bytes(), type=Journal)
@@ -96,6 +103,7 @@ def complete(cache_dir: str | os.PathLike[str]) -> RelocationReport | None:
     except (DecodeError, ValidationError):  # it was never whole, so nothing had begun
         path.unlink()
         return None
+    _refuse_outside(journal, path, {str(config.project_dir), *(folder.path for folder in config.project.scan_folders)})
     _remove_temporary(journal)
     items = [
         _complete_item(item, stamp, is_delete=journal.report.order.is_delete)
@@ -110,6 +118,17 @@ def complete(cache_dir: str | os.PathLike[str]) -> RelocationReport | None:
         path.unlink()
     report = replace(journal.report, items=tuple(items), updates=tuple(updates), removed=tuple(removed), is_performed=True)
     return count_report(report)
+
+
+def _refuse_outside(journal: Journal, path: Path, allowed: set[str]) -> None:
+    files = [file for item in journal.report.items for file in (item.old_file, item.new_file)]
+    files += [file for rewrite in journal.rewrites for file in (rewrite.file, rewrite.new_file)]
+    for file in (*filter(None, files), *(root for root in journal.roots.values() if root not in allowed)):
+        if normalize(file) != file or not any(is_below(file, root) for root in allowed):
+            raise HostError(
+                f"'{path}' is the plan of a move or deletion of '{file}', which is not in a scan folder: nothing is changed",
+                hint="delete that plan, unless a scan folder is missing in the configuration",
+            )
 
 
 def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> RelocationItem:

@@ -49,7 +49,7 @@ def relocate(order: Relocate, config: Config) -> RelocationReport:
     Raises:
         RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
     """
-    finished = journal.complete(config.cache_dir) if order.is_confirmed else None
+    finished = journal.complete(config) if order.is_confirmed else None
     if finished is not None and finished.order == order:
         return finished
     plan = _plan(order, config)

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import json
+from msgspec.structs import replace
 from relocation_room import RelocationRoom
 
 from aptui.config import load
 from aptui.config.dirs import relocation_journal
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.relocation import journal, moved_files, references
+from aptui.shared.errors import HostError
 
 _STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
 """Calls of the operating system that change the disk, before each of which the process may be killed."""
@@ -101,7 +104,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
         if not was_killed():
             break
         has_begun = relocation_journal(room.root / "Cache").exists()
-        journal.complete(room.root / "Cache")
+        journal.complete(load.load(room.root))
         assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
 
 
@@ -113,7 +116,7 @@ def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monk
             room.do("m/*", allows_broken=True)
     room.write("assets/m/f0.txt", "mine")
 
-    journal.complete(room.root / "Cache")
+    journal.complete(load.load(room.root))
 
     assert room.text("assets/m/f0.txt") == "mine"
 
@@ -126,7 +129,32 @@ def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.Monkey
             room.do("m/*", "n/*", updates_references=True)
     room.write("assets/use0.scene", "mine: m/f0.txt")
 
-    journal.complete(room.root / "Cache")
+    journal.complete(load.load(room.root))
 
     assert room.text("assets/use0.scene") == "mine: m/f0.txt"
     assert room.text("assets/use1.scene") == "see n/f1.txt"
+
+
+@pytest.mark.parametrize("place", ["outside/letter", "p/assets/../../outside/letter"])
+def test_journal_that_names_a_file_outside_the_scan_folders_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    room = make_room(tmp_path / "p")
+    with monkeypatch.context() as patch:
+        patch.setattr(moved_files, "delete", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            room.do("m/*", allows_broken=True)
+    letter = tmp_path / "outside/letter"
+    letter.parent.mkdir()
+    letter.write_text("mine")
+    path = relocation_journal(room.root / "Cache")
+    found = json.decode(path.read_bytes(), type=journal.Journal)
+    item = replace(found.report.items[0], old_file=f"{tmp_path}/{place}")
+    report = replace(found.report, items=(item,))
+    path.write_bytes(json.encode(replace(found, report=report, stamps=(journal.stamp_of(str(letter)),))))
+
+    with pytest.raises(HostError, match="which is not in a scan folder"):
+        PreparedSession(load.load(room.root)).take()
+
+    assert letter.read_text() == "mine"
+    assert all((room.root / "assets/m" / name).exists() for name in ("f0.txt", "f1.txt", "f2.txt"))
