@@ -24,7 +24,9 @@ from aptui.core.paths import from_text
 
 _NONE = SourceUuid(bytes(16))
 _SIZE_LIMIT = 32 << 10
-"""Maximum size of an identity file. The engine's loop reads them: one with 800 UUIDs takes it 2 ms, a real one has two."""
+"""Maximum size of an identity file: the engine's loop reads them."""
+_MOST_LEGACY = 64
+"""Maximum number of legacy UUIDs in an identity file; a real one has two, and each costs the engine's loop a few microseconds."""
 _LATEST_MS = 1 << 63
 
 
@@ -156,8 +158,9 @@ def parse(data: bytes, meta: FileFact, source: FileFact) -> tuple[SourceIdentity
         return _unusable(meta, data, "has no UUID"), None
     except ValueError:
         return _unusable(meta, data, f"has {text['uuid']!r} in the place of a UUID"), None
-    if uuid == _NONE:
-        return _unusable(meta, data, "has a UUID of zeros"), None
+    if uuid == _NONE or len(_read_legacy(text)) > _MOST_LEGACY:
+        what = "has a UUID of zeros" if uuid == _NONE else f"has more than {_MOST_LEGACY} legacy UUIDs"
+        return _unusable(meta, data, what), None
     digest = Digest(hashlib.sha256(data).digest())
     legacy, original, created = _legacy(text), _original(text), _creation_ms(text)
     identity = SourceIdentity(SourceUuid(uuid), legacy or path_uuids(source.rel), original or source.rel, created, digest)

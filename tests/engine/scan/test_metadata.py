@@ -63,6 +63,7 @@ def test_a_whole_file_says_who_the_source_is() -> None:
         (b'"text"', "has no UUID"),
         (b'{"UUID": null}', "has no UUID"),
         (b'{"UUID": {}}', "has no UUID"),
+        (text(legacyUuids=["x"] * 65), "has more than 64 legacy UUIDs"),
         (text(uuid="nobody"), "has 'nobody' in the place of a UUID"),
         (text(uuid=None), "has None in the place of a UUID"),
         (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID of zeros"),
