@@ -14,6 +14,7 @@ from live_project import LiveProject
 
 from aptui.cli import main
 from aptui.shared.errors import KnownError
+from aptui.store.db import schema
 
 pytestmark = pytest.mark.real
 
@@ -164,7 +165,9 @@ COLUMNS = {
     "intent": "INSERT INTO aptui_intents(run_key, job_id, name, digest, size, stale) VALUES (1, 1, ?, x'00', 0, '[]')",
     "stale": "INSERT INTO aptui_intents(run_key, job_id, name, digest, size, stale) VALUES (1, 1, '', x'00', 0, json_array(?))",
     "log": "UPDATE Jobs SET LastLogFile = ?",
-    "analysis log": "UPDATE aptui_analyses SET log_file = ?",
+    "analysis log": """INSERT INTO aptui_analyses(
+        source_id, builder, state, fingerprint, completed_ms, duration_ms, warnings, errors, error, log_file, reason, plans, failure
+        ) SELECT MIN(SourceID), zeroblob(16), 'completed', 1, 0, 0, 0, 0, '', ?, '', x'90', '' FROM Sources""",
 }
 
 
@@ -179,6 +182,13 @@ CASES = [
 ]
 
 
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The names of the database are not checked when it is opened, as if they came into it later."""
+    monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 1 WHERE 0")
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("column", "name", "change"), CASES)
 def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
     project: Project, outside: Path, column: str, name: str, change: str
@@ -203,6 +213,7 @@ def test_names_in_the_database_delete_nothing_outside_the_platform_folders(
     assert (project.cache / "assetdb.sqlite").is_file()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_product_name_that_leads_out_of_the_cache_is_named_and_not_deleted(project: Project, outside: Path) -> None:
     put_name(project, outside, "product", NAMES[0])
     project.delete("assets/d/b.txt")
@@ -247,21 +258,20 @@ def test_batch_sets_aside_a_database_with_a_schema_of_others(
         assert project.texts()["d/b.txt"] == "d/b.txt"
 
 
+@pytest.mark.parametrize("column", COLUMNS)
 def test_names_are_checked_when_another_program_wrote_the_database(
-    project: Project, outside: Path, capsys: pytest.CaptureFixture[str]
+    project: Project, outside: Path, capsys: pytest.CaptureFixture[str], column: str
 ) -> None:
-    put_name(project, outside, "product", NAMES[0])
+    put_name(project, outside, column, NAMES[0])
 
     batch(project)
 
-    assert f"names the product '{HOST}/../../../outside/letter'" in capsys.readouterr().err
+    assert f" '{HOST}/../../../outside/letter', which would not lie in the cache" in capsys.readouterr().err
     assert project.texts()["d/b.txt"] == "d/b.txt"
     assert contents(outside)["letter"] == "mine"
 
 
 def test_names_are_not_checked_again_by_the_engine_that_wrote_them(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from aptui.store.db import schema
-
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 'product', 'checked' ")
 
     assert not any("set aside" in sentence for sentence in project.engine_run().said)
