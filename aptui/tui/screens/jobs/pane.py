@@ -85,8 +85,6 @@ class Head:
         return left, right
 
 
-_NO_MATCH = "no job matches: Esc clears the filter, / changes it"
-_NO_JOBS = "no jobs yet: what builders make of the files in the scan folders comes here"
 _SPLIT_STEP = 8
 """Per cent of the height by which the border moves."""
 
