@@ -10,11 +10,12 @@ kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a 
 
 | extension point | called with | gives |
 |---|---|---|
-| `doctor` | configuration | lines of `aptui doctor` (`cli.doctor.DoctorCheck`) |
+| `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine; `close()` |
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
 | `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
-| `results` | parts of an engine | looks up results that were stored earlier |
+| `results` | parts of an engine, `is_patient` | stored results (`engine.loop.dispatch.StoredResults`) |
+| `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
 | `catalogs` | cache folder, platforms | catalogs of another program beside ours |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
@@ -26,10 +27,13 @@ Tests: `tests/test_feature.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from msgspec import Struct, field
+
+from aptui.shared.errors import UserError
 
 GROUP = "aptui.features"
 """Entry points of features that other distributions bring: name → `module:FEATURE`."""
@@ -51,15 +55,13 @@ class Feature(Struct, frozen=True):
     points: Mapping[str, str] = field(default_factory=dict)
 
 
-_loaded: list[Feature] = []
+def features() -> Iterator[Feature]:
+    """Yield all features: ours in the order of the table, then those of other distributions by name.
 
-
-def features() -> tuple[Feature, ...]:
-    """Return all features: ours in the order of the table, then those of other distributions by name."""
-    if not _loaded:
-        _loaded.extend(_read_ours())
-        _loaded.extend(_read_foreign({feature.name for feature in _loaded}))
-    return tuple(_loaded)
+    Other distributions are searched only when a caller gets that far: that takes longer than all else at a start.
+    """
+    yield from _read_ours()
+    yield from _read_foreign()
 
 
 def load(place: str) -> Any:
@@ -80,6 +82,18 @@ def load_first(point: str) -> Any | None:
     return next(load_all(point), None)
 
 
+def load_needed(point: str) -> Any:
+    """Return what the first feature gives for an extension point that the user's command needs.
+
+    Raises:
+        UserError: no feature fills it.
+    """
+    found = load_first(point)
+    if found is None:
+        raise UserError(f"no installed feature fills the extension point '{point}'", hint="install the feature that does")
+    return found
+
+
 def verbs() -> dict[str, tuple[str, str]]:
     """Return the verbs that features add: {verb: (module, one line of help)}."""
     return {verb: place for feature in features() for verb, place in feature.verbs.items()}
@@ -90,21 +104,26 @@ def requests() -> dict[str, str]:
     return {name: place for feature in features() for name, place in feature.requests.items()}
 
 
+def find_verb(name: str) -> tuple[str, str] | None:
+    """Return (module, one line of help) of a verb that a feature adds, None for an unknown name."""
+    return next((feature.verbs[name] for feature in features() if name in feature.verbs), None)
+
+
 def find_request(name: str) -> type | None:
     """Return the record of a request that a feature adds, None for an unknown name."""
     place = requests().get(name)
     return load(place) if place else None
 
 
-def _read_ours() -> Iterator[Feature]:
-    for name in import_module("aptui.features").FEATURES:
-        yield import_module(f"aptui.features.{name}").FEATURE
+@cache
+def _read_ours() -> tuple[Feature, ...]:
+    return tuple(import_module(f"aptui.features.{name}").FEATURE for name in import_module("aptui.features").FEATURES)
 
 
-def _read_foreign(taken: set[str]) -> Iterator[Feature]:
+@cache
+def _read_foreign() -> tuple[Feature, ...]:
     from importlib.metadata import entry_points
 
-    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
-        feature = point.load()
-        if isinstance(feature, Feature) and feature.name not in taken:
-            yield feature
+    taken = {feature.name for feature in _read_ours()}
+    loaded = [point.load() for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
+    return tuple(feature for feature in loaded if isinstance(feature, Feature) and feature.name not in taken)

@@ -16,10 +16,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, field, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui import __version__
+from aptui import __version__, feature
 from aptui.batch.options import load_config
 from aptui.cli.opening import all_builders
 from aptui.cli.read_verbs import engine_process
@@ -29,6 +29,7 @@ from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, install_advice
+from aptui.shared.health import DoctorCheck
 from aptui.store.queries import health
 from aptui.store.queries.reader import Reader, open_reader
 
@@ -47,15 +48,6 @@ _OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "bro
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
 """Of each group one is enough."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
-
-
-class DoctorCheck(Struct, frozen=True):
-    """One line: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
-
-    name: str
-    state: str
-    message: str = field(name="said")
-    advice: str = ""
 
 
 def doctor_arguments(parser: ArgumentParser) -> None:
@@ -98,6 +90,8 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
     )
     for check in _PROJECT_CHECKS:
         yield check(config)
+    for checks in feature.load_all("doctor"):
+        yield from checks(config)
 
 
 # ----------------------------------------------------------------------------------------------------------------- machine
@@ -291,41 +285,6 @@ def _gateway_lists(config: Config) -> DoctorCheck:
     return DoctorCheck("connections", "ok", "as configured")
 
 
-def _check_shared_cache(config: Config) -> DoctorCheck:
-    """Say who could put a product into the cache besides this machine."""
-    from aptui.config.sections.sharing import risks_of
-
-    sharing = config.sharing
-    is_sealed = bool(sharing.team_key_file or sharing.writers)
-    risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
-    if sharing.team_key_file and sharing.is_remote:
-        from aptui.features.sharing.records.seal import read_key
-
-        try:
-            read_key(sharing.team_key_file)
-        except KnownError as error:
-            advice = "copy the team's key to that place (chmod 600); only the first of a team makes it, with 'aptui cache init'"
-            return DoctorCheck("shared cache", "fail", str(error), advice)
-    if risks:
-        return DoctorCheck(
-            "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
-        )
-    message = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
-    return DoctorCheck("shared cache", "ok", message)
-
-
-def _cluster(config: Config) -> DoctorCheck:
-    """Say who else can have programs run here and over there."""
-    if not config.cluster.is_used:
-        return DoctorCheck("cluster", "ok", "none")
-    if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
-        message = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
-        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and take 'pool.insecure' out")
-    return DoctorCheck(
-        "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
-    )
-
-
 def _sandbox(config: Config) -> DoctorCheck:
     """Say what builders and commands can reach."""
     from aptui.engine.pool import sandbox
@@ -342,14 +301,6 @@ def _sandbox(config: Config) -> DoctorCheck:
     if problem:
         return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
     return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands reach the project alone, and no network")
-
-
-def _links(config: Config) -> DoctorCheck:
-    """Say whether checkouts hang together by hard links."""
-    if config.sharing.local_store and config.sharing.links:
-        message = "'local_store.links: hard': writing into a product changes it in every checkout"
-        return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")
-    return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
 
 
 def _database(config: Config) -> DoctorCheck:
@@ -383,8 +334,8 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _check_shared_cache,
-    _links, _cluster, _sandbox, _database, _leftovers,
+    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _sandbox,
+    _database, _leftovers,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from aptui import __version__, feature
+from aptui import __version__
 from aptui.shared import printing, starting
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
@@ -129,12 +129,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def all_verbs() -> dict[str, tuple[str, str]]:
     """Return the verbs of the kernel and of all features: {verb: (module, one line of help)}."""
+    from aptui import feature  # imports msgspec
+
     return {**feature.verbs(), **VERBS}
 
 
 def place_of(verb: str) -> tuple[str, str]:
-    """Return (module, one line of help) of a verb; features are loaded only if it is not one of the kernel's."""
-    return VERBS.get(verb) or feature.verbs()[verb]
+    """Return (module, one line of help) of a verb; features are loaded only if it is not one of the kernel's.
+
+    Raises:
+        UserError: there is no such verb.
+    """
+    if verb in VERBS:
+        return VERBS[verb]
+    from aptui import feature  # imports msgspec
+
+    place = feature.find_verb(verb)
+    if place is None:
+        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
+    return place
 
 
 def register_formats() -> None:
@@ -151,8 +164,6 @@ def _dispatch(words: list[str]) -> int:
         return _alone(words)
     if verb == "open":
         return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
-    if verb not in VERBS and verb not in feature.verbs():
-        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
     import_module(_LEAN_START)
     register_formats()
     module = import_module(place_of(verb)[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class WatchMode(StrEnum):
@@ -88,3 +88,12 @@ class Health(Struct, frozen=True):
     is_draining: bool = False
     holds: tuple[str, ...] = ()
     sandbox: str = ""
+
+
+class DoctorCheck(Struct, frozen=True):
+    """One line of `aptui doctor`: `state` is "ok", "warn" or "fail"; `advice` says what to do about it."""
+
+    name: str
+    state: str
+    message: str = field(name="said")
+    advice: str = ""

@@ -130,7 +130,7 @@ def test_batch_without_work_or_with_one_copy_imports_nothing_heavy(tmp_path: Pat
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
     # A file that changed less than two seconds before a scan is read once more by the next run, and how fast runs follow each
     # other is the machine's business: the first one trusts what it sees.
-    trusting = "from aptui.engine.loop.files import scans; scans.RACY_NS = 0; "
+    trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"
     )

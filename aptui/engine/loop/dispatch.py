@@ -11,10 +11,12 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui import feature
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.pool.pool import Pool
     from aptui.engine.pool.spawning import EarlyWorker
-    from aptui.features.sharing.restoring import StoredRun
-    from aptui.features.sharing.shared_cache import SharedCache
     from aptui.shared.account import Account
 
 
@@ -140,6 +140,77 @@ class Pointers:
         return self._known[slot]
 
 
+Order = AnalyseOrder | ProcessOrder | CopyOrder
+Restore = Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]
+"""Answers an order with stored products; called with the order, its job and {scan folder id: absolute path}."""
+
+
+class Turn(Struct):
+    """Lookups that ended since the last turn: `results` to take, `misses` to run (one list per message), `beaten` runs to stop."""
+
+    results: list[RunResult] = field(default_factory=list)
+    misses: list[list[Order]] = field(default_factory=list)
+    beaten: list[int] = field(default_factory=list)
+
+
+class StoredResults(Protocol):
+    """Looks jobs up among stored results and stores new ones (extension point `results`). The loop calls all methods."""
+
+    has_found: bool
+    """Whether the last lookup found a result: then the dispatcher looks ahead of the workers."""
+
+    @property
+    def account(self) -> Account:
+        """What was saved."""
+        ...
+
+    @property
+    def free_count(self) -> int:
+        """How many more jobs may be looked up now."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `turn` has something to return."""
+        ...
+
+    def next_due_s(self) -> float | None:
+        """Return the next deadline (monotonic), None for none."""
+        ...
+
+    def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
+        """Look some of these orders up; return the others, which run now."""
+        ...
+
+    def turn(self, now_s: float) -> Turn:
+        """Return the lookups that ended."""
+        ...
+
+    def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
+        """Cancel lookups; return the results of runs that no worker has."""
+        ...
+
+    def note_ended(self, result: RunResult) -> bool:
+        """Note the result of a worker; return False if a stored result was faster."""
+        ...
+
+    def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
+        """Store the results of the runs `done`, whose products are in the cache now."""
+        ...
+
+    def note_discarded(self, run_keys: Iterable[int]) -> None:
+        """Forget runs whose results are not used."""
+        ...
+
+    def note(self) -> None:
+        """Write down what was saved since the last call."""
+        ...
+
+    def close(self, *, is_stopping: bool) -> None:
+        """Wait for uploads within their time limit, then close."""
+        ...
+
+
 _GRACE_S = 2.0
 _RESULTS_PER_COMMIT = 256
 _RESULTS_PER_LIVE_COMMIT = 64
@@ -166,8 +237,8 @@ class RunDispatcher:
         self._results_since = 0.0
         self._results_per_commit = _RESULTS_PER_COMMIT if context.live is None else _RESULTS_PER_LIVE_COMMIT
         self._analyses: list[AnalyseResult] = []
-        self._shared: SharedCache | None = None
-        self._restores: dict[int, StoredRun] = {}
+        self._shared: StoredResults | None = None
+        self._restores: dict[int, Restore] = {}
         self.pool_if_any: Pool | None = None
         self.sandbox_problem = ""
         """Why builders run without the sandbox that the project wants."""
@@ -201,34 +272,26 @@ class RunDispatcher:
         self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
-        """Return what makes the pool: `plain`, or one with a cluster beside it."""
-        context = self._context
-        if not context.config.cluster.is_used:
-            return plain
-        from aptui.features.cluster.cluster_pool import cluster_pool
+        """Return the constructor of the pool: `plain`, or that of a pool with a cluster."""
+        pool_for = feature.load_first("pool") if self._context.config.cluster.is_used else None
+        return plain if pool_for is None else pool_for(self._context, plain)
 
-        return cluster_pool(context.config, context.pipeline, context.project, context.news.from_threads.append)
-
-    def _open_shared(self) -> SharedCache | None:
+    def _open_shared(self) -> StoredResults | None:
         """Return what looks results up elsewhere; a run that has nothing to process never pays for it."""
         context, sharing = self._context, self._context.config.sharing
         if self._shared is None and self.account is None and (sharing.local_store or sharing.is_remote):
-            from aptui.features.sharing.service import Service
-            from aptui.features.sharing.shared_cache import SharedCache
             from aptui.shared.account import Account
 
+            self.account = Account()
+            open_results = feature.load_first("results")
+            if open_results is None:
+                return None
             try:
-                service = Service(sharing, context.news.from_threads.append)
+                shared: StoredResults = open_results(context, is_patient=not self._runs_builders)
             except Exception as error:  # noqa: BLE001 - a run goes on without it
-                self.account = Account()
                 context.news.say_once(f"results are not shared: {error}")
                 return None
-            self.account = service.account
-            self._shared = SharedCache(
-                sharing, service, context.project.builders, context.project.scan_folders, context.config.cache_dir, context.wake,
-                context.news.from_threads.append,
-                is_patient=not self._runs_builders,
-            )  # fmt: skip
+            self._shared, self.account = shared, shared.account
             context.closing.callback(self._close_shared)
         return self._shared
 
@@ -317,25 +380,19 @@ class RunDispatcher:
         """Give this job the products of an earlier run at its next one, which the caller has to request.
 
         Raises:
-            UserError: they are not kept.
+            UserError: they are not stored, or no feature stores any.
         """
-        from aptui.features.sharing.restoring import find_stored_run  # only who restores pays for it
+        self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
-        self._restores[job_id] = find_stored_run(self._context.config, job_id, run_key)
-
-    def _answer_restores(
-        self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]
-    ) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
+    def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
         """Answer the orders of jobs that are to be restored; return the others."""
-        from aptui.features.sharing.restoring import restore_run  # only who restores pays for it
-
         others = []
         for order in orders:
             job = self._context.pipeline.running.get(order.run_key)
             if job is None or job.id not in self._restores or not isinstance(order, ProcessOrder):
                 others.append(order)
             else:
-                self._take([restore_run(self._restores.pop(job.id), order, job, self._context.roots)])
+                self._take([self._restores.pop(job.id)(order, job, self._context.roots)])
         return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:
@@ -344,7 +401,7 @@ class RunDispatcher:
             return {}
         return {"source": job.source.rel, "platform": job.platform, "builder": job.builder.hex(), "is_analysis": job.is_analysis}
 
-    def _run(self, orders: Sequence[AnalyseOrder | ProcessOrder | CopyOrder]) -> None:
+    def _run(self, orders: Sequence[Order]) -> None:
         """Have workers do this, as far as it can be done here."""
         if not isinstance(orders[0], ProcessOrder):
             self.pool.send(orders)
@@ -428,7 +485,7 @@ class RunDispatcher:
                 trace.end("run", result.run_key, outcome=Outcome(result.outcome).name)
         inbox.post(RunsFinished(inbox.next_seq(), tuple(complete_results(pipeline, results)), time.time_ns() // 1_000_000))
 
-    def _take_shared(self, shared: SharedCache, now: float) -> None:
+    def _take_shared(self, shared: StoredResults, now: float) -> None:
         """Take what was found elsewhere, and run what was not."""
         turn = shared.turn(now)
         if turn.beaten:

@@ -8,4 +8,8 @@ FEATURE = Feature(
     verbs={
         "worker": ("aptui.features.cluster.verbs", "work for a Dask cluster"),
     },
+    points={
+        "doctor": "aptui.features.cluster.verbs:doctor_lines",
+        "pool": "aptui.features.cluster.cluster_pool:cluster_pool",
+    },
 )

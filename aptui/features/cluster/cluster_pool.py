@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
-from aptui.core.project import Builder, Platform, Project
+from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.pool.pool import Pool
@@ -34,8 +34,7 @@ from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteTask, RemoteWor
 from aptui.shared.health import WorkerInfo
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
-    from aptui.core.pipeline.pipeline import Pipeline
+    from aptui.engine.loop.context import EngineContext
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
@@ -64,16 +63,17 @@ class _WaitingOrder(Struct):
     since_s: float
 
 
-def cluster_pool(config: Config, pipeline: Pipeline, project: Project, say: Callable[[str], None]) -> Callable[..., Pool]:
-    """Return what makes the pool of an engine whose configuration names a cluster; `say` may be called by any thread."""
+def cluster_pool(context: EngineContext, _plain: Callable[..., Pool]) -> Callable[..., Pool]:
+    """Return the constructor of the pool of an engine whose configuration names a cluster: the extension point `pool`."""
+    config, project = context.config, context.project
     folders = {folder.id: index for index, folder in enumerate(project.scan_folders)}
     cluster = ClusterClient(
         config.cluster,
         BlobStoreAddress(config.cluster.store or config.sharing.store, config.sharing.namespace),
         tuple(folder.path for folder in project.scan_folders),
         tuple((tool.builder, tool.name) for tool in config.tools),
-        partial(inputs_of, pipeline, folders),
-        say,
+        partial(inputs_of, context.pipeline, folders),
+        context.news.from_threads.append,
     )
     return partial(ClusterPool, cluster=cluster)
 

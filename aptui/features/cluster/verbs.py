@@ -15,10 +15,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from aptui.config import dirs
+from aptui.config.model import Config
 from aptui.config.sections import cluster
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError, install_advice
 from aptui.shared.files.scratch import scratch_folder
+from aptui.shared.health import DoctorCheck
 
 _PRELOAD = "aptui.features.cluster.task"
 _STORE_VARIABLE = "APTUI_WORKER_STORE"
@@ -162,3 +164,19 @@ def _tags(text: str) -> dict[str, int]:
             raise ArgumentTypeError(f"'{word}' is neither a tag nor TAG=NUMBER")
         found[tag.strip().lower()] = int(count) if equals else 0
     return found
+
+
+def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
+    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who else can run programs."""
+    yield _check_cluster(config)
+
+
+def _check_cluster(config: Config) -> DoctorCheck:
+    if not config.cluster.is_used:
+        return DoctorCheck("cluster", "ok", "none")
+    if config.cluster.insecure and config.cluster.scheduler.startswith("tcp://"):
+        message = f"'{config.cluster.scheduler}' is plain: every user of this machine can run programs as you"
+        return DoctorCheck("cluster", "warn", message, "use tls:// with certificates, and take 'pool.insecure' out")
+    return DoctorCheck(
+        "cluster", "ok", f"{config.cluster.scheduler}: whoever has a certificate of '{config.cluster.tls_ca}' runs programs"
+    )

@@ -15,4 +15,9 @@ FEATURE = Feature(
             "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving",
         ),
     },
+    points={
+        "doctor": "aptui.features.sharing.verbs:doctor_lines",
+        "results": "aptui.features.sharing.shared_cache:open_shared_cache",
+        "restore": "aptui.features.sharing.restoring:open_stored_run",
+    },
 )

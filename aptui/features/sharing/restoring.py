@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,15 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
 def _place_name(name: str, roots: Sequence[str]) -> str:
     """Return the absolute path of what a job found, which is relative where it is of a scan folder."""
     return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
+
+
+def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]:
+    """Return what answers an order with the products of an earlier run: the extension point `restore`.
+
+    Raises:
+        UserError: as `find_stored_run`.
+    """
+    return partial(restore_run, find_stored_run(config, job_id, run_key))
 
 
 def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:

@@ -24,10 +24,11 @@ from aptui.config.dirs import own_folder
 from aptui.config.model import SharedCacheSettings
 from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
-from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, from_text
 from aptui.core.project import Builder, BuilderKind, ScanFolder
 from aptui.core.results.quality import Quality, as_final
+from aptui.engine.loop.dispatch import Order, Turn
 from aptui.features.sharing import job_results as results
 from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from aptui.config.model import SharedCacheSettings
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.state.commits import Commit
+    from aptui.engine.loop.context import EngineContext
     from aptui.features.sharing.records.record import JobFacts
     from aptui.features.sharing.service import CacheHit, Service
-    from aptui.shared.account import SharingSum
+    from aptui.shared.account import Account, SharingSum
 
 
 # Rules of sharing: which builders' results are stored on this machine, and which are shared with a team; not where.
@@ -69,7 +71,6 @@ class SharingRules:
         return not self._has_patterns or builder in self._names or any(regex.fullmatch(rel) for regex in self._matchers)
 
 
-Order = AnalyseOrder | ProcessOrder | CopyOrder
 _LOOKUP_THREADS = 8
 """Threads that look up and fetch."""
 _AHEAD = 128
@@ -102,12 +103,22 @@ class _Lookup(Struct):
     hit: CacheHit | None = None
 
 
-class Turn(Struct):
-    """What became of jobs since the last turn: `results` to take, `misses` to run, a message each, `beaten` run keys to stop."""
+def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCache:
+    """Return the part of an engine in what machines and checkouts share: the extension point `results`.
 
-    results: list[RunResult] = field(default_factory=list)
-    misses: list[list[Order]] = field(default_factory=list)
-    beaten: list[int] = field(default_factory=list)
+    Args:
+        is_patient: no job runs because its result is slow to come.
+
+    Raises:
+        KnownError: the stores of the configuration are not usable.
+    """
+    from aptui.features.sharing.service import Service  # tests bring their own
+
+    config, notify = context.config, context.news.from_threads.append
+    return SharedCache(
+        config.sharing, Service(config.sharing, notify), context.project.builders, context.project.scan_folders, config.cache_dir,
+        context.wake, notify, is_patient=is_patient,
+    )  # fmt: skip
 
 
 class SharedCache:
@@ -154,6 +165,11 @@ class SharedCache:
         self._ready: list[list[Order]] = []
         """Misses that wait for the next turn."""
         self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
+
+    @property
+    def account(self) -> Account:
+        """What was saved."""
+        return self._service.account
 
     # ------------------------------------------------------------------------------------------------------------- looking
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -15,7 +15,8 @@ from msgspec import to_builtins
 from aptui.batch.options import load_config
 from aptui.config.dirs import user_file
 from aptui.shared import printing
-from aptui.shared.errors import UserError, install_advice
+from aptui.shared.errors import KnownError, UserError, install_advice
+from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -346,3 +347,43 @@ def _tokens(file: str | None) -> dict[str, str]:
             f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
         ) from None
     return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}
+
+
+# ------------------------------------------------------------------------------------------------------------------ doctor
+
+
+def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
+    """Yield the lines of `aptui doctor` about shared results: the extension point `doctor`."""
+    yield _check_shared_cache(config)
+    yield _check_local_store(config)
+
+
+def _check_shared_cache(config: Config) -> DoctorCheck:
+    """Say who could put a product into the cache besides this machine."""
+    from aptui.config.sections.sharing import risks_of
+
+    sharing = config.sharing
+    is_sealed = bool(sharing.team_key_file or sharing.writers)
+    risks = risks_of(sharing.store, is_used=sharing.is_remote, is_sealed=is_sealed)
+    if sharing.team_key_file and sharing.is_remote:
+        from aptui.features.sharing.records.seal import read_key
+
+        try:
+            read_key(sharing.team_key_file)
+        except KnownError as error:
+            advice = "copy the team's key to that place (chmod 600); only the first of a team makes it, with 'aptui cache init'"
+            return DoctorCheck("shared cache", "fail", str(error), advice)
+    if risks:
+        return DoctorCheck(
+            "shared cache", "warn", "; ".join(risks), "'aptui cache init' makes a key; https:// keeps the line private"
+        )
+    message = f"{sharing.mode}, {'sealed' if is_sealed else 'a store of your own'}" if sharing.is_remote else "inactive"
+    return DoctorCheck("shared cache", "ok", message)
+
+
+def _check_local_store(config: Config) -> DoctorCheck:
+    """Say whether checkouts hang together by hard links."""
+    if config.sharing.local_store and config.sharing.links:
+        message = "'local_store.links: hard': writing into a product changes it in every checkout"
+        return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")
+    return DoctorCheck("local store", "ok", config.sharing.local_store or "off")
