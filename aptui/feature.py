@@ -11,15 +11,26 @@ kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a 
 | extension point | called with | gives |
 |---|---|---|
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
-| `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine; `close()` |
+| `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
 | `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
 | `results` | parts of an engine, `is_patient` | stored results (`engine.loop.dispatch.StoredResults`) |
 | `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
-| `catalogs` | cache folder, platforms | catalogs of another program beside ours |
+| `format` | (a module) | opens projects of another program (below); only for features that ship |
+| `project facts` | configuration of such a project | record with `engine` and `skips_start_scan`, None if there is none |
+| `convert` | folder of such a project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
+| `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
+| `catalogs` | cache folder, platforms; so is its `is_current` | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
+| `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
-| `reference` | nothing | {page: sections} of `aptui docs` |
+| `reference` | nothing | {topic: page} of `aptui docs` (`cli.reference.ReferencePage`) |
+
+An observer is callable and has `close(has_rested=…)`; `batch` loads observers only if `on:` of the configuration has alerts.
+
+A `format` module has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the
+arguments of the functions of these names in `aptui.config` (`load` without `workers`), and `code_folders(config)`: folders of code
+that its builders run.
 
 Tests: `tests/test_feature.py`.
 """
@@ -29,11 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GROUP = "aptui.features"
 """Entry points of features that other distributions bring: name → `module:FEATURE`."""
@@ -65,9 +79,9 @@ def features() -> Iterator[Feature]:
 
 
 def load(place: str) -> Any:
-    """Import the object that is named `module:name`."""
+    """Import the object that is named `module:name`, or a module."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(import_module(module), name) if name else import_module(module)
 
 
 def load_all(point: str) -> Iterator[Any]:
@@ -92,6 +106,13 @@ def load_needed(point: str) -> Any:
     if found is None:
         raise UserError(f"no installed feature fills the extension point '{point}'", hint="install the feature that does")
     return found
+
+
+def formats_of(folder: Path) -> Iterator[Any]:
+    """Yield the project formats (extension point `format`) whose marker file a folder has; only their features are loaded."""
+    for name, marker in import_module("aptui.features").FEATURES.items():
+        if marker and (folder / marker).is_file():
+            yield load(import_module(f"aptui.features.{name}").FEATURE.points["format"])
 
 
 def verbs() -> dict[str, tuple[str, str]]:

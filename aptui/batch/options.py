@@ -10,9 +10,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
+from aptui import feature
 from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load
 from aptui.config import model as configuration
@@ -77,11 +79,17 @@ def adopt_argument(parser: ArgumentParser) -> None:
 
 def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
     """Take over the cache of O3DE's Asset Processor, where the command line wants that and there is one."""
-    if getattr(arguments, "adopt_cache", False):
-        from aptui.features.o3de.adoption import adopt
+    if getattr(arguments, "adopt_cache", False) and (adopted := feature.load_needed("adopt cache")(config)):
+        printing.complain(f"aptui: {printing.line(adopted)}")
 
-        if adopted := adopt(config):
-            printing.complain(f"aptui: {printing.line(adopted)}")
+
+def project_facts(config: configuration.Config) -> Any | None:
+    """Return what a project of another program says beyond its configuration (extension point `project facts`), None for ours.
+
+    It has `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
+    """
+    read = feature.load_first("project facts") if config.foreign else None
+    return None if read is None else read(config)
 
 
 def project_dir(arguments: Namespace) -> Path:

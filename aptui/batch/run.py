@@ -12,10 +12,11 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from aptui import feature
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
 from aptui.batch.options import RunOptions, adopt_argument, adopt_cache, engine_arguments, load_config, options_of, report_arguments
 from aptui.batch.reporter import Reporter
@@ -30,7 +31,6 @@ from aptui.shared.files.replacing import refuse_unwritable
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
-    from aptui.features.insight.alerts import Alerter
 
 INTERRUPTED = 130
 JOBS_FAILED = 1
@@ -178,8 +178,8 @@ def _run_engine(
 ) -> Summary:
     from aptui.engine.loop.engine import Engine  # only where something is owed
 
-    alerter = _alerter(config)
-    engine = Engine(config, [reporter, *alerter], is_full_scan=options.is_full_scan, opening=opening)
+    observers = _observers(config)
+    engine = Engine(config, [reporter, *observers], is_full_scan=options.is_full_scan, opening=opening)
     counter = FailureCounter(options.stop_after, engine.stop) if options.stop_after is not None else None
     if counter is not None:
         engine.news.listeners.append(counter)
@@ -195,7 +195,7 @@ def _run_engine(
         finally:
             reporter.close()
             engine.close()
-            for each in alerter:
+            for each in observers:
                 each.close(has_rested=not engine.is_stopping)
     summary = collect(config, reporter, engine.pipeline.status().run, builders)
     summary.seconds = time.monotonic() - began_s
@@ -209,13 +209,9 @@ def _run_engine(
     return summary
 
 
-def _alerter(config: configuration.Config) -> list[Alerter]:
-    """Return what tells whoever `on:` names, if anybody."""
-    if not config.on.alerts:
-        return []
-    from aptui.features.insight.alerts import Alerter, failing_jobs  # only projects that say so pay for it
-
-    return [Alerter(lambda: config, failing_jobs(config), printing.complain)]
+def _observers(config: configuration.Config) -> list[Any]:
+    """Return the observers of features (extension point `observer`); a project without alerts does not load them."""
+    return [observe(lambda: config, printing.complain) for observe in feature.load_all("observer")] if config.on.alerts else []
 
 
 def exit_code(summary: Summary, fail_on: str | None) -> int:

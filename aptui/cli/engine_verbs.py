@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir
+from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir, project_facts
 from aptui.batch.run import INTERRUPTED
 from aptui.config.dirs import refuse_other_user
 from aptui.config.model import Config
@@ -102,13 +102,9 @@ def _same_configuration(arguments: Namespace) -> list[str]:
 
 
 def _skips_start_scan(config: Config) -> bool:
-    """Whether the person's settings in an O3DE project say so."""
-    if not config.foreign:
-        return False
-    from aptui.features.o3de.facts import facts_of
-
-    facts = facts_of(config)
-    return facts is not None and facts.user.skips_start_scan
+    """Whether the user's settings in a project of another program say so."""
+    facts = project_facts(config)
+    return facts is not None and bool(facts.skips_start_scan)
 
 
 def start_arguments(parser: ArgumentParser) -> None:

@@ -60,7 +60,6 @@ VERBS = {
 """The kernel's verbs: {verb: (module with `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
 
 
-_O3DE = ("project.json", "aptui.features.o3de.project.project_format")
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options before a verb, or without one, whose value is the next word."""
 
@@ -150,14 +149,6 @@ def place_of(verb: str) -> tuple[str, str]:
     return place
 
 
-def register_formats() -> None:
-    """Let projects of other programs be opened as they are; what speaks their language is imported where one is met."""
-    from aptui.config import dirs  # a screen shows its frame first
-
-    if _O3DE not in dirs.FORMATS:
-        dirs.FORMATS.append(_O3DE)
-
-
 def _dispatch(words: list[str]) -> int:
     verb, words = _split(words)
     if verb is None:
@@ -165,7 +156,6 @@ def _dispatch(words: list[str]) -> int:
     if verb == "open":
         return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
     import_module(_LEAN_START)
-    register_formats()
     module = import_module(place_of(verb)[0])
     parser = parser_of(verb, words)
     arguments = _with_color(parser.parse_args(words))
@@ -277,8 +267,6 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
     is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
     import_module(_LEAN_START)
     import_module(_LEAN_SCREEN)
-    if verb != "open":
-        register_formats()
     try:
         return int(getattr(import_module(module), verb)(arguments))
     except KnownError:

@@ -39,7 +39,7 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
-    topics = ", ".join(reference.PAGES)
+    topics = ", ".join(reference.pages())
     parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"of this verb alone, or of {topics}")
     parser.add_argument("--man", action="store_true", help="print a man page (roff)")
     parser.add_argument("--markdown", action="store_true", help="print Markdown, as the pages in aptui/ have it")
@@ -47,14 +47,14 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 def docs(arguments: Namespace) -> int:
     """Show the reference, in a pager where people look."""
-    if arguments.verb in reference.PAGES:
+    if arguments.verb in reference.pages():
         if arguments.markdown:
             printing.say(reference.markdown(arguments.verb).rstrip())
         else:
             _page(reference.text(arguments.verb))
         return 0
     if arguments.verb and arguments.verb not in main.all_verbs():
-        topics = ", ".join(reference.PAGES)
+        topics = ", ".join(reference.pages())
         raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists them; or one of {topics}")
     verbs = [arguments.verb] if arguments.verb else list(_in_order())
     if arguments.man:
@@ -157,7 +157,7 @@ def markdown(verbs: list[str]) -> str:
             lines += ["", "```", *guide.EXAMPLES[verb], "```"]
     lines += ["", "## Exit codes", "", *reference.table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
     lines += ["", "## Environment variables", "", *reference.table(list(guide.ENVIRONMENT.items())), ""]
-    lines += [f"More: {', '.join(f'[{page}]({page})' for page in reference.PAGES.values())}.", ""]
+    lines += [f"More: {', '.join(f'[{page}]({page})' for page in (each.file for each in reference.pages().values()))}.", ""]
     return "\n".join(lines)
 
 

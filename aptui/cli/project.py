@@ -11,6 +11,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from aptui import feature
 from aptui.batch.options import RunOptions, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
@@ -39,9 +40,7 @@ def init_arguments(parser: ArgumentParser) -> None:
 def init(arguments: Namespace) -> int:
     """Write an `aptui.yaml`."""
     if arguments.from_o3de:
-        from aptui.features.o3de.project.yaml_file import write_equal
-
-        written, doubts = write_equal(Path(arguments.folder or arguments.project or "."))
+        written, doubts = feature.load_needed("convert")(Path(arguments.folder or arguments.project or "."))
         for doubt in doubts:
             printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
         printing.say(f"wrote {printing.line(str(written))}; it is used from now on instead of the project's own settings")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from aptui import feature
 from aptui.batch.options import load_config, load_last_config
 from aptui.batch.summary import findings_line, log_path
 from aptui.cli.naming import as_text
@@ -21,7 +22,6 @@ from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.model import describe_key
 from aptui.core.results.run_report import ContentFacts
-from aptui.features.insight.history import pace_json
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history import pace
@@ -185,7 +185,7 @@ def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
 
 
 def _pace_json(one: pace.JobPace | None) -> dict[str, Any] | None:
-    return None if one is None else pace_json(one)
+    return None if one is None else one.to_json()
 
 
 def _figures(row: JobRow) -> tuple[str, str, str, str]:
@@ -301,10 +301,9 @@ def status(arguments: Namespace) -> int:
 
 
 def _print_figures(arguments: Namespace) -> int:
-    from aptui.features.insight import figures
-
+    document = feature.load_needed("figures")
     with open_for_reading(arguments) as project:
-        sys.stdout.write(figures.document(project.database, project.builder_of, engine_answer(project.config)))
+        sys.stdout.write(document(project.database, project.builder_of, engine_answer(project.config)))
     return 0
 
 

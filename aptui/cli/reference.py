@@ -1,20 +1,22 @@
-"""Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter, addresses, switches of O3DE's programs.
+"""Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter, addresses, and pages of features.
 
-Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document, the tables of
-switches. Tests: `tests/cli/test_reference.py`.
+Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document.
+
+Tests: `tests/cli/test_reference.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec import Struct
+
+from aptui import feature
 from aptui.config.dirs import data_dir
 
 Rows = list[tuple[str, str]]
-PAGES = {"keys": "KEYS.md", "filters": "FILTERS.md", "http": "HTTP.md", "o3de": "O3DE.md"}
-"""{topic of `aptui docs`: the page that ships}."""
 FIELD_TEXTS = {
     "source": "path of the source; also `path`, and what a term without a field means",
     "status": "pending, processing, completed, failed or cancelled; warnings, errors: completed with some",
@@ -49,51 +51,46 @@ FORM_TEXTS = {
 }
 
 
-TITLES = {
-    "keys": "Keys of aptui.yaml",
-    "filters": "The filter of jobs",
-    "http": "HTTP addresses of the gateway",
-    "o3de": "Switches of O3DE's programs",
-}
-INTRODUCTIONS = {
-    "keys": """\
+_KEYS_INTRODUCTION = """\
 `[]` stands for each entry of a list, `NAME` for a name of yours. [config/defaults.yaml](../config/defaults.yaml) and
 [config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` tells which file says what.
-""",
-    "filters": """\
+"""
+_FILTERS_INTRODUCTION = """\
 For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.
-""",
-    "http": """\
+"""
+_HTTP_INTRODUCTION = """\
 Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
 `GET /v1/openapi` answers with the same for programs, `GET /v1/protocol` with what is said on the WebSocket.
-""",
-    "o3de": """\
-Every switch that O3DE documents for its programs, and whether it *works* here, is *accepted* and ignored, or *refused*; what is
-ignored is said in one line on standard output, with its reason. Names are those of the reference in any case, with `--`, `-` or,
-for the asset processor, `/` before them.
-""",
-}
+"""
+
+
+class ReferencePage(Struct, frozen=True):
+    """A page of `aptui docs`: `file` is the page that ships, `sections` returns {heading: rows of (name, text)}."""
+
+    file: str
+    title: str
+    introduction: str
+    sections: Callable[[], dict[str, Rows]]
+
+
+def pages() -> dict[str, ReferencePage]:
+    """Return {topic: page}: ours, then those of features (extension point `reference`)."""
+    ours = {
+        "keys": ReferencePage("KEYS.md", "Keys of aptui.yaml", _KEYS_INTRODUCTION, _key_sections),
+        "filters": ReferencePage("FILTERS.md", "The filter of jobs", _FILTERS_INTRODUCTION, _filter_sections),
+        "http": ReferencePage("HTTP.md", "HTTP addresses of the gateway", _HTTP_INTRODUCTION, _http_sections),
+    }
+    return ours | {topic: page for more in feature.load_all("reference") for topic, page in more().items()}
 
 
 def markdown(topic: str) -> str:
     """Return a page as it ships."""
-    lines = [f"# {TITLES[topic]}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
-    lines += [INTRODUCTIONS[topic]]
-    for name, rows in _sections(topic).items():
+    page = pages()[topic]
+    lines = [f"# {page.title}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
+    lines += [page.introduction]
+    for name, rows in page.sections().items():
         lines += [f"## {name}", "", *table(rows), ""]
     return "\n".join(lines)
-
-
-def _sections(topic: str) -> dict[str, Rows]:
-    match topic:
-        case "keys":
-            return _key_sections()
-        case "filters":
-            return {"Terms": list(FORM_TEXTS.items()), "Fields": _fields()}
-        case "o3de":
-            return _o3de_sections()
-        case _:
-            return _http_sections()
 
 
 def text(topic: str) -> str:
@@ -142,6 +139,10 @@ def _key_sections() -> dict[str, Rows]:
 # ----------------------------------------------------------------------------------------------------------------- filters
 
 
+def _filter_sections() -> dict[str, Rows]:
+    return {"Terms": list(FORM_TEXTS.items()), "Fields": _fields()}
+
+
 def _fields() -> Rows:
     from aptui.store.jobs.filter import FIELDS
 
@@ -165,34 +166,3 @@ def _http_sections() -> dict[str, Rows]:
                     parameters.setdefault(parameter["name"], parameter["description"])
         rows += [(f"{' '.join(names)} {path}", summary) for summary, names in methods.items()]
     return {"Addresses": rows, "Parameters": list(parameters.items())}
-
-
-# ------------------------------------------------------------------------------------------------------- O3DE's programs
-
-
-def _o3de_sections() -> dict[str, Rows]:
-    from aptui.features.o3de.programs import builder_switches, switches
-    from aptui.features.o3de.programs.bundler import switches as bundler_switches
-
-    processor = [
-        (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
-        for each in switches.SWITCHES
-    ]
-    processor += [(f"--{old}", f"works: the same as {new}") for old, new in switches.ALIASES.items()]
-    builder = [(f"-{name}", f"works: {text}") for name, text in builder_switches.SWITCHES.items()]
-    builder += [(f"-{name}", _write_accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
-    refusal = f"{builder_switches.WHY_REFUSED}; {builder_switches.INSTEAD}"
-    builder += [(f"-task={task}", f'refused: "-task={task} {refusal}"') for task in builder_switches.CHILDREN]
-    sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
-    for command, table in {"any command": bundler_switches.PROJECT, **bundler_switches.COMMANDS}.items():
-        rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
-        sections[f"AssetBundlerBatch: {command}"] = rows
-    sections["AssetBundlerBatch: any command"] += [
-        (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
-    ]
-    sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
-    return {name: rows for name, rows in sections.items() if rows}
-
-
-def _write_accepted(name: str, why: str, lead: str = "--") -> str:
-    return f'accepted: "{lead}{name} is accepted and ignored: {why}."'

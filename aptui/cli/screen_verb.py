@@ -118,13 +118,11 @@ def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
 
 
 def _engine_root(config: Config | None) -> str:
-    """Return the engine of an O3DE project, "" of any other."""
-    if config is None or not config.foreign:
-        return ""
-    from aptui.features.o3de.facts import facts_of  # others do not pay for it
+    """Return the folder of the engine of an O3DE project, "" for any other project."""
+    from aptui.batch.options import project_facts  # after the first paint
 
-    facts = facts_of(config)
-    return facts.engine if facts is not None else ""
+    facts = project_facts(config) if config is not None else None
+    return str(facts.engine) if facts is not None else ""
 
 
 def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:

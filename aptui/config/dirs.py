@@ -8,38 +8,10 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from aptui.shared.errors import HostError, InternalError, UserError
-
-# Formats of projects other than ours: which module opens a folder that has their marker file.
-
-FORMATS: list[tuple[str, str]] = []
-"""(file that marks a project of another program, module that speaks its language): the module is imported where the file is met.
-
-It has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the arguments of
-the functions of these names here (`load` without `workers`), and `code_folders(config)`: folders of code that its builders run.
-"""
-
-
-def format_of(folder: Path) -> Any | None:
-    """Return the module that speaks the language of the project in `folder`, None for a project of aptui's own (`FORMATS`)."""
-    for marker, module in FORMATS:
-        if (folder / marker).is_file():
-            project_format = import_module(module)
-            if project_format.claims(folder):
-                return project_format
-    return None
-
-
-def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` where a folder is no project only because its marker is broken; for who found no project at all."""
-    for marker, module in FORMATS:
-        if (folder / marker).is_file():
-            import_module(module).refuse_unreadable(folder)
-
 
 FILE_NAME = "aptui.yaml"
 DATABASE = "assetdb.sqlite"
@@ -60,6 +32,21 @@ def data_dir() -> Path:
         if (folder / "config" / "defaults.yaml").is_file():
             return folder
     raise InternalError("the shipped 'config' folder is missing", where=str(package), hint="install aptui again")
+
+
+def format_of(folder: Path) -> Any | None:
+    """Return the format of the project in `folder` if a feature opens it (extension point `format`), None for a project of ours."""
+    from aptui import feature  # imports msgspec, which the first lines of a start do without
+
+    return next((each for each in feature.formats_of(folder) if each.claims(folder)), None)
+
+
+def refuse_unreadable(folder: Path) -> None:
+    """Raise a `UserError` if a folder is not a project only because its marker file is broken; called if no project was found."""
+    from aptui import feature  # as above
+
+    for each in feature.formats_of(folder):
+        each.refuse_unreadable(folder)
 
 
 def find_project(start: Path) -> Path:

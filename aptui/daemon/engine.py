@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aptui import feature
 from aptui.config.model import Config
 from aptui.core.notices import EngineMessage, JobChanged, Notice
-from aptui.features.insight.alerts import Alerter, failing_jobs
 from aptui.link import places
 from aptui.shared import printing
 from aptui.shared.errors import HostError
@@ -63,8 +63,8 @@ def serve(
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     reporter = _DaemonLog() if is_detached else _reporter(config)
     live.listeners.append(reporter)
-    alerter = Alerter(lambda: live.config, failing_jobs(config), printing.complain)
-    live.listeners.append(alerter)
+    observers = [observe(lambda: live.config, printing.complain) for observe in feature.load_all("observer")]
+    live.listeners += observers
     _take_signals(live, is_detached=is_detached)
     live.open()
     try:
@@ -75,7 +75,8 @@ def serve(
     finally:
         reporter.close()
         live.close()
-        alerter.close()
+        for each in observers:
+            each.close()
 
 
 def _reporter(config: Config) -> Reporter:

@@ -5,13 +5,17 @@
 Tests: `tests/test_feature.py`.
 """
 
-FEATURES = (
-    "graph",
-    "insight",
-    "relocation",
-    "shipping",
-    "sharing",
-    "gateway",
-    "cluster",
-    "o3de",
-)
+FEATURES = {
+    "graph": "",
+    "insight": "",
+    "relocation": "",
+    "shipping": "",
+    "sharing": "",
+    "gateway": "",
+    "cluster": "",
+    "o3de": "project.json",
+}
+"""{feature: file that marks a folder as a project in the feature's own format (extension point `format`), "" for none}.
+
+The file stands here so that a start in a folder without it loads no feature.
+"""

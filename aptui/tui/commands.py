@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from aptui.features.insight.screen import session_commands
+from aptui import feature
 from aptui.tui.actions import Actions
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command, CommandLine
@@ -67,7 +67,8 @@ def shell_commands(app: Shell) -> list[Command]:
         return lambda _rest: app.ask(verb, done)
 
     commands = [Command(spec.id, f"go to {spec.title}", act(f"switcher.show('{spec.id}')")) for spec in app.panes]
-    commands += session_commands(app)
+    for more in feature.load_all("commands"):
+        commands += more(app)
     commands += [
         Command("pause", "start no more jobs", ask(PauseJobs(), "paused"), needs_engine=True),
         Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),

@@ -13,7 +13,7 @@ from aptui.store.jobs.filter import FIELDS
 ROOT = Path(main.__file__).parents[1]
 
 
-@pytest.mark.parametrize(("topic", "page"), reference.PAGES.items())
+@pytest.mark.parametrize(("topic", "page"), [(topic, page.file) for topic, page in reference.pages().items()])
 def test_the_page_that_ships_is_what_the_program_says(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", topic, "--markdown"]) == 0
 

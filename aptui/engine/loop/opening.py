@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui import feature
 from aptui.config import own_files
 from aptui.config.dirs import asset_database, builders_record, own_folder, refuse_other_user, relocation_journal
 from aptui.config.model import Config
@@ -176,11 +177,8 @@ class PreparedSession:
         platforms = platforms_of(self.config.project)
         if mark != mark_of(self.config.cache_dir, self.config.name, platforms):
             return False
-        if not self.config.foreign:
-            return True
-        from aptui.features.o3de import runtime_catalog  # O3DE's projects alone have them
-
-        return runtime_catalog.is_current(self.config.cache_dir, platforms)
+        others = feature.load_first("catalogs") if self.config.foreign else None
+        return others is None or others.is_current(self.config.cache_dir, platforms)
 
     def close(self) -> None:
         """Let go of the cache."""

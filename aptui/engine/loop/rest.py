@@ -9,8 +9,9 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from aptui import feature
 from aptui.core.cycles import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.core.messages import RequestReceived
 from aptui.core.notices import LogLevel
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from aptui.engine.loop.dispatch import RunDispatcher
     from aptui.engine.loop.reports import NoticePublisher, SessionRecorder
     from aptui.engine.loop.scans import Scans
-    from aptui.features.o3de.runtime_catalog import RuntimeCatalogs
     from aptui.store.db.archive import DatabaseArchive
     from aptui.store.db.writer import Writer
 
@@ -66,6 +66,34 @@ def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
 # Catalogs of what the cache holds, ours and a runtime's: when they are written, and what is said when they cannot be.
 
 
+class ForeignCatalogs(Protocol):
+    """Catalogs of another program's runtime (extension point `catalogs`), made from ours."""
+
+    def save(self) -> None:
+        """Write the catalogs that are out of date.
+
+        Raises:
+            HostError: they cannot be written.
+        """
+        ...
+
+    def begin(self, done: Callable[[], None]) -> None:
+        """Write them in a thread, which calls `done` at its end."""
+        ...
+
+    def take_written(self) -> set[str]:
+        """Return the platforms whose folders were written to since the last call."""
+        ...
+
+    def take_problem(self) -> str:
+        """Return once why the thread could not write them, "" if it could."""
+        ...
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        ...
+
+
 class CatalogPublisher:
     """Writes the catalogs of one engine once all is at rest.
 
@@ -87,11 +115,8 @@ class CatalogPublisher:
         self._database, self._writer, self._cache, self._news, self._wake = database, writer, cache, news, wake
         platforms = platforms_of(project)
         self._ours = Catalogs(writer, database, config.name, platforms, archive.state(CATALOG_STATE))
-        self._runtime: RuntimeCatalogs | None = None
-        if config.foreign:
-            from aptui.features.o3de.runtime_catalog import RuntimeCatalogs  # O3DE's projects alone have them
-
-            self._runtime = RuntimeCatalogs(config.cache_dir, platforms)
+        runtime = feature.load_first("catalogs") if config.foreign else None
+        self._runtime: ForeignCatalogs | None = None if runtime is None else runtime(config.cache_dir, platforms)
 
     def close(self) -> None:
         """Wait for what is being written: a runtime's are made of ours."""

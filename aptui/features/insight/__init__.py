@@ -12,4 +12,9 @@ FEATURE = Feature(
         "trace": ("aptui.features.insight.trace", "where the time of a session went, as a trace for Perfetto"),
         "capsule": ("aptui.features.insight.capsule", "a job in a file that others can run; run one and compare"),
     },
+    points={
+        "commands": "aptui.features.insight.screen:session_commands",
+        "figures": "aptui.features.insight.figures:document",
+        "observer": "aptui.features.insight.alerts:observe",
+    },
 )

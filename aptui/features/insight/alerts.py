@@ -201,6 +201,11 @@ class Alerter:
             self._say(text)
 
 
+def observe(config: Callable[[], Config], say: Callable[[str], None]) -> Alerter:
+    """Return what sends the alerts of an engine: the extension point `observer`."""
+    return Alerter(config, failing_jobs(config()), say)
+
+
 # ------------------------------------------------------------------------------------------------------------------- digest
 
 

@@ -16,7 +16,6 @@ from aptui.core.records.history import SessionEnd
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.history import pace
-from aptui.store.history.pace import JobPace
 from aptui.store.history.sessions import (
     OUTCOMES,
     SessionRun,
@@ -379,15 +378,5 @@ def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any
         "duration_s": change.new.duration_ms / 1000,
         "product_bytes": change.new.size,
         "product_bytes_before": change.old.size if change.old else None,
-        **(pace_json(change.pace) if change.pace else {}),
-    }
-
-
-def pace_json(pace: JobPace) -> dict[str, Any]:
-    """Return how long something takes beside how long it usually does."""
-    return {
-        "median_s": round(pace.median_ms / 1000, 6),
-        "noise_s": round(pace.noise_ms / 1000, 6),
-        "earlier_runs": pace.runs,
-        "factor": round(pace.factor, 3),
+        **(change.pace.to_json() if change.pace else {}),
     }

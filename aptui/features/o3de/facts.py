@@ -82,6 +82,11 @@ class ProjectFacts(Struct, frozen=True):
     job_overrides: tuple[JobOverride, ...] = ()
     max_jobs: int = 0
 
+    @property
+    def skips_start_scan(self) -> bool:
+        """Whether an engine that stays up does not look for changes from before its start."""
+        return self.user.skips_start_scan
+
 
 def to_text(facts: ProjectFacts) -> str:
     """Return facts as they are kept in a `Config`."""

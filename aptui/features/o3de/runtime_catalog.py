@@ -40,14 +40,8 @@ def path_of(cache_dir: Path, platform: str) -> Path:
     return cache_dir / platform / NAME
 
 
-def is_current(cache_dir: Path, platforms: Sequence[str]) -> bool:
-    """Whether every platform that has products has the catalog that belongs to ours."""
-    known = _read_known(cache_dir)
-    return all(known.get(platform) == _stamps(cache_dir, platform) for platform in platforms if _is_wanted(cache_dir, platform))
-
-
 class RuntimeCatalogs:
-    """Those of one cache, for as long as its engine runs."""
+    """Those of one cache, for as long as its engine runs: the extension point `catalogs`."""
 
     def __init__(self, cache_dir: Path, platforms: Sequence[str], rest_s: float = _REST_S) -> None:
         self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
@@ -57,6 +51,12 @@ class RuntimeCatalogs:
         """One writes at a time, for seconds; the other holds for the set alone, which the engine asks for at each turn."""
         self._written: set[str] = set()
         self._problem = ""
+
+    @staticmethod
+    def is_current(cache_dir: Path, platforms: Sequence[str]) -> bool:
+        """Whether every platform that has products has the catalog that belongs to ours."""
+        known = _read_known(cache_dir)
+        return all(known.get(platform) == _stamps(cache_dir, platform) for platform in platforms if _is_wanted(cache_dir, platform))
 
     def save(self) -> None:
         """Write what is of another time.

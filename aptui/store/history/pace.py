@@ -66,6 +66,15 @@ class JobPace(Struct, frozen=True):
         share = _LEAST_SHARE if self.runs >= _FEW else 1.0
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
+    def to_json(self) -> dict[str, float]:
+        """Return the usual duration and its noise as programs get them."""
+        return {
+            "median_s": round(self.median_ms / 1000, 6),
+            "noise_s": round(self.noise_ms / 1000, 6),
+            "earlier_runs": self.runs,
+            "factor": round(self.factor, 3),
+        }
+
 
 def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
     """Compare a duration with those before it, the newest first."""

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 from small_engine import SmallEngine
 
-from aptui.config import dirs
-from aptui.features.o3de.project import project_format
-
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
@@ -17,8 +14,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-    monkeypatch.setattr(dirs, "FORMATS", [])
     for module in ("config.packing", "config.compiler", "features.o3de.project.o3de_settings"):
         monkeypatch.setattr(f"aptui.{module}.host_platform", lambda: "linux")
-    project_format.register()
     return SmallEngine(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from aptui.engine.cache import catalog
 from aptui.features.o3de import runtime_catalog
-from aptui.features.o3de.runtime_catalog import RuntimeCatalogs, is_current, path_of
+from aptui.features.o3de.runtime_catalog import RuntimeCatalogs, path_of
 from aptui.shared.asset_registry import parse
 from aptui.shared.errors import HostError
 
@@ -37,18 +37,18 @@ def paths(cache: Path) -> list[bytes | None]:
 def test_it_is_made_of_ours_and_written_when_that_has_changed(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     catalogs = RuntimeCatalogs(tmp_path, ("linux", "pc"))
-    assert not is_current(tmp_path, ("linux", "pc"))
+    assert not RuntimeCatalogs.is_current(tmp_path, ("linux", "pc"))
 
     catalogs.save()
     assert paths(tmp_path) == [b"a.txt"]
-    assert is_current(tmp_path, ("linux", "pc"))
+    assert RuntimeCatalogs.is_current(tmp_path, ("linux", "pc"))
     assert catalogs.take_written() == {"linux"}
 
     catalogs.save()
     assert catalogs.take_written() == set()
 
     ours(tmp_path, "a.txt", "b.txt")
-    assert not is_current(tmp_path, ("linux",))
+    assert not RuntimeCatalogs.is_current(tmp_path, ("linux",))
     RuntimeCatalogs(tmp_path, ("linux",)).save()
     assert paths(tmp_path) == [b"a.txt", b"b.txt"]
 
@@ -57,7 +57,7 @@ def test_one_that_somebody_changed_or_deleted_is_written_again(tmp_path: Path) -
     ours(tmp_path, "a.txt")
     RuntimeCatalogs(tmp_path, ("linux",)).save()
     path_of(tmp_path, "linux").unlink()
-    assert not is_current(tmp_path, ("linux",))
+    assert not RuntimeCatalogs.is_current(tmp_path, ("linux",))
 
     RuntimeCatalogs(tmp_path, ("linux",)).save()
     assert paths(tmp_path) == [b"a.txt"]

@@ -9,10 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.cli.reference import ReferencePage
 
 
 class SwitchArity(Enum):
@@ -257,3 +261,47 @@ def _unwrap(text: str) -> str:
 def _refuse_without_value(name: str | None, values: Mapping[str, tuple[str, ...]]) -> None:
     if name and not values[name] and not _may_be_alone(name):
         raise UserError(f"--{_BY_NAME[name].name} needs a value", hint=_BY_NAME[name].help)
+
+
+# -------------------------------------------------------------------------------------------------------------- reference
+
+_INTRODUCTION = """\
+Every switch that O3DE documents for its programs, and whether it *works* here, is *accepted* and ignored, or *refused*; what is
+ignored is said in one line on standard output, with its reason. Names are those of the reference in any case, with `--`, `-` or,
+for the asset processor, `/` before them.
+"""
+
+
+def reference_pages() -> dict[str, ReferencePage]:
+    """Return the page of `aptui docs o3de`: the extension point `reference`."""
+    from aptui.cli.reference import ReferencePage  # the programs do not need it
+
+    return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}
+
+
+def _page_sections() -> dict[str, list[tuple[str, str]]]:
+    from aptui.features.o3de.programs import builder_switches
+    from aptui.features.o3de.programs.bundler import switches as bundler_switches
+
+    processor = [
+        (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
+        for each in SWITCHES
+    ]
+    processor += [(f"--{old}", f"works: the same as {new}") for old, new in ALIASES.items()]
+    builder = [(f"-{name}", f"works: {text}") for name, text in builder_switches.SWITCHES.items()]
+    builder += [(f"-{name}", _write_accepted(name, why, "-")) for name, why in builder_switches.IGNORED.items()]
+    refusal = f"{builder_switches.WHY_REFUSED}; {builder_switches.INSTEAD}"
+    builder += [(f"-task={task}", f'refused: "-task={task} {refusal}"') for task in builder_switches.CHILDREN]
+    sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
+    for command, table in {"any command": bundler_switches.PROJECT, **bundler_switches.COMMANDS}.items():
+        rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
+        sections[f"AssetBundlerBatch: {command}"] = rows
+    sections["AssetBundlerBatch: any command"] += [
+        (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
+    ]
+    sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
+    return {name: rows for name, rows in sections.items() if rows}
+
+
+def _write_accepted(name: str, why: str, lead: str = "--") -> str:
+    return f'accepted: "{lead}{name} is accepted and ignored: {why}."'

@@ -75,12 +75,6 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 """Where a key that is no pointer is looked for."""
 
 
-def register() -> None:
-    """Let O3DE projects be opened by `aptui.config.model`."""
-    if (MARKER, __name__) not in dirs.FORMATS:
-        dirs.FORMATS.append((MARKER, __name__))
-
-
 def claims(folder: Path) -> bool:
     """Whether a folder is to be opened as an O3DE project: one whose `aptui.yaml` names scan folders speaks for itself."""
     if not is_project(str(folder)):

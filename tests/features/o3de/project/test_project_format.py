@@ -233,10 +233,8 @@ def test_an_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from aptui.config import load as config, signature
-from aptui.features.o3de.project import project_format as dialect
-signature.host_platform = lambda: "linux"
-dialect.register()
+from aptui.config import load as config, packing
+packing.host_platform = lambda: "linux"
 config.load(Path({str(rich.project)!r}))
 names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.features.o3de.project.o3de_settings", "aptui.config.compiler")
 print([name for name in names if name in sys.modules])
