@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from aptui.config import dirs
