@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from aptui.core.project import ScanFolder
+from aptui.shared.health import Health
 from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.sheet import break_entries
 
@@ -53,3 +54,12 @@ def test_the_root_of_the_engine_stands_with_the_project(tmp_path: Path) -> None:
 
     at = next(at for at, line in enumerate(said) if "/o3de" in line)
     assert said[at - 1].startswith(" Project")
+
+
+def test_info_sheet_says_why_there_is_no_sandbox(tmp_path: Path) -> None:
+    session = FakeSession(tmp_path)
+    session.latest_health = Health(sandbox="bubblewrap (bwrap) is not on this machine")
+
+    lines = ["".join(part.text for part in line) for line in info_lines(session, None, [])]
+
+    assert any(line.strip().startswith("Sandbox") and "bubblewrap (bwrap) is not on this machine" in line for line in lines)
