@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable
 
 from aptui.core.paths import from_text
-from aptui.engine.pool.spawning import python_environment
 from aptui.shared.errors import UserError
 
 _LIMIT_S = 10.0
@@ -82,6 +81,7 @@ class FolderSettings:
 def compile_apart(data: bytes, rel: str) -> str:
     """Return what `config.folder.compile_folder` does, from a process of its own."""
     from aptui.config import folder as config_folder
+    from aptui.engine.pool.spawning import python_environment  # most projects have no such files
 
     try:
         done = subprocess.run(
