@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from msgspec import Struct
 
 from aptui import feature
 from aptui.batch.gates import FailOn, StopAfter
-from aptui.config import dirs, load
+from aptui.config import dirs, load, trust
 from aptui.config import model as configuration
 from aptui.core.model import PathKey
 from aptui.core.project import BuilderKind
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 
 
 class RunOptions(Struct):
@@ -108,6 +109,19 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
     for warning in (*config.warnings, *_missing_programs(config)) if warns else ():
         printing.complain(f"aptui: warning: {printing.line(warning)}", "yellow")
     return config
+
+
+def load_to_run(arguments: Namespace) -> configuration.Config:
+    """Return the configuration for a verb that runs jobs: typing it is consent, so the project is trusted from now on."""
+    config = load_config(arguments)
+    consent(config)
+    return config
+
+
+def consent(config: configuration.Config) -> None:
+    """Record that the user runs code of a project; if that cannot be written, the screen asks later."""
+    with suppress(HostError):
+        trust.record(config)
 
 
 def _missing_programs(config: configuration.Config) -> Iterable[str]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from aptui import feature
 from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
-from aptui.batch.options import RunOptions, adopt_argument, adopt_cache, engine_arguments, load_config, options_of, report_arguments
+from aptui.batch.options import RunOptions, adopt_argument, adopt_cache, engine_arguments, load_to_run, options_of, report_arguments
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
 from aptui.config import load, own_files
@@ -59,7 +59,7 @@ def batch_arguments(parser: ArgumentParser) -> None:
 
 def batch(arguments: Namespace) -> int:
     """Process everything that is owed; return the exit code."""
-    config, options = load_config(arguments), options_of(arguments, is_full_scan=arguments.full_scan)
+    config, options = load_to_run(arguments), options_of(arguments, is_full_scan=arguments.full_scan)
     if arguments.remove:
         config, options = load.without_disabled(config), replace(options, removes_disabled=True)
     if arguments.stop_after is not None:

@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 from aptui import __version__, feature
 from aptui.batch.options import load_config
-from aptui.cli.opening import all_builders
+from aptui.cli.opening import all_builders, hides_code
 from aptui.cli.read_verbs import engine_process
+from aptui.config import trust
 from aptui.config.dirs import asset_database, data_dir, refuse_other_user
 from aptui.config.model import Config
 from aptui.engine.watch import limits as watch_limits
@@ -174,9 +175,20 @@ def _logout() -> DoctorCheck:
     return DoctorCheck("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
 
 
+def _trust(config: Config) -> DoctorCheck:
+    """Say whether the code of the project may run."""
+    from aptui.cli.trust_verb import change_lines, count_runnable
+
+    state = trust.assess(config)
+    if state.is_given:
+        return DoctorCheck("trust", "ok", count_runnable(config))
+    why = "; ".join(change_lines(config, state)) or "you have not trusted this project"
+    return DoctorCheck("trust", "warn", f"{why}; {count_runnable(config)}", "'aptui trust' lists it and trusts the project")
+
+
 def _builders(config: Config) -> DoctorCheck:
     try:
-        builders = all_builders(config)
+        builders = config.project.builders if hides_code(config) else all_builders(config)
     except KnownError as error:
         return DoctorCheck("builders", "fail", str(error), "fix it; nothing can be processed before")
     return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
@@ -334,7 +346,7 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _sandbox,
+    _trust, _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _sandbox,
     _database, _leftovers,
 )  # fmt: skip
 

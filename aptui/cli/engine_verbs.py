@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, project_dir, project_facts
+from aptui.batch.options import adopt_argument, adopt_cache, load_config, load_last_config, load_to_run, project_dir, project_facts
 from aptui.batch.run import INTERRUPTED
 from aptui.config.dirs import refuse_other_user
 from aptui.config.model import Config
@@ -83,7 +83,7 @@ def serve(arguments: Namespace) -> int:
     from aptui.daemon import engine
 
     arguments.project = str(project_dir(arguments))
-    config = load_config(arguments)
+    config = load_to_run(arguments)
     adopt_cache(arguments, config)
     engine.serve(
         config,
@@ -117,7 +117,7 @@ def start(arguments: Namespace) -> int:
     """Start the engine in the background, unless it runs already."""
     from aptui.daemon import engine
 
-    config = load_config(arguments)
+    config = load_to_run(arguments)
     pid, verb = _running(config), "runs already"
     if not pid:
         adopt_cache(arguments, config)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "begin": ("demo", "init", "doctor", "docs", "help", "completion", "schema"),
+    "begin": ("demo", "init", "trust", "doctor", "docs", "help", "completion", "schema"),
     "build": ("batch", "reprocess", "rerun", "restore", "capsule", "verify", "check", "lint", "assetlist", "bundle", "compare"),
     "look": (
         "open",
@@ -62,6 +62,7 @@ ENVIRONMENT = {
     "APTUI_TEXT": "said to the programs of `on:`: the news in one sentence",
     "APTUI_TOKEN": "token that `aptui client` shows to a gateway",
     "APTUI_TRACE": "a file that a running engine writes what it does to, for finding out where time goes",
+    "APTUI_TRUST": "`1`: every project is trusted, and nothing asks; for machines",
     "NO_COLOR": "set to anything: no colours",
     "PAGER": "what `aptui docs` is shown with; less by default",
     "TERM": "`dumb`: plain lines instead of a screen",
@@ -71,6 +72,7 @@ ENVIRONMENT = {
     "XDG_STATE_HOME": "where tokens, crash files and what the screen remembers are, in `aptui/`",
 }
 EXAMPLES: dict[str, tuple[str, str]] = {
+    "trust": ("aptui trust", "aptui trust --list"),
     "open": ("aptui open Cache", "aptui open /mnt/build/Cache"),
     "batch": ("aptui batch", "aptui batch --platforms linux --junit report.xml --fail-on warning"),
     "serve": ("aptui serve", "aptui serve --workers 4"),

@@ -49,6 +49,7 @@ VERBS = {
     "rerun": ("aptui.cli.run_verbs", "run one job alone, in the foreground, and keep what it left"),
     "verify": ("aptui.cli.verify_verb", "compare every product with its recorded digest, and name other files"),
     "doctor": ("aptui.cli.doctor", "look for trouble: versions, limits, disk, cache, database"),
+    "trust": ("aptui.cli.trust_verb", "trust a project: its commands, hooks, checks and Python files may run"),
     "init": ("aptui.cli.project", "write an aptui.yaml for a folder"),
     "demo": ("aptui.cli.project", "write a small project, process it, and explain"),
     "config": ("aptui.cli.project", "show what the configuration comes to"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from aptui.batch.options import load_last_config
+from aptui.config import trust
 from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.config.model import Config
 from aptui.core.paths import from_text
@@ -78,19 +79,34 @@ def builder_names(config: Config) -> dict[bytes, str]:
     those that were found the last time.
     """
     names = {builder.uuid: builder.name for builder in config.project.builders}
-    if config.has_builders_to_find:
+    if hides_code(config):
+        names.update(_read_remembered_names(config))
+    elif config.has_builders_to_find:
         try:
             names.update({builder.uuid: builder.name for builder in all_builders(config)})
         except KnownError as error:
-            from aptui.engine.registry import read_remembered_names
-
             printing.complain(f"aptui: {printing.line(str(error))}", "yellow")
-            names.update(read_remembered_names(builders_record(config.cache_dir)))
+            names.update(_read_remembered_names(config))
     return names
 
 
+def hides_code(config: Config) -> bool:
+    """Whether a project has builders in code of its own, which must not run because the user has not trusted the project."""
+    return config.has_builders_to_find and not trust.is_trusted(config)
+
+
+def _read_remembered_names(config: Config) -> dict[bytes, str]:
+    from aptui.engine.registry import read_remembered_names
+
+    return read_remembered_names(builders_record(config.cache_dir))
+
+
 def all_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders as the engine sees them, completed by their classes."""
+    """Return the builders as the engine sees them, completed by their classes; of an untrusted project the configured ones."""
+    if hides_code(config):
+        why = "you have not trusted this project, so builders of its own code are unknown here; see 'aptui trust'"
+        printing.complain(f"aptui: {why}", "yellow")
+        return config.project.builders
     if own_folder(config.cache_dir).is_dir():
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory

@@ -9,13 +9,14 @@ import json
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from pathlib import Path
 
 from aptui import feature
-from aptui.batch.options import RunOptions, load_config, project_dir
+from aptui.batch.options import RunOptions, consent, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
-from aptui.config import dirs, explain, load, packing, proposal
+from aptui.config import dirs, explain, load, packing, proposal, trust
 from aptui.config import model as configuration
 from aptui.config.dirs import asset_database
 from aptui.shared import printing
@@ -55,6 +56,9 @@ def init(arguments: Namespace) -> int:
         printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
         return 0
     file, ignored = proposal.write(found)
+    if not (folder / trust.FOLDER).exists():  # all that would run is what was shown here
+        with suppress(UserError):
+            consent(load.load(folder))
     also = f", and {_describe_cache(ignored)}" if ignored else ""
     where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
     printing.say(f"wrote {printing.line(str(file))}{also}; look it over, then: aptui batch{where}")
@@ -117,6 +121,7 @@ def demo(arguments: Namespace) -> int:
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     demo_project.write_project(folder, has_page=arguments.web)
     config = load.load(folder)
+    consent(config)
     if arguments.web:
         from aptui.features.gateway.web_verb import show_demo
 

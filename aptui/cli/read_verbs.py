@@ -18,6 +18,7 @@ from aptui.batch.summary import findings_line, log_path
 from aptui.cli.naming import as_text
 from aptui.cli.opening import OpenedProject, all_builders, engine_answer, open_for_reading
 from aptui.cli.run_verbs import as_running, counts, resource_line, running_ids
+from aptui.config import trust
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.model import describe_key
@@ -248,6 +249,7 @@ def status(arguments: Namespace) -> int:
         printing.say_json(
             {
                 "project": str(config.project_dir),
+                "changed_since_trusted": trust.assess(config).changed,
                 "engine_pid": engine,
                 "gateway": gateway.url if gateway is not None and gateway.is_alive else "",
                 "gateway_problem": gateway.problem if gateway is not None else "",
@@ -274,6 +276,7 @@ def status(arguments: Namespace) -> int:
     resting_text = f"; left as they are: {', '.join(resting)}" if resting else ""
     printing.say(f"platforms  {', '.join(platform.id for platform in config.project.platforms)}{resting_text}")
     printing.say(f"engine     {state}")
+    _print_changes(config)
     for use in answer.get("resources", ()) if answer else ():
         printing.say(f"resource   {resource_line(use)}")
     if gateway is not None or config.serve.is_enabled:
@@ -298,6 +301,15 @@ def status(arguments: Namespace) -> int:
     if draft_count:
         printing.say(f"drafts     {printing.count(draft_count, 'job')}: aptui jobs --filter is:draft", "yellow")
     return 0
+
+
+def _print_changes(config: Config) -> None:
+    """Print which files changed since the user trusted the project."""
+    if (state := trust.assess(config)).changed:
+        from aptui.cli.trust_verb import change_lines  # an unchanged project does not pay for it
+
+        for text in change_lines(config, state):
+            printing.say(f"trust      {text}", "yellow")
 
 
 def _print_figures(arguments: Namespace) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
-from aptui.batch.options import engine_arguments, load_config, load_last_config, options_of, report_arguments
+from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
 from aptui.cli.naming import find_job, meanings, nearest_sources, value_matcher
@@ -49,7 +49,7 @@ def reprocess_arguments(parser: ArgumentParser) -> None:
 
 def reprocess(arguments: Namespace) -> int:
     """Run all jobs of the named sources, and whatever else is owed."""
-    config = load_config(arguments)
+    config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         keys = [key for pattern in arguments.patterns for key in sources_of(pattern, config, project.database)]
     wanted = tuple(dict.fromkeys(keys))
@@ -128,7 +128,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 def rerun(arguments: Namespace) -> int:
     """Run one job in a worker of its own, show all it says, keep what it leaves."""
-    config = load_config(arguments)
+    config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         source = project.database.source(row.source)

@@ -14,8 +14,10 @@ from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
+    from aptui.config.trust import Trust
     from aptui.core.project import Builder
-    from aptui.tui.data.session import Session
+    from aptui.tui.control.trust import TrustQuestion
+    from aptui.tui.data.session import LinkSession, Session
 
 
 def tui(arguments: Namespace) -> int:
@@ -49,12 +51,19 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
 
 
 def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, starts_engine: bool = True) -> int:
-    """Open the screen over the engine of a project, which is started if none runs and it may be."""
+    """Open the screen over the engine of a project, which is started if none runs and it may be.
+
+    The engine of a project that is not trusted is started only after the user was asked.
+    """
+    from aptui.config import trust
     from aptui.tui.data.session import EnginePlaces, LinkSession
+
+    state = trust.assess(config)
 
     def start() -> None:
         from aptui.daemon import engine
 
+        trust.require(config, "the engine")
         engine.start(config.project_dir, config.cache_dir, [f"--set={text}" for text in getattr(arguments, "set", ())])
 
     def holder() -> int:
@@ -63,8 +72,9 @@ def show(config: Config, arguments: Namespace, *, is_read_only: bool = False, st
         return engine_process(config) or 0
 
     starter = start if starts_engine and not is_read_only else None
-    where = EnginePlaces(config.name, config.cache_dir, "", starter, holder)
-    return _run(config, LinkSession(where, is_read_only=is_read_only), arguments)
+    where = EnginePlaces(config.name, config.cache_dir, "", starter, holder, starts_at_once=state.is_given)
+    session = LinkSession(where, is_read_only=is_read_only)
+    return _run(config, session, arguments, None if state.is_given or starter is None else (state, session))
 
 
 def open_arguments(parser: ArgumentParser) -> None:
@@ -99,12 +109,15 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # the verb is called so
     return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
 
-def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
+def _run(config: Config | None, session: Session, arguments: Namespace, asked: tuple[Trust, LinkSession] | None = None) -> int:
+    """Open the screen; `asked` is what to ask before an engine starts, and of which session."""
     from aptui.tui.start import run
 
     if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):
         from aptui.cli.conversation import converse  # who has a screen does not wait for it
 
+        if asked is not None:
+            _ask_in_lines(config, *asked)
         return converse(session, arguments, reason)
     complete = partial(_all_builders, config) if config else None
     return run(
@@ -114,6 +127,40 @@ def _run(config: Config | None, session: Session, arguments: Namespace) -> int:
         theme=arguments.theme,
         all_builders=complete,
         engine_root=_engine_root(config),
+        trust=_trust_question(config, *asked) if config is not None and asked is not None else None,
+    )
+
+
+def _ask_in_lines(config: Config, state: Trust, session: LinkSession) -> None:
+    from aptui.cli.trust_verb import ask_in_lines, change_lines
+    from aptui.link import places
+
+    if places.engine_of(config.cache_dir) is not None:
+        for text in change_lines(config, state):
+            printing.complain(f"aptui: {text}", "yellow")
+    elif ask_in_lines(config, state):
+        session.start_engine()
+    else:
+        session.restrict("you have not trusted this project")
+
+
+def _trust_question(config: Config, state: Trust, session: LinkSession) -> TrustQuestion:
+    """Return what the screen asks, or with a running engine only reports, about a project that is not trusted."""
+    from aptui.cli import trust_verb
+    from aptui.config import trust
+    from aptui.link import places
+    from aptui.tui.control.trust import TrustQuestion
+
+    def start() -> None:
+        trust.record(config)
+        session.start_engine()
+
+    return TrustQuestion(
+        trust_verb.change_lines(config, state),
+        trust_verb.runnable_lines(config, trust_verb.MOST_LISTED),
+        start,
+        partial(session.restrict, "you have not trusted this project"),
+        is_running=places.engine_of(config.cache_dir) is not None,
     )
 
 
@@ -143,6 +190,6 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:
-    from aptui.cli.opening import all_builders  # they are asked for after the first paint
+    from aptui.cli.opening import all_builders, hides_code  # they are asked for after the first paint
 
-    return all_builders(config)
+    return config.project.builders if hides_code(config) else all_builders(config)

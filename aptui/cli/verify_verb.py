@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import to_builtins
 
-from aptui.batch.options import RunOptions, load_config
+from aptui.batch.options import RunOptions, load_config, load_to_run
 from aptui.batch.run import INTERRUPTED, run
 from aptui.cli.opening import open_for_reading
 from aptui.cli.rebuild import share
@@ -40,7 +40,7 @@ def verify_arguments(parser: ArgumentParser) -> None:
 
 def verify(arguments: Namespace) -> int:
     """Compare all products; exit 1 when something is wrong (and was not repaired)."""
-    config = load_config(arguments)
+    config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
         from aptui.cli.rebuild import rebuild
 

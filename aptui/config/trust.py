@@ -142,6 +142,16 @@ def list_recorded() -> list[str]:
     return sorted(known.project for known in found if known is not None)
 
 
+def require_for_builders(config: Config, what: str) -> None:
+    """Refuse what asks builders, if some are code of a project that is not trusted.
+
+    Raises:
+        UserError: the project has code of its own, and is not trusted.
+    """
+    if config.has_builders_to_find:
+        require(config, what)
+
+
 # ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
+    from aptui.tui.control.trust import TrustQuestion
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
 
@@ -115,6 +116,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.keys = KeyBindings(self, self.show_toast)
         self.terminal = TerminalControl(self, person, self._read_again)
         self.engine_root = ""
+        self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
         self.jobs = JobFeed(self)
@@ -187,6 +189,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
+        if self.trust is not None:
+            self.trust.ask(self)
 
     @property
     def feed(self) -> Feed | None:
@@ -229,6 +233,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     def on_sheet_sheet_closed(self) -> None:
         """Go back to the pane."""
         self.switcher.close_sheet()
+        if self.trust is not None:
+            self.trust.ask_again(self)
 
     def _facts(self) -> list[tuple[str, str]]:
         mouse = "on" if self.terminal.has_mouse else "off"

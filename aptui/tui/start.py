@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.tui.app import AptuiApp
+    from aptui.tui.control.trust import TrustQuestion
     from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.session import Session
 
@@ -36,6 +37,7 @@ def run(
     theme: str = "",
     all_builders: Callable[[], Sequence[Builder]] | None = None,
     engine_root: str = "",
+    trust: TrustQuestion | None = None,
 ) -> int:
     """Show the screen until people leave it; return the exit code.
 
@@ -46,6 +48,7 @@ def run(
         theme: instead of the one remembered.
         all_builders: returns the builders as the engine sees them; may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
+        trust: what to ask before an engine starts, None if the project is trusted.
 
     Raises:
         UserError: there is no terminal to show anything on.
@@ -80,7 +83,7 @@ def run(
     memory = state.project_memory(folder, session.cache_dir)
     app = AptuiApp(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
     app.terminal.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
-    app.jobs.early = early
+    app.jobs.early, app.trust = early, trust
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)
     return app.return_code or 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from aptui.batch.options import engine_arguments, load_config, options_of
+from aptui.batch.options import engine_arguments, load_to_run, options_of
 from aptui.batch.run import run
 from aptui.cli.naming import find_job
 from aptui.cli.opening import open_for_reading
@@ -32,7 +32,7 @@ reprocess'); restarts and full scans leave it, and 'aptui jobs' shows it as rest
 
 def restore(arguments: Namespace) -> int:
     """Put the products of a run back, and say which."""
-    config = load_config(arguments)
+    config = load_to_run(arguments)
     with open_for_reading(arguments, config) as project:
         row = find_job(arguments.job, config, project.database)
         chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from aptui.batch.options import load_config
+from aptui.batch.options import load_config, load_to_run
+from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError, install_advice
@@ -155,7 +156,7 @@ def gc(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     from aptui.features.sharing.stores import maintenance
 
-    config = load_config(arguments)
+    config = load_to_run(arguments) if arguments.rebuild else load_config(arguments)
     path = _store_of(config)
     if arguments.rebuild:
         from aptui.cli.opening import open_for_reading
@@ -281,13 +282,16 @@ def _test(arguments: Namespace) -> int:
 def _prefetch(arguments: Namespace) -> int:
     from aptui.features.sharing.readiness import look_up
 
-    return _print_found(arguments, look_up(load_config(arguments)), "this project")
+    config = load_config(arguments)
+    trust.require_for_builders(config, "cache prefetch")
+    return _print_found(arguments, look_up(config), "this project")
 
 
 def _ready(arguments: Namespace) -> int:
     from aptui.features.sharing.readiness import look_up_commit
 
     config = load_config(arguments)
+    trust.require_for_builders(config, "cache ready")
     return _print_found(
         arguments, look_up_commit(config, arguments.commit, arguments.platforms, trusts_code=arguments.trust_code), arguments.commit
     )

@@ -19,6 +19,7 @@ from msgspec import to_builtins
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
 from aptui.cli.opening import OpenedProject, open_for_reading, os_path
+from aptui.config import trust
 from aptui.core.paths import cache_path
 from aptui.core.project import SHARE_OF_MEMORY
 from aptui.core.results.checks import Check, CheckLevel
@@ -62,7 +63,12 @@ def check(arguments: Namespace) -> int:
         return 0
     with open_for_reading(arguments, config) as project:
         found = findings(project.database, wanted)
-        found += _of_commands(project, [each for each in wanted if each.command])
+        commands = [each for each in wanted if each.command]
+        skipped = commands if commands and not trust.is_trusted(config) else []
+        found += _of_commands(project, [] if skipped else commands)
+    for each in skipped:
+        why = "it runs a command of this project, which you have not trusted; see 'aptui trust'"
+        printing.complain(f"aptui: check '{printing.line(each.name)}' was not applied: {why}", "yellow")
     found += _of_lint(arguments, [each for each in wanted if each.lint])
     if arguments.json:
         counts = Counter(each.check for each in found)
@@ -72,7 +78,9 @@ def check(arguments: Namespace) -> int:
     else:
         print_findings(found, _LISTED)
         printing.say(findings_line(found, len(wanted)), "" if found else "green")
-    return FOUND if any(each.level != CheckLevel.WARN for each in found) else 0
+    if any(each.level != CheckLevel.WARN for each in found):
+        return FOUND
+    return UserError.exit_code if skipped else 0
 
 
 def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check, ...]:

@@ -17,6 +17,7 @@ import msgspec
 
 from aptui.batch.options import load_config
 from aptui.cli.opening import open_for_reading, os_path
+from aptui.config import trust
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.messages import Rows
@@ -124,6 +125,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     from aptui.engine.loop.opening import PreparedSession
     from aptui.store.db.writer import Writer
 
+    trust.require_for_builders(config, "scan-missing")
     opening = PreparedSession(config)
     opening.take()
     with closing(opening):
@@ -328,6 +330,7 @@ def refuse_stale(config: Config) -> None:
     Raises:
         UserError: a source, a builder or the configuration changed since, or products in the cache did.
     """
+    trust.require_for_builders(config, "the check that the cache is current")
     opening = PreparedSession(config)
     try:
         opening.take()

@@ -202,7 +202,7 @@ class EnginePlaces(Struct, frozen=True):
     """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`.
 
     `socket` is where the engine listens, "" = as the cache or the registry says at each try. `holder` returns the process that
-    holds the cache, 0 = no process holds it, or that is unknown.
+    holds the cache, 0 = no process holds it, or that is unknown. `starts_at_once` is False for a project that is not trusted.
     """
 
     project_name: str
@@ -210,6 +210,7 @@ class EnginePlaces(Struct, frozen=True):
     socket: str
     start: Callable[[], None] | None = None
     holder: Callable[[], int] = int
+    starts_at_once: bool = True
 
 
 class LinkSession:
@@ -237,7 +238,7 @@ class LinkSession:
         self._client: EngineClient | None = None
         self._is_closing = False
         self._tries_now = threading.Event()
-        self._wants_engine = places.start is not None and not is_read_only
+        self._wants_engine = places.start is not None and not is_read_only and places.starts_at_once
         self._refusal = ""
         self._read_s, self._read_stamps = 0.0, _stamps(self.cache_dir)
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
@@ -256,11 +257,10 @@ class LinkSession:
         """Say a verb and return its answer to be; it is set in the session's thread."""
         client = self._client
         if self.is_read_only and not _changes_nothing(verb):
-            return _fail(
-                UserError(
-                    f"cannot {_word(verb)} here: the screen was opened with '--read-only'", hint="open it without '--read-only'"
-                )
-            )
+            why, hint = self._refusal, "open the screen again to trust it"
+            if not why:
+                why, hint = "the screen was opened with '--read-only'", "open it without '--read-only'"
+            return _fail(UserError(f"cannot {_word(verb)} here: {why}", hint=hint))
         if client is None:
             hint = "one starts when the other run ends" if self.state is SessionState.WAITING else "':start' starts one"
             return _fail(HostError(f"no engine to {_word(verb)}", hint=hint))
@@ -283,6 +283,11 @@ class LinkSession:
         if self._client is None:
             self._wants_engine = self._places.start is not None and not self.is_read_only
             self._tries_now.set()
+
+    def restrict(self, why: str) -> None:
+        """Start no engine and ask nothing of one from now on; `why` is shown."""
+        self.is_read_only, self._refusal = True, why
+        self._turn(self.state, why)
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
         """Stop the engine; when the connection ends, a new one is started."""

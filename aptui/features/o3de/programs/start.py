@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aptui.batch.options import consent
 from aptui.config.model import Config, ConfigErrors
 from aptui.core.project import COMMON_PLATFORM
 from aptui.features.o3de.facts import ProjectFacts, facts_of
@@ -77,6 +78,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     if given.has("regdump") or given.has("regdumpall"):
         _print_settings(given, base)
     config = load(given, base)
+    consent(config)
     facts = facts_of(config) or ProjectFacts()
     if given.first("logDir") is None:
         console.keep(ProgramLog(config.log_dir, base, console.started_ms))

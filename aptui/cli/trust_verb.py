@@ -1,0 +1,159 @@
+"""`trust`: the projects whose code may run; and how verbs and the screen say what a project would run.
+
+`aptui.config.trust` keeps the records. Tests: `tests/cli/test_trust_verb.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from aptui.batch.options import load_config, project_dir
+from aptui.config import trust as records
+from aptui.config.model import Config
+from aptui.link import places
+from aptui.shared import printing
+
+_GIT = (
+    "git",
+    "--literal-pathspecs",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "log.showSignature=false",
+)
+"""git without the programs that a repository may name."""
+_GIT_LIMIT_S = 5.0
+_MOST_NAMED = 3
+"""Limit of changed files that are named."""
+MOST_LISTED = 200
+"""Limit of commands and files of each kind that are listed."""
+
+
+# ------------------------------------------------------------------------------------------------------------------- trust
+
+
+def trust_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `trust`."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="the project; the nearest one upwards by default")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--revoke", action="store_true", help="no longer trust the project")
+    action.add_argument("--list", action="store_true", help="list the trusted projects")
+    parser.epilog = """\
+Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair
+and --rebuild) trust the project that they run. The screen asks before it starts an
+engine. Verbs that look run no code of a project that is not trusted. A change of
+aptui.yaml, of code in builders/ or of project files that commands name ends trust.
+APTUI_TRUST=1 trusts every project: for machines that build what you build anyway."""
+
+
+def trust(arguments: Namespace) -> int:
+    """Trust a project, after saying what it runs; or no longer, or list the trusted projects."""
+    if arguments.list:
+        for folder in records.list_recorded():
+            printing.say(printing.line(folder))
+        return 0
+    arguments.project = arguments.folder or arguments.project
+    if arguments.revoke:
+        return _revoke(project_dir(arguments))
+    config = load_config(arguments)
+    for line in runnable_lines(config, MOST_LISTED):
+        printing.say(line)
+    records.record(config)
+    printing.say(f"'{printing.line(str(config.project_dir))}' is trusted", "green")
+    return 0
+
+
+def _revoke(folder: Path) -> int:
+    name = printing.line(os.path.realpath(folder))
+    printing.say(f"'{name}' is no longer trusted" if records.revoke(folder) else f"'{name}' was not trusted")
+    if any(os.path.realpath(engine.project) == os.path.realpath(folder) for engine in places.engines()):
+        printing.say("its engine runs on: 'aptui stop' ends it", "yellow")
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------- sentences
+
+
+def count_runnable(config: Config) -> str:
+    """Return what a project would run, in one sentence."""
+    counts = [printing.count(number, noun) for number, noun in records.find_runnable(config).counts()]
+    if not counts:
+        return "it names no command, hook, check with a command or Python file"
+    return f"it runs {', '.join(counts[:-1])}{' and ' if counts[1:] else ''}{counts[-1]}"
+
+
+def runnable_lines(config: Config, limit: int) -> list[str]:
+    """Return what a project would run: a sentence, then at most `limit` lines of each kind."""
+    found = records.find_runnable(config)
+    kinds = [
+        [f"command {name}: {text}" for name, text in found.commands],
+        [f"hook {name}: {text}" for name, text in found.hooks],
+        [f"check {name}: {text}" for name, text in found.checks],
+        [f"Python file {name}" for name in found.files],
+    ]
+    lines = [count_runnable(config)]
+    for kind in kinds:
+        lines += [f"  {printing.line(text)}" for text in kind[:limit]]
+        if len(kind) > limit:
+            lines.append(f"  and {len(kind) - limit:,} more")
+    return lines
+
+
+def change_lines(config: Config, state: records.Trust) -> list[str]:
+    """Return which files changed since the user trusted the project, with the author of the commit if git knows it."""
+    lines = [
+        f"{printing.line(path)} changed since you trusted this project{_describe_author(config.project_dir, path)}"
+        for path in state.changed[:_MOST_NAMED]
+    ]
+    if len(state.changed) > _MOST_NAMED:
+        lines.append(f"and {printing.count(len(state.changed) - _MOST_NAMED, 'more file')} changed")
+    return lines
+
+
+def _describe_author(folder: Path, path: str) -> str:
+    committed = _ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
+    if committed is None:
+        return ", and is not committed" if _ask_git(folder, "rev-parse", "HEAD") else ""
+    if _ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
+        return ", and is not committed"
+    author, _, commit = (_ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
+    return f", by {printing.line(author)} in {commit}" if commit else ""
+
+
+def _ask_git(folder: Path, *words: str) -> str | None:
+    """Return what git prints, None if it fails or is missing."""
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            [*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=_GIT_LIMIT_S, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- question
+
+
+def ask_in_lines(config: Config, state: records.Trust) -> bool:
+    """Ask on a terminal whether a project is trusted, and record the answer; elsewhere say that it is not, and return False."""
+    for line in change_lines(config, state) or ["you have not trusted this project yet"]:
+        printing.say(line, "yellow")
+    for line in runnable_lines(config, _MOST_NAMED):
+        printing.say(line)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        printing.say("nothing of it runs: 'aptui trust' trusts it")
+        return False
+    sys.stdout.write("trust it and start its engine? (y/N) ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        printing.say("nothing of it runs; what is already processed can be read")
+        return False
+    records.record(config)
+    return True

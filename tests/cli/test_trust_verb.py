@@ -1,0 +1,274 @@
+"""Which verbs run the code of a project that somebody else wrote: the table in GUIDE.md, held over all verbs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aptui.cli import main, trust_verb
+from aptui.config import load, trust
+from aptui.config.dirs import TRUST_VARIABLE
+from tests.homes import own_project
+
+pytestmark = pytest.mark.real
+Markers = Callable[[], set[str]]
+
+RUN = {
+    "batch": [["batch"]],
+    "reprocess": [["reprocess", "*"]],
+    "rerun": [["rerun", "b.a"]],
+    "restore": [["restore", "b.a", "--run", "1"]],
+    "start": [["start"]],
+}
+"""Verbs that run jobs: typing one is consent."""
+LOOK = {
+    "affected": [["affected", "--since", "HEAD"]],
+    "assetlist": [["assetlist", "a.txt"]],
+    "builders": [["builders"], ["builders", "--json"]],
+    "bundle": [["bundle", "a.txt", "--output", "one.zip"], ["bundle", "a.txt", "--output", "two.zip", "--unsettled"]],
+    "cache": [["cache", action] for action in ("stats", "test", "prefetch", "verify", "gc", "init")] + [["cache", "ready", "HEAD"]],
+    "capsule": [["capsule", "b.a"]],
+    "changes": [["changes"]],
+    "check": [["check"]],
+    "client": [["client", "ping"]],
+    "compare": [["compare", "one.list", "two.list"]],
+    "completion": [["completion", "words", "aptui", "jobs", ""]],
+    "config": [["config"], ["config", "--explain", "cache"]],
+    "delete": [["delete", "a.txt"]],
+    "deps": [["deps", "a.txt"]],
+    "docs": [["docs"]],
+    "doctor": [["doctor"]],
+    "drain": [["drain"]],
+    "explain": [["explain", "a.txt"], ["explain", "c.e"]],
+    "gc": [["gc"]],
+    "help": [["help"]],
+    "history": [["history"]],
+    "hold": [["hold", "--", "true"]],
+    "identities": [["identities"]],
+    "init": [["init", "--dry-run"]],
+    "interest": [["interest", "a.txt"]],
+    "jobs": [["jobs"], ["jobs", "--filter", "builder:evil"]],
+    "lint": [["lint"]],
+    "log": [["log", "b.a"]],
+    "logs": [["logs"]],
+    "move": [["move", "a.txt", "d.txt"], ["move", "a.txt", "d.txt", "--confirm"]],
+    "open": [["open", "none"]],
+    "pause": [["pause"]],
+    "ps": [["ps"]],
+    "query": [["query", "deps(a.txt)"]],
+    "record": [["record", "one.rec", "--for", "0.1s"]],
+    "reload": [["reload"]],
+    "replay": [["replay", "none.rec"]],
+    "report": [["report"]],
+    "rescan": [["rescan"]],
+    "resume": [["resume"]],
+    "run-next": [["run-next"]],
+    "scan-missing": [["scan-missing"], ["scan-missing", "--clear"]],
+    "schema": [["schema"]],
+    "size": [["size"]],
+    "status": [["status"], ["status", "--json"]],
+    "stop": [["stop"]],
+    "token": [["token", "list"]],
+    "trace": [["trace"]],
+    "trust": [["trust", "--list"]],
+    "verify": [["verify"]],
+    "why": [["why", "b.a"], ["why", "c.e"]],
+}
+"""Verbs that look, or that ask an engine that runs; none runs here."""
+STAY = {
+    "demo": "it writes a project of its own",
+    "gateway": "it listens to clients and runs nothing of a project",
+    "serve": "the engine itself: 'start' starts it",
+    "web": "it starts the screen in a browser, which asks",
+    "worker": "it does what a cluster sends",
+}
+"""Verbs that do not end by themselves, or bring their own project."""
+YAML = """\
+scan_folders: [{{name: game, path: assets}}]
+builders:
+  - {{name: data, copy: ["*.txt"]}}
+  - name: convert
+    patterns: ["*.a"]
+    command: "echo command >> {markers}; cp {{source}} {{products_dir}}/{{stem}}.b"
+    products: ["*.b"]
+checks: {{look: {{files: ["*"], command: [sh, -c, "echo check >> {markers}"]}}}}
+on: {{idle: {{exec: [sh, -c, "echo hook >> {markers}"]}}}}
+sandbox: "off"
+"""
+BUILDER = """\
+from aptui.sdk import CreateJobsResponse
+
+with open({markers!r}, "a") as file:
+    file.write("import\\n")
+
+
+class Evil:
+    name = "evil"
+    patterns = ("*.e",)
+    version = "1"
+
+    def create_jobs(self, request):
+        return CreateJobsResponse()
+
+    def process_job(self, request):
+        return None
+"""
+
+
+@pytest.fixture
+def markers(tmp_path: Path) -> Markers:
+    """Return a function that names the kinds of code that ran since its last call."""
+    file = tmp_path / "markers"
+
+    def take() -> set[str]:
+        ran = set(file.read_text().split()) if file.exists() else set()
+        file.unlink(missing_ok=True)
+        return ran
+
+    return take
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, markers: Markers) -> Path:
+    """Return a fresh clone of a project whose builder file, command, check and hook each leave a mark."""
+    monkeypatch.delenv(TRUST_VARIABLE)
+    names = {"markers": str(tmp_path / "markers")}
+    files = {"aptui.yaml": YAML.format(**names), "builders/evil.py": BUILDER.format(**names)}
+    folder = own_project(tmp_path, monkeypatch, {**files, "assets/a.txt": "a", "assets/b.a": "b", "assets/c.e": "c"})
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        _git(folder, *words)
+    return folder
+
+
+def _git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=Bea", "-c", "user.email=bea@example.com", *words], cwd=folder, check=True)
+
+
+def ran_by(table: dict[str, list[list[str]]], markers: Markers) -> dict[str, set[str]]:
+    """Return what ran by command line, those that ran nothing left out."""
+    markers()
+    found = {}
+    for words in [words for lines in table.values() for words in lines]:
+        main.main(words)
+        if ran := markers():
+            found[" ".join(words)] = ran
+    return found
+
+
+def process(project: Path, markers: Markers) -> None:
+    """Run the project's jobs as its author did, and change its builder file: nothing is trusted afterwards."""
+    main.main(["batch"])
+    with (project / "builders/evil.py").open("a") as file:
+        file.write("# changed\n")
+    markers()
+
+
+def test_every_verb_is_in_the_table() -> None:
+    assert sorted([*RUN, *LOOK, *STAY]) == sorted(main.all_verbs())
+
+
+@pytest.mark.usefixtures("hostile")
+def test_verbs_that_look_run_nothing_in_a_fresh_clone(markers: Markers) -> None:
+    assert ran_by(LOOK, markers) == {}
+    assert trust.list_recorded() == []
+
+
+def test_verbs_that_look_run_nothing_after_a_change(hostile: Path, markers: Markers) -> None:
+    process(hostile, markers)
+
+    assert ran_by(LOOK, markers) == {}
+
+
+def test_verbs_that_look_run_nothing_after_revoke(hostile: Path, markers: Markers) -> None:
+    process(hostile, markers)
+    assert main.main(["trust"]) == 0
+    assert main.main(["trust", "--revoke"]) == 0
+
+    assert ran_by(LOOK, markers) == {}
+
+
+def test_verbs_that_look_describe_builders_and_apply_checks_of_a_trusted_project(hostile: Path, markers: Markers) -> None:
+    process(hostile, markers)
+    main.main(["trust"])
+
+    assert ran_by({"check": LOOK["check"], "doctor": LOOK["doctor"]}, markers) == {"check": {"check", "import"}}
+
+
+@pytest.mark.parametrize("verb", sorted(RUN))
+def test_verbs_that_run_jobs_are_consent(hostile: Path, markers: Markers, verb: str) -> None:
+    if verb != "batch":
+        process(hostile, markers)
+        main.main(["trust", "--revoke"])
+        (hostile / "assets/b.a").write_text("new")
+    main.main(RUN[verb][0])
+    main.main(["stop"])
+
+    assert trust.is_trusted(load.load(hostile))
+    assert "import" in markers()
+
+
+def test_change_is_reported_by_status_with_its_author(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+    process(hostile, markers)
+    main.main(["status"])
+    assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
+
+    _git(hostile, "commit", "-qam", "more")
+    main.main(["status"])
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=hostile, capture_output=True, text=True, check=True).stdout
+    assert f"changed since you trusted this project, by Bea in {commit}" in capsys.readouterr().out
+
+
+def test_programs_that_a_repository_names_do_not_run_for_the_author(hostile: Path, markers: Markers, tmp_path: Path) -> None:
+    process(hostile, markers)
+    script = tmp_path / "hostile.sh"
+    script.write_text(f"#!/bin/sh\necho git >> {tmp_path}/markers\n")
+    script.chmod(0o755)
+    for key in ("core.fsmonitor", "gpg.program", "filter.x.clean", "diff.external", "core.pager", "core.sshCommand"):
+        _git(hostile, "config", key, str(script))
+    _git(hostile, "config", "log.showSignature", "true")
+    (hostile / ".gitattributes").write_text("*.py filter=x diff=x\n")
+    config = load.load(hostile)
+    markers()
+
+    assert trust_verb.change_lines(config, trust.assess(config)) != []
+    assert markers() == set()
+
+
+def test_trust_lists_what_runs(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["trust", str(hostile)]) == 0
+    out = capsys.readouterr().out
+
+    assert out.startswith("it runs 1 command, 1 hook, 1 command check and 1 Python file\n")
+    assert "  Python file builders/evil.py\n" in out
+    main.main(["trust", "--list"])
+    assert capsys.readouterr().out == f"{hostile}\n"
+
+
+def test_check_that_was_not_applied_is_no_success(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+    process(hostile, markers)
+
+    assert main.main(["check"]) == 3
+    assert "check 'look' was not applied: it runs a command of this project" in capsys.readouterr().err
+
+
+def test_lines_on_a_pipe_ask_nothing_and_start_no_engine(
+    hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open(os.devnull) as nothing:
+        before = os.dup(0)
+        os.dup2(nothing.fileno(), 0)
+        try:
+            assert main.main(["--plain"]) == 0
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+
+    out = capsys.readouterr().out
+    assert "you have not trusted this project yet" in out
+    assert "nothing of it runs: 'aptui trust' trusts it" in out
+    assert markers() == set()
+    assert not (hostile / "Cache").exists()

@@ -1,0 +1,91 @@
+"""The question before an engine of an untrusted project starts: what it shows, and what each answer does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from textual.geometry import Size
+
+from aptui.shared.errors import HostError
+from aptui.tui.control.trust import TrustQuestion
+from aptui.tui.frame.commandline import Choice
+
+
+class Screen:
+    """A screen that notes what it is asked and told."""
+
+    size = Size(40, 24)
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Choice]]] = []
+        self.toasts: list[str] = []
+        self.shown: list[str] = []
+        self.sheets: Any = SimpleNamespace(show=lambda lines: self.shown.extend(part.text for (part,) in lines))
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        self.asked.append((text, {choice.character: choice for choice in choices}))
+
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        del severity, seconds
+        self.toasts.append(text)
+
+
+def ask(
+    *runs: str, changes: Sequence[str] = (), is_running: bool = False, fails: bool = False
+) -> tuple[Screen, TrustQuestion, list[str]]:
+    done: list[str] = []
+
+    def trust() -> None:
+        if fails:
+            raise HostError("disk full")
+        done.append("trust")
+
+    screen, question = Screen(), TrustQuestion(changes, runs, trust, lambda: done.append("restrict"), is_running=is_running)
+    question.ask(screen)
+    return screen, question, done
+
+
+def test_question_names_changes_and_what_runs() -> None:
+    screen, _, done = ask("it runs 1 hook", "  hook idle: ring", changes=["a.py changed"])
+
+    assert screen.asked[0][0] == "trust this project?\na.py changed\nit runs 1 hook\n  hook idle: ring"
+    assert list(screen.asked[0][1]) == ["y", "l", "n"], "the last answer is the safe one"
+    assert done == []
+
+
+def test_answers_trust_or_only_look() -> None:
+    screen, _, done = ask("it runs 1 hook")
+    screen.asked[0][1]["y"].run()
+    screen.asked[0][1]["n"].run()
+
+    assert done == ["trust", "restrict"]
+
+
+def test_trust_that_cannot_be_recorded_only_looks() -> None:
+    screen, _, done = ask("it runs 1 hook", fails=True)
+    screen.asked[0][1]["y"].run()
+
+    assert (done, screen.toasts) == (["restrict"], ["disk full"])
+
+
+def test_long_list_is_cut_in_the_box_and_whole_and_wrapped_in_the_sheet() -> None:
+    runs = [f"  command number {at} with a text that is longer than a line" for at in range(20)]
+    screen, question, _ = ask(*runs)
+    assert screen.asked[0][0].splitlines()[-1] == "  and 12 more"
+    question.ask_again(screen)
+    assert len(screen.asked) == 1
+
+    screen.asked[0][1]["l"].run()
+    assert len(screen.shown) == 40
+    assert max(map(len, screen.shown)) <= 38
+    question.ask_again(screen)
+    assert len(screen.asked) == 2, "the question comes back when the sheet is closed"
+
+
+def test_running_engine_is_not_asked_about() -> None:
+    screen, _, _ = ask("it runs 1 hook", changes=["a.py changed", "b.py changed"], is_running=True)
+
+    assert (screen.asked, screen.toasts) == ([], ["a.py changed; b.py changed"])
+    assert ask("it runs 1 hook", is_running=True)[0].toasts == []
