@@ -25,7 +25,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(batch_config, "last_good", lambda *_: good)
     monkeypatch.setattr(places, "engine_of", lambda _cache: None)
     found: list[Any] = []
-    monkeypatch.setattr(screen_verb, "_run", lambda config, session, _arguments: found.append((config, session)) or 0)
+    monkeypatch.setattr(screen_verb, "_run", lambda config, session, *_: found.append((config, session)) or 0)
     return found
 
 

@@ -44,7 +44,6 @@ LOOK = {
     "doctor": [["doctor"]],
     "drain": [["drain"]],
     "explain": [["explain", "a.txt"], ["explain", "c.e"]],
-    "gc": [["gc"]],
     "help": [["help"]],
     "history": [["history"]],
     "hold": [["hold", "--", "true"]],
@@ -60,9 +59,7 @@ LOOK = {
     "pause": [["pause"]],
     "ps": [["ps"]],
     "query": [["query", "deps(a.txt)"]],
-    "record": [["record", "one.rec", "--for", "0.1s"]],
     "reload": [["reload"]],
-    "replay": [["replay", "none.rec"]],
     "report": [["report"]],
     "rescan": [["rescan"]],
     "resume": [["resume"]],
@@ -175,6 +172,13 @@ def test_every_verb_is_in_the_table() -> None:
 def test_verbs_that_look_run_nothing_in_a_fresh_clone(markers: Markers) -> None:
     assert ran_by(LOOK, markers) == {}
     assert trust.list_recorded() == []
+
+
+def test_guide_names_the_verbs_that_are_consent() -> None:
+    section = (Path(main.__file__).parents[1] / "GUIDE.md").read_text().partition("## Who is trusted with what")[2]
+
+    row = next(line for line in section.splitlines() if line.startswith("| `batch`"))
+    assert [verb for verb in (*RUN, "serve") if f"`{verb}`" not in row] == []
 
 
 def test_verbs_that_look_run_nothing_after_a_change(hostile: Path, markers: Markers) -> None:
