@@ -33,7 +33,6 @@ _MOST_SAMPLES = 2
 _WHOLE_RATE = 10
 """Jobs a second; below this a decimal says something."""
 SLOWEST = 5
-_MOSTLY = 50
 _LEAST_SHOWN_MS = 1000
 
 
@@ -154,7 +153,7 @@ class Reporter:
         if news.is_scanning:
             parts.append(f"scanning, {news.files_scanned:,} files so far")
         elif news.eta_ms > 0:
-            parts.append(format_time_left(news.eta_ms, news.least_ms, news.measured_percent))
+            parts.append(format_time_left(news.eta_ms, news.least_ms))
         return ", ".join(parts)
 
     def _rate(self, finished: int) -> float:
@@ -175,12 +174,9 @@ class Reporter:
             self._is_live = False  # nobody is there; the work goes on
 
 
-def format_time_left(eta_ms: int, least_ms: int, measured_percent: int) -> str:
-    """Return how long the rest takes, and how sure that is: "about" where most of the work has been measured before."""
-    text = f"{printing.duration(max(1.0, eta_ms / 1000))} left"
-    if measured_percent < 0:
-        return f"about {text}"
-    estimate = f"{'about' if measured_percent >= _MOSTLY else 'perhaps'} {text}"
+def format_time_left(eta_ms: int, least_ms: int) -> str:
+    """Return the estimated time left, with its minimum if that is known."""
+    estimate = f"about {printing.duration(max(1.0, eta_ms / 1000))} left"
     return f"{estimate}, {printing.duration(least_ms / 1000)} at least" if _LEAST_SHOWN_MS <= least_ms <= eta_ms else estimate
 
 

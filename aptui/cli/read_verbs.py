@@ -327,7 +327,6 @@ def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     return {
         "seconds": progress["eta_ms"] / 1000,
         "least_seconds": progress["least_ms"] / 1000 if progress["least_ms"] > 0 else None,
-        "measured_percent": progress["measured_percent"] if progress["measured_percent"] >= 0 else None,
     }
 
 
@@ -335,8 +334,7 @@ def _format_left(left: dict[str, Any]) -> str:
     text = f"about {printing.duration(max(1.0, left['seconds']))}"
     if left["least_seconds"] is not None:
         text += f", {printing.duration(left['least_seconds'])} at least"
-    known = left["measured_percent"]
-    return text if known is None else f"{text}; {known} % of the work is of jobs that ran before"
+    return text
 
 
 def _engine_line(answer: dict[str, Any]) -> str:

@@ -109,7 +109,7 @@ class Progress(Struct, frozen=True):
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
     `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
-    `least_ms`: it takes no less than that; `measured_percent`: so much of the work is of jobs that ran before; -1 = unknown.
+    `least_ms`: it takes no less than that; -1 = unknown.
     `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and `failed_before` those of them that ended before the
     present spell of work began (`done_now`, `failed_now` are the others), `failing_count` the jobs and analyses that are failed
     now, -1 = unknown.
@@ -130,7 +130,6 @@ class Progress(Struct, frozen=True):
     eta_ms: int = -1
     failing_count: int = -1
     least_ms: int = -1
-    measured_percent: int = -1
     done_before: int = 0
     failed_before: int = 0
 

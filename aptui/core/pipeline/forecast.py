@@ -28,13 +28,12 @@ _UNDER_WAY = -1.0
 class PendingWork(Struct, frozen=True):
     """The work that is pending.
 
-    `work_ms`: of all jobs together; `measured_ms`: the part of it that the jobs' own last runs vouch for; `chain_ms`: the longest
-    chain of jobs that wait for each other, or for one resource; `unknown_count`: jobs of builders that nobody saw run.
-    `job_count`: how many jobs that are. New sources that wait for their bytes or their analysis count with one job per platform.
+    `work_ms`: of all jobs together; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
+    `unknown_count`: jobs of builders that never ran; `job_count`: the number of jobs. New sources that wait for their bytes or
+    their analysis count with one job per platform.
     """
 
     work_ms: float
-    measured_ms: float
     chain_ms: float
     unknown_count: int
     job_count: float = 0.0
@@ -55,7 +54,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
     waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.list_awaited())
     after = _after(jobs.waiters, estimate_ms) if waiting_count <= most else {}
-    work = measured = chain = job_count = 0.0
+    work = chain = job_count = 0.0
     held: Counter[str] = Counter()
     unknown = 0
     for group, scale in _groups(jobs, most, waiting_count):
@@ -69,9 +68,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
                 for name in jobs.resources.needs(job):
                     held[name] += round(need * scale)
             chain = max(chain, need + after.get(job.source.key, 0.0))
-            if _is_measured(job):
-                measured += need * scale
-            elif usual.get(job.builder) is None:
+            if not _is_measured(job) and usual.get(job.builder) is None:
                 unknown += 1
     for builder, expected in _count_unplanned(jobs, most).items():
         work += expected * (OVERHEAD_MS + (usual.get(builder) or 0.0))
@@ -79,7 +76,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
         unknown += usual.get(builder) is None
     if jobs.resources is not None:
         chain = max(chain, *(held[name] / limit for name, limit in jobs.resources.limits.items()))
-    return PendingWork(work, measured, chain, unknown, job_count)
+    return PendingWork(work, chain, unknown, job_count)
 
 
 def _count_unplanned(jobs: Jobs, most: int) -> dict[bytes, float]:

@@ -293,7 +293,6 @@ class Forecaster:
             counts,
             eta_ms=max(1, int(likely - gone_ms)),
             least_ms=max(1, int(least - gone_ms)),
-            measured_percent=int(100 * work.measured_ms / work.work_ms),
         )
 
     def _add_up(self, elapsed: dict[int, float], now: float) -> None:

@@ -9,7 +9,7 @@ from aptui.core.pipeline.forecast import PendingWork
 from aptui.engine.loop.reports import Forecaster
 
 COUNTS = Progress(1, 0, 0, 0, 50, 2, 0, 0, is_scanning=False)
-WORK = PendingWork(60_000.0, 45_000.0, 10_000.0, 0)
+WORK = PendingWork(60_000.0, 10_000.0, 0)
 
 
 class Room:
@@ -35,11 +35,11 @@ def test_the_rest_takes_the_work_over_the_pace_and_no_less_than_all_workers_need
 
     told = room.at(110.0, done=20, spent_ms=19_980)
 
-    assert (told.eta_ms, told.least_ms, told.measured_percent) == (30_000, 15_000, 75)
+    assert (told.eta_ms, told.least_ms) == (30_000, 15_000)
 
 
 def test_a_chain_takes_as_long_as_it_is() -> None:
-    room = Room(PendingWork(60_000.0, 60_000.0, 50_000.0, 0))
+    room = Room(PendingWork(60_000.0, 50_000.0, 0))
     room.at(100.0)
 
     told = room.at(110.0, done=20, spent_ms=19_980)
@@ -78,7 +78,7 @@ def test_unknown_builders_and_restored_results_are_estimated_by_the_rate_of_jobs
 
     told = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
 
-    assert [(each.eta_ms, each.least_ms, each.measured_percent) for each in told] == [(20_000, -1, -1)] * 2
+    assert [(each.eta_ms, each.least_ms) for each in told] == [(20_000, -1)] * 2
 
 
 def test_the_work_is_added_up_once_a_second_and_less_often_where_that_takes_long() -> None:
