@@ -286,8 +286,11 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
 def _leads_out(path: str) -> bool:
     """Whether anybody may understand a path as one above it, however often its percent signs are decoded."""
     for word in path.split("/"):
-        plain = unquote(unquote(word))
-        if plain in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
+        plain = word
+        while (decoded := unquote(plain)) != plain:  # each turn is shorter
+            plain = decoded
+        name = plain.partition(";")[0]  # Tomcat and others take what follows for parameters (RFC 3986 §3.3)
+        if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
             return True
     return False
 
