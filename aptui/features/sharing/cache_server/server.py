@@ -23,7 +23,8 @@ import socket
 import ssl
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -44,6 +45,8 @@ _STOPS_WITHIN_S = 2.0
 _IDLE_S = 75.0
 """How long a connection may rest between two requests."""
 _LINGERS_S = 5.0
+_SHARE = 0.5
+"""Share of all connections that the uploads of one token may hold."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
 """Bodies that come or go more slowly than this are given up, after `Serving.timeout_s`."""
 
@@ -184,6 +187,27 @@ def _tls(serving: CacheServer) -> ssl.SSLContext | None:
 class _Offer:
     def __init__(self, serving: CacheServer) -> None:
         self._serving = serving
+        self._busy: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def _place(self, request: web.Request) -> Iterator[None]:
+        """Take one of the places of a token; uploads without one come from this machine alone, and share all places.
+
+        Raises:
+            web.HTTPServiceUnavailable: it has none left. Its connection makes room for others then.
+        """
+        client = _token(request)
+        if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
+            assert isinstance(request.protocol, Socket)
+            request.protocol.note_refused()
+            raise web.HTTPServiceUnavailable(text="too many requests of this client at a time\n", headers={"Retry-After": "5"})
+        self._busy[client] += 1
+        try:
+            yield
+        finally:
+            self._busy[client] -= 1
+            if not self._busy[client]:
+                del self._busy[client]
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -227,7 +251,8 @@ class _Offer:
             return refusal
         take = self._take_record if kind == "ac" else self._take_blob
         try:
-            return await take(request, self._store(namespace), name)
+            with self._place(request):
+                return await take(request, self._store(namespace), name)
         except (_TooLong, OSError, StoreError) as error:
             return _failure(error)
 

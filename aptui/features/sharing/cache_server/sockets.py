@@ -52,13 +52,14 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 
 class Socket(RequestHandler):
     """One connection; `began_s` is when it began to say what it wants, None where it has said all of it, or nothing yet."""
 
-    __slots__ = ("_gate", "began_s", "came_s")
+    __slots__ = ("_gate", "_is_refused", "began_s", "came_s")
 
     def __init__(self, *values: Any, gate: SocketLimits, **more: Any) -> None:
         super().__init__(*values, **more)
         self._gate = gate
         self.began_s: float | None = None
         self.came_s = 0.0
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection in, if there is room."""
@@ -88,12 +89,16 @@ class Socket(RequestHandler):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a request is being answered."""
-        return self._current_request is not None
+        """Whether a request is being answered; one that was refused may still be sent, and keeps no place."""
+        return self._current_request is not None and not self._is_refused
 
     def note_understood(self) -> None:
         """It has said what it wants."""
-        self.began_s = None
+        self.began_s, self._is_refused = None, False
+
+    def note_refused(self) -> None:
+        """Its request is refused before its body was read."""
+        self._is_refused = True
 
     def drop(self) -> None:
         """End the connection at once, whatever waits to be sent; the kernel would try for many minutes (socket(7))."""

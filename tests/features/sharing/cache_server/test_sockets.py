@@ -140,6 +140,21 @@ def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path
         until(lambda: status(address) == 404)
 
 
+def test_slow_uploads_of_one_token_leave_places_to_another(tmp_path, connect):
+    tokens = {"greedy": "one", "modest": "two"}
+    upload = HALF_AN_UPLOAD.replace(b"/cas/", b"/ns/one/cas/").replace(b"Host:", b"Authorization: Bearer greedy\r\nHost:")
+    with serving(tmp_path / "store", write_tokens=tokens, most_connections=4) as address:
+        slow = [connect(address, upload) for _ in range(2)]
+        until(lambda: os.path.isdir(tmp_path / "store" / "tmp") and len(os.listdir(tmp_path / "store" / "tmp")) == 2)
+        slow += [connect(address, upload) for _ in range(20)]
+
+        assert b" 503 " in heard(slow[-1])
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
+        connection.request("PUT", f"/ns/two/cas/{DIGEST}", DATA, {"Authorization": "Bearer modest"})
+        assert connection.getresponse().status == 201
+        connection.close()
+
+
 def test_silent_sockets_before_tls_keep_nobody_out(tmp_path, connect, monkeypatch):
     monkeypatch.setattr(servers, "HANDSHAKE_LIMIT_S", 2.0)
     (tmp_path / "c.pem").write_text(CERTIFICATE)
