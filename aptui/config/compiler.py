@@ -16,7 +16,7 @@ from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCache
 from aptui.config.packing import sign_project
 from aptui.config.sections import alerts, runs, serve
 from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections.sharing import UNSEALED, flaw_of_address, is_own
+from aptui.config.sections.sharing import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own
 from aptui.config.tree import MergedTree
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
@@ -134,6 +134,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
         patterns=tuple(pattern for pattern in patterns if pattern is not None),
         builders=tuple((name, node.value) for name, node in names.items()),
         deadline_s=scalars.seconds(shared["deadline"].value),
+        is_unsealed=shared["trust"].value == UNSEALED,
         waits_for_uploads=shared["upload"].value == "complete",
         local_store=tree.absolute(path) if local["enabled"].value else "",
         local_limit_bytes=scalars.byte_count(local["size_limit"].value),
@@ -148,9 +149,9 @@ def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
         return
     if not ("team_key_file" in members or "writers" in members or is_own(tree.store(store.value))):
         tree.wrong(
-            "anyone who can write to this shared cache could replace products here: it has no key",
+            OPEN_STORE,
             store,
-            "'aptui cache init' makes one; 'trust: unsealed' does without",
+            OPEN_STORE_HINT,
         )
 
 

@@ -68,9 +68,9 @@ class SharedCacheSettings(Struct, frozen=True):
     """Where results of jobs are kept besides the cache.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
-    whether its jobs are shared). `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do.
-    `local_store` is the folder of this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be
-    hard links into it.
+    whether its jobs are shared). `is_unsealed`: the store is trusted without a key, whoever can write to it.
+    `waits_for_uploads`: a run ends when everything is uploaded, not when it has nothing else to do. `local_store` is the folder of
+    this machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
     """
 
     mode: str = "inactive"
@@ -82,6 +82,7 @@ class SharedCacheSettings(Struct, frozen=True):
     patterns: tuple[SharedCachePattern, ...] = ()
     builders: tuple[tuple[str, bool], ...] = ()
     deadline_s: float = 5.0
+    is_unsealed: bool = False
     waits_for_uploads: bool = False
     local_store: str = ""
     local_limit_bytes: int = 0
@@ -91,6 +92,11 @@ class SharedCacheSettings(Struct, frozen=True):
     def is_remote(self) -> bool:
         """Whether a store beyond this machine's own is asked."""
         return self.mode != "inactive" and bool(self.store)
+
+    @property
+    def needs_own_store(self) -> bool:
+        """Whether results are believed only because other users cannot write to the store."""
+        return self.is_remote and not (self.is_unsealed or self.team_key_file or self.writers)
 
     @property
     def writes(self) -> bool:

@@ -6,10 +6,15 @@ Other stores are trusted so only where the project says so.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from aptui.shared.errors import UserError
+
 UNSEALED = "unsealed"
+OPEN_STORE = "anyone who can write to this shared cache could replace products here: it has no key"
+OPEN_STORE_HINT = "'aptui cache init' makes one; 'trust: unsealed' does without"
 BUCKETS = ("s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
 """Schemes of object stores."""
 _SERVERS = ("http", "https")
@@ -32,17 +37,52 @@ def flaw_of_address(store: str) -> str:
 
 
 def is_own(store: str) -> bool:
-    """Whether `store` is a folder of this machine that nobody but this user can write to; a URL never is."""
+    """Whether `store` is a folder of this machine that only this user can write to, with the folders in it; a URL never is.
+
+    Whoever opens the store asks again: owner, mode and mounts change without the configuration.
+    """
     if "://" in store:
         return False
     path = store
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
+    if not _is_private(path) or _is_network(os.path.realpath(path)):
+        return False
+    return path != store or all(_is_private(folder) for folder in _folders_in(store))
+
+
+def refuse_others_store(store: str) -> None:
+    """Refuse a folder store without a key that other users can write to by now; a URL is not looked at.
+
+    Raises:
+        UserError: they can.
+    """
+    if "://" not in store and not is_own(store):
+        raise UserError(OPEN_STORE, where=store, hint=OPEN_STORE_HINT)
+
+
+def _folders_in(store: str) -> Iterator[str]:
+    """Yield the folders of a store that hold records and blobs, and those above them."""
+    spaces = [os.path.join(store, "ns"), *_list_folders(os.path.join(store, "ns"))]
+    kinds = [os.path.join(space, kind) for space in (store, *spaces[1:]) for kind in ("ac", "cas")]
+    below = [folder for kind in kinds for folder in _list_folders(kind)]
+    return (folder for folder in (os.path.join(store, "tmp"), *spaces, *kinds, *below) if os.path.lexists(folder))
+
+
+def _list_folders(folder: str) -> list[str]:
     try:
-        state = os.stat(path)
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _is_private(folder: str) -> bool:
+    try:
+        state = os.stat(folder)
     except OSError:
         return False
-    return state.st_uid == os.geteuid() and not state.st_mode & 0o022 and not _is_network(os.path.realpath(path))
+    return state.st_uid == os.geteuid() and not state.st_mode & 0o022
 
 
 def is_loopback(host: str) -> bool:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
+from aptui.config.sections.sharing import refuse_others_store
 from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
 from aptui.features.sharing.store import Store
 from aptui.features.sharing.stores.local import LocalStore
@@ -50,8 +51,11 @@ def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tu
     """Return the namespaces that are read, this machine's own first; only that one is written.
 
     Raises:
-        UserError: the configuration names a key that cannot be read, or an address that is none.
+        UserError: the configuration names a key that cannot be read, or an address that is none; or other users can write to a
+            folder that needs no key.
     """
+    if sharing.needs_own_store:
+        refuse_others_store(sharing.store)
     own = seal_of(sharing)
     trusts = [own] if own.namespace == TRUSTED else [own, replace(own, namespace=TRUSTED)]
     return tuple(_namespace(sharing, trust, reporter) for trust in trusts)

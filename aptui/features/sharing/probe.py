@@ -10,6 +10,7 @@ import time
 from msgspec import Struct, field
 
 from aptui.config.model import SharedCacheSettings
+from aptui.config.sections.sharing import refuse_others_store
 from aptui.features.sharing.namespaces import seal_of
 from aptui.features.sharing.store import Store
 from aptui.features.sharing.stores.opening import open_store
@@ -32,6 +33,8 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
     began_s = time.monotonic()
     try:
         try:
+            if sharing.needs_own_store:
+                refuse_others_store(sharing.store)
             seal_of(sharing)
         except KnownError as error:  # a batch would share nothing
             return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from aptui.config import load as config_load
 from aptui.config import model
 from aptui.config.sections import sharing
-from aptui.features.sharing.stores.opening import open_store
+from aptui.features.sharing.namespaces import namespaces_of
+from aptui.features.sharing.probe import probe
+from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.features.sharing.stores.opening import TroubleReporter, open_store
 from aptui.shared.errors import UserError
 
 
@@ -92,3 +96,31 @@ def test_a_token_never_travels_over_http_but_to_this_machine(monkeypatch: pytest
     open_store("http://cache.example").close()
     with pytest.raises(UserError, match="would travel over http"):
         open_store("http://user:word@cache.example")
+
+
+@pytest.mark.parametrize("below", ["", "ac", "cas", "tmp", "ac/00", "ns/team/cas"])
+def test_folder_store_that_others_can_write_to_since_then_is_refused_when_it_is_opened(load, tmp_path: Path, below: str) -> None:
+    store = tmp_path / "own"
+    (store / below).mkdir(parents=True)
+    store.chmod(0o755)
+    found = load(f"mode: client, store: '{store}'").sharing
+    words = load(f"mode: client, store: '{store}', trust: unsealed").sharing
+    namespaces_of(found, TroubleReporter(None))
+
+    (store / below).chmod(0o777)
+
+    with pytest.raises(UserError, match="it has no key"):
+        namespaces_of(found, TroubleReporter(None))
+    assert probe(found).is_bad
+    namespaces_of(words, TroubleReporter(None))
+
+
+def test_folders_of_own_store_stay_closed_whatever_the_umask(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        FolderStore(str(tmp_path / "own"), "team").put_record("0" * 64, b"x")
+    finally:
+        os.umask(before)
+
+    assert sharing.is_own(str(tmp_path / "own"))

@@ -135,7 +135,7 @@ class FolderStore:
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)
+            os.mkdir(folder, 0o755)  # a store that only its owner may write to stays so, whatever the umask
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 
