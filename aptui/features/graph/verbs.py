@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -25,13 +25,21 @@ _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
 """Dependencies that may lead to no node at all; a path is at least a file."""
 
 
+class UnmetNeed(NamedTuple):
+    """What an asset declared and no source is; `files` are those that a wildcard matches all the same."""
+
+    kind: str
+    text: str
+    files: tuple[str, ...] = ()
+
+
 class _Direction(Struct):
-    """What was found one way: edges, and for each node what it declared and nobody is ("loose": (kind, text))."""
+    """What was found one way: edges, and for each node what it declared and no source is ("loose")."""
 
     title: str
     is_out: bool
     edges: list[Edge] = field(default_factory=list)
-    loose: dict[Node, list[tuple[str, str]]] = field(default_factory=dict)
+    loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
         """Return {node: its edges, seen from where one comes from}."""
@@ -116,20 +124,21 @@ def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool)
     return list(found)
 
 
-def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[tuple[str, str]]]:
-    """Return {node: (kind, text) of what it declared and nobody is}."""
-    found: dict[Node, list[tuple[str, str]]] = {}
+def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[UnmetNeed]]:
+    """Return {node: what it declared and no source is}."""
+    found: dict[Node, list[UnmetNeed]] = {}
     declared = graph.edges.read_declared_by([-node for node in nodes if is_source(node)])
     known = graph.edges.sources_of(declared)
     for edge in declared:
         if edge.kind in _LOOSE_KINDS and (edge.kind, edge.target) not in known:
-            found.setdefault(Node(-edge.source_id), []).append((_LOOSE_KINDS[edge.kind], edge.target))
+            files = graph.edges.files_matching(edge.target) if edge.kind is EdgeKind.WILDCARD else ()
+            found.setdefault(Node(-edge.source_id), []).append(UnmetNeed(_LOOSE_KINDS[edge.kind], edge.target, tuple(files)))
     products = [node for node in nodes if is_product(node)]
     for item in graph.unmet(products) if products else ():
         kind = "left out" if item.is_exclusion else "pattern" if item.is_pattern else "unmet"
-        found.setdefault(Node(item.product_id), []).append((kind, item.path.removeprefix(":")))
+        found.setdefault(Node(item.product_id), []).append(UnmetNeed(kind, item.path.removeprefix(":")))
     for hanging in graph.dangling(products) if products else ():
-        found.setdefault(Node(hanging.product_id), []).append(("dangling", hanging.asset_id))
+        found.setdefault(Node(hanging.product_id), []).append(UnmetNeed("dangling", hanging.asset_id))
     return {node: list(dict.fromkeys(ends)) for node, ends in found.items()}
 
 
@@ -141,10 +150,10 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
             answer["in"] = edges
             continue
         loose = [
-            {"from": facts[node].name, "kind": kind, "target": text}
+            {"from": facts[node].name, "kind": kind, "target": text, **({"files": list(files)} if files else {})}
             for node, ends in way.loose.items()
             if node in facts
-            for kind, text in ends
+            for kind, text, files in ends
         ]
         answer["out"], answer["unresolved"] = edges, loose
     return answer
@@ -211,11 +220,12 @@ def _by_name(edges: Iterable[Edge], way: _Direction, facts: dict[Node, Fact]) ->
     return sorted((edge for edge in edges if way.end(edge) in facts), key=lambda edge: (facts[way.end(edge)].name, edge.link))
 
 
-def _loose_lines(ends: Iterable[tuple[str, str]], depth: int) -> Iterator[tuple[str, str]]:
-    for kind, text in ends:
+def _loose_lines(ends: Iterable[UnmetNeed], depth: int) -> Iterator[tuple[str, str]]:
+    for kind, text, files in ends:
         is_trouble = kind in ("unmet", "dangling")
-        note = "  (matches no source)" if kind == "wildcard" else "  (no source)" if kind == "uuid" else ""
+        note = "" if files else "  (matches no source)" if kind == "wildcard" else "  (no source)" if kind == "uuid" else ""
         yield f"{'  ' * depth}{kind}  {printing.line(text)}{note}", "yellow" if is_trouble else "dim"
+        yield from ((f"{'  ' * (depth + 1)}file  {printing.line(file)}  (no source)", "dim") for file in files)
 
 
 # ------------------------------------------------------------------------------------------------------------------- query

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from aptui.core.model import EdgeKind
 from aptui.core.patterns import literal_prefix, wildcard
+from aptui.store.db.packing import unpack_files
 from aptui.store.queries.assets import parse_asset_id
 from aptui.store.queries.reader import Reader
 
@@ -152,6 +153,15 @@ class SourceEdges:
             known = [number for number, path in self._below(literal_prefix(pattern)) if matches(path)]
             self._matches[pattern] = known
         return known
+
+    def files_matching(self, pattern: str) -> list[str]:
+        """Return the known files whose path matches a pattern in lower case, whether they are sources or not."""
+        prefix, matches = literal_prefix(pattern), wildcard(pattern).fullmatch
+        rows = self._ask(
+            "SELECT scan_folder_id, files FROM aptui_folders WHERE ? = '' OR folder = ? OR (folder >= ? AND folder < ?)",
+            (prefix, prefix[:-1], prefix, f"{prefix[:-1]}0"),
+        ).fetchall()
+        return sorted({fact.rel for part, data in rows for fact in unpack_files(data, part) if matches(fact.rel.lower())})
 
     def _below(self, prefix: str) -> Iterable[tuple[int, str]]:
         sql = "SELECT source_id, path_key AS path FROM aptui_sources"

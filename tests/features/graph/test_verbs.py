@@ -408,3 +408,28 @@ def test_affected_is_certain_of_nothing_that_folder_settings_change(run: Run, re
 
     assert answer["jobs"]
     assert not any(job["certain"] for job in answer["jobs"])
+
+
+def test_wildcard_that_matches_no_source_lists_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_homes(tmp_path, monkeypatch)
+    for name, text in {
+        "aptui.yaml": CONFIG, "builders/x.py": BUILDER, "base/b.txt": "", "assets/one.note": "ui/*.png\n",
+        "assets/ui/A.png": "", "assets/ui/b.png": "", "assets/uix.png": "",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    main.main(["batch"])
+    run = runner(capsys)
+    capsys.readouterr()
+
+    code, out, _ = run("deps", "one.note", "--out")
+
+    assert code == 0
+    assert [line.strip() for line in out.splitlines() if "png" in line] == [
+        "wildcard  ui/*.png", "file  ui/A.png  (no source)", "file  ui/b.png  (no source)",
+    ]  # fmt: skip
+    (found,) = json.loads(run("deps", "one.note", "--json")[1])["unresolved"]
+    assert found["files"] == ["ui/A.png", "ui/b.png"]
