@@ -8,12 +8,13 @@ Tests: `tests/config/test_proposal.py`.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,8 @@ from aptui.shared.errors import HostError, UserError
 
 _MOST_FILES = 100_000
 """Files; a rule for what comes later is easily written by hand."""
+_MOST_CODE_BYTES = 1 << 20
+"""Of a builder's file: a longer one is not read to its end, and its patterns count as unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
@@ -223,8 +226,9 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
             scalars.pattern_of(Node(pattern, "--copy"))
         rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
         return Proposal(folder, engine, root, (rule,), ignore)
-    counts = _extensions(folder / root, ignore)
-    rules, left = _rules(counts, engine)
+    own = _read_own_patterns(folder / "builders")
+    counts = _extensions(folder / root, ignore, own)
+    rules, left = _rules(counts, engine, has_own=bool(own))
     return Proposal(folder, engine, root, rules, ignore, left)
 
 
@@ -288,7 +292,39 @@ def _have_git_ignore(folder: Path) -> Path | None:
     return file
 
 
-def _rules(counts: Counter[str], engine: GameEngine) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
+def _read_own_patterns(folder: Path) -> list[str]:
+    """Return the patterns of the classes in a `builders/` folder, in lower case, as far as they are written out; nothing is run."""
+    found: list[str] = []
+    for path in sorted(folder.glob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes()[:_MOST_CODE_BYTES])
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found += [pattern.lower() for each in node.body for pattern in _patterns_of(each)]
+    return found
+
+
+def _patterns_of(statement: ast.stmt) -> Iterator[str]:
+    """Yield the texts that a statement of a class assigns to `patterns`."""
+    pairs: list[tuple[ast.expr, ast.expr | None]] = []
+    if isinstance(statement, ast.AnnAssign):
+        pairs = [(statement.target, statement.value)]
+    elif isinstance(statement, ast.Assign):
+        pairs = [(target, statement.value) for target in statement.targets]
+    for target, value in pairs:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            several = list(zip(target.elts, value.elts, strict=False))
+        else:
+            several = [(target, value)] if value is not None else []
+        for name, given in several:
+            if isinstance(name, ast.Name) and name.id == "patterns":
+                constants = (node.value for node in ast.walk(given) if isinstance(node, ast.Constant))
+                yield from (text for text in constants if isinstance(text, str))
+
+
+def _rules(counts: Counter[str], engine: GameEngine, *, has_own: bool) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, and one that copies the rest; and what nobody takes."""
     rest = Counter({name: count for name, count in counts.items() if name not in engine.own})
     left = counts - rest
@@ -303,15 +339,18 @@ def _rules(counts: Counter[str], engine: GameEngine) -> tuple[tuple[ProposedRule
     for name in _NEVER_COPIED & rest.keys():
         left[name] += rest.pop(name)
     copied = sorted(name for name in rest if rest[name])
-    if copied or not rules:
+    if copied or not (rules or has_own):
         patterns = tuple(f"*.{name}" for name in copied or ["txt"])
         rules.append(ProposedRule("files", "copy", patterns, sum(rest.values())))
     return tuple(rules), +left
 
 
-def _extensions(root: Path, ignore: Sequence[str]) -> Counter[str]:
+def _extensions(root: Path, ignore: Sequence[str], own: Sequence[str]) -> Counter[str]:
+    """Return {extension: files} of the files that no builder of the project itself takes."""
     counts: Counter[str] = Counter()
     for name in _files(root, ignore):
+        if any(fnmatchcase(name.lower(), pattern) for pattern in own):
+            continue
         stem, _, extension = name.rpartition("/")[2].lower().rpartition(".")
         if stem and _EXTENSION.fullmatch(extension):
             counts[extension] += 1

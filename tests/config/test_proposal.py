@@ -79,6 +79,26 @@ def test_only_comments_are_a_project_without_builders(tmp_path: Path, monkeypatc
     assert load(tmp_path).project.builders == ()
 
 
+@pytest.mark.parametrize("line", ['patterns = ["*.atlas"]', 'patterns: tuple = ("*.ATLAS",)', 'name, patterns = "x", ("*.atlas",)'])
+def test_files_of_own_builders_are_not_proposed_for_copying(tmp_path: Path, line: str) -> None:
+    folder = tree(tmp_path, {"a.atlas", "b.xyz", "builders/x.py", "builders/broken.py"})
+    (folder / "builders/x.py").write_text(f"raise SystemExit\nclass Atlas:\n    {line}\n")
+    (folder / "builders/broken.py").write_text("class (")
+
+    (rule,) = proposal.propose(folder).rules
+
+    assert (rule.does, rule.patterns) == ("copy", ("*.xyz",))
+
+
+def test_project_whose_own_builders_take_everything_has_no_rule(tmp_path: Path) -> None:
+    folder = tree(tmp_path, {"a.atlas", "builders/x.py"})
+    (folder / "builders/x.py").write_text('class Atlas:\n    patterns = ["*.atlas"]\n')
+
+    found = proposal.propose(folder)
+
+    assert (found.rules, "builders: []" in found.text()) == ((), True)
+
+
 def test_git_ignores_the_cache_once(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*.o")
