@@ -14,6 +14,8 @@ import aptui
 _NAMES_RE = re.compile(r"\bre\.")
 _CALLS = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 PROVEN = {
+    "aptui.core.shell.code": "names of shells, which are constants",
+    "aptui.features.insight.report": "wildcards of CODEOWNERS that commit to their first match, of bounded length",
     "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
     "aptui.core.results.checks": "regexes of the project's own configuration",

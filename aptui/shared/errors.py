@@ -47,7 +47,7 @@ def _packages(extra: str) -> list[str]:
     found = []
     for requirement in requires("aptui") or ():
         package, _, condition = requirement.partition(";")
-        if re.search(rf"\bextra == ['\"]{extra}['\"]", condition):
+        if f"extra == '{extra}'" in condition.replace('"', "'"):
             nested = re.fullmatch(r"aptui\[([^]]+)\]", package.strip())
             found += [package.strip()] if nested is None else [name for part in nested[1].split(",") for name in _packages(part)]
     return found

@@ -19,7 +19,7 @@ from aptui.shared.errors import UserError, install_advice
 if TYPE_CHECKING:
     from aptui.config.model import Config
 
-_EXTRAS = {"web": "web", "demo": "serve"}
+_EXTRAS = {"web": "web", "web_demo": "serve"}
 """{module: what brings the libraries that it needs}."""
 _DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -58,7 +58,7 @@ def show_demo(config: Config) -> int:
     from aptui.daemon import engine
     from aptui.link import places
 
-    page = _serving("demo")
+    page = _serving("web_demo")
     is_ours = places.engine_of(config.cache_dir) is None
     if is_ours:
         engine.start(config.project_dir, config.cache_dir)

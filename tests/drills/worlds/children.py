@@ -107,7 +107,7 @@ def rows_before_renames() -> None:
 
 def in_place() -> None:
     """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
-    from aptui.engine.cache import places
+    from aptui.shared.files import confinement
 
     def overwrite(source: str, target: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         with open(os.open(source, os.O_RDONLY, dir_fd=src_dir_fd), "rb") as staged:
@@ -122,7 +122,7 @@ def in_place() -> None:
         def __getattr__(self, name: str) -> object:
             return overwrite if name == "replace" else getattr(os, name)
 
-    places.os = Patched()
+    confinement.os = Patched()
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -1,4 +1,5 @@
-"""A dependency by wildcard counts what the scan sees: `*` stands for any text, what is ignored or lies elsewhere never counts."""
+"""A dependency by wildcard counts what the scan sees: `*` stands for any text, what is ignored or lies elsewhere never counts.
+A pattern without a wildcard is a path."""
 
 from scripted_source import SCRIPTED
 
@@ -30,7 +31,7 @@ def play(story):
     story.run(*(f"{name}.scr:scripted" for name in ALL))
 
     for written, names in (
-        (("Parts/X.BIN",), ("any", "below", "inside", "near")),
+        (("Parts/X.BIN",), ("any", "below", "inside", "plain", "near")),
         (("parts/deep/x.bin", "deep/parts/x.bin"), ("any", "below", "near")),
         (("deep/x.bin", "old cache/x.out"), ("any", "cache")),
         (("x.tmp", "attic/x.bin", "Cache/linux/x.out", "../flat/f/x.bin", "../outside/x.bin"), ()),
@@ -39,5 +40,5 @@ def play(story):
             story.write(path, "1")
         story.run(*(f"{name}.scr:scripted" for name in names))
     story.delete("Parts/X.BIN")
-    story.run(*(f"{name}.scr:scripted" for name in ("any", "below", "inside", "near")))
+    story.run(*(f"{name}.scr:scripted" for name in ("any", "below", "inside", "plain", "near")))
     story.run(is_full_scan=True)

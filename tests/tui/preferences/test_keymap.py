@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
+import aptui.features
 import aptui.tui
 from aptui.config.dirs import data_dir
 from aptui.tui.frame.sheets import Toasts
@@ -29,14 +30,19 @@ def _own_homes(tmp_path, monkeypatch):
 def bound() -> dict[str, set[str]]:
     """Return {id: keys} of every binding of every class of the screen."""
     found: dict[str, set[str]] = {}
-    for module in pkgutil.walk_packages(aptui.tui.__path__, "aptui.tui."):
-        for kind in vars(importlib.import_module(module.name)).values():
-            if isinstance(kind, type) and kind.__module__.startswith("aptui.tui"):
+    screens = [name for name in _list_features() if name.split(".")[3:4] == ["screen"]]
+    for name in [*(module.name for module in pkgutil.walk_packages(aptui.tui.__path__, "aptui.tui.")), *screens]:
+        for kind in vars(importlib.import_module(name)).values():
+            if isinstance(kind, type) and kind.__module__ == name:
                 for binding in kind.__dict__.get("BINDINGS", []):
                     assert isinstance(binding, Binding), f"{kind.__name__}: {binding} has no id"
                     assert binding.id, f"{kind.__name__}: '{binding.key}' has no id, so nobody can rebind it"
                     found.setdefault(binding.id, set()).update(normalise(binding.key))
     return found
+
+
+def _list_features() -> list[str]:
+    return [module.name for module in pkgutil.walk_packages(aptui.features.__path__, "aptui.features.")]
 
 
 def test_every_binding_is_in_the_shipped_keymap_and_the_reverse():

@@ -1,4 +1,4 @@
-"""The page that draws a demo project's products; the gateway that is opened for it is `web.demo`'s.
+"""The page that draws a demo project's products; the gateway that is opened for it is `web.web_demo`.
 
 The page is files of this package and says nothing of the project: it is served without a token, to demo projects' gateways alone.
 What it draws

@@ -15,7 +15,7 @@ from aptui.shared.asset_registry import parse
 
 pytestmark = pytest.mark.real
 
-EXAMPLES = Path(__file__).parents[2] / "config" / "o3de-builders"
+EXAMPLES = Path(__file__).parents[4] / "config" / "o3de-builders"
 PROGRAMS = {"AssetProcessorBatch": "asset_processor_batch", "AssetBundlerBatch": "asset_bundler_batch"}
 SETTINGS = {
     "Platform pc": {"tags": "tools,renderer"},

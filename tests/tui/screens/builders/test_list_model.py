@@ -26,7 +26,7 @@ NAMES = ("image", "Mesh", "audio", "copy", "Image2", "font")
 FILTERS: dict[str, Callable[[str], object]] = {
     "": lambda _text: True,
     "image": lambda text: re.search("image", text, re.IGNORECASE),
-    "Image": lambda text: "Image" in text,
+    "(?-i)Image": lambda text: "Image" in text,
     "!a": lambda text: "a" not in text.lower(),
     "png": lambda text: "png" in text,
     "nothing": lambda _text: False,
