@@ -1,5 +1,6 @@
-"""Features: what the table says is there, and a feature of another distribution is used like one of ours."""
+"""Features: the table lists every folder, a feature of another distribution is used like one of ours, and names are unique."""
 
+from collections import Counter
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -37,3 +38,85 @@ def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyP
     assert main.place_of("greet") == ("foreign_greeting", "print a greeting")
     assert main.main(["greeet"]) == 3
     assert "did you mean 'greet'?" in capsys.readouterr().err
+
+
+_NAMES_USED_TWICE = frozenset(
+    [
+        "__main__",
+        "admission",
+        "alerts",
+        "archive",
+        "assets",
+        "cells",
+        "checks",
+        "code",
+        "codec",
+        "columns",
+        "commands",
+        "context",
+        "doctor",
+        "engine",
+        "facts",
+        "feed",
+        "files",
+        "gateway",
+        "health",
+        "history",
+        "layout",
+        "lfs",
+        "limits",
+        "lines",
+        "links",
+        "load",
+        "main",
+        "messages",
+        "metrics",
+        "model",
+        "notices",
+        "opening",
+        "options",
+        "orders",
+        "overrides",
+        "pace",
+        "packing",
+        "pane",
+        "paths",
+        "peers",
+        "places",
+        "processes",
+        "project",
+        "questions",
+        "readers",
+        "references",
+        "registry",
+        "reports",
+        "results",
+        "row_actions",
+        "rows",
+        "run",
+        "sandbox",
+        "schema",
+        "search",
+        "server",
+        "sessions",
+        "sharing",
+        "start",
+        "supervisor",
+        "switches",
+        "table",
+        "terminal",
+        "texts",
+        "trace",
+        "tree",
+        "trust",
+        "work",
+    ]
+)
+"""Names of modules that still stand twice below `aptui/`; this list may only shrink."""
+_CONVENTIONAL_NAMES = frozenset({"__init__", "verbs", "screen", "requests", "settings"})
+
+
+def test_module_names_are_used_once() -> None:
+    counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in _CONVENTIONAL_NAMES)
+
+    assert {name for name, count in counts.items() if count > 1} <= _NAMES_USED_TWICE
