@@ -10,6 +10,9 @@ kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a 
 
 | extension point | called with | gives |
 |---|---|---|
+| `recovery` | configuration | completes what was killed (`config.dirs.recovery_folder`); a sentence about it, "" = nothing |
+| `explain` | key, function that loads the configuration | what else sets the key (`config.explain.ConfigMessage`), the last wins |
+| `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |

@@ -1,18 +1,104 @@
 """Features: the table lists every folder, a feature of another distribution is used like one of ours, and names are unique."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
 import aptui
 from aptui import feature
 from aptui.cli import main
+from aptui.config.dirs import data_dir
 from aptui.feature import Feature
+from aptui.tui.screens.assets.row_actions import AssetActions, AssetParts
 
 ROOT = Path(aptui.__file__).parent
+PROJECT = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+FOREIGN = {
+    "sparkle-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: sparkle\nVersion: 1.0\n",
+    "sparkle-1.0.dist-info/entry_points.txt": "[aptui.features]\nsparkle = sparkle:FEATURE\n",
+    "sparkle/__init__.py": """
+from aptui.feature import Feature
+
+FEATURE = Feature(
+    name="sparkle",
+    summary="counts sparkles",
+    verbs={"sparkle": ("sparkle.verbs", "count sparkles")},
+    requests={"count_sparkles": "sparkle.requests:CountSparkles"},
+    answers="sparkle.answers:Sparkler",
+    points={"assets": "sparkle.screen:Sparkles"},
+)
+""",
+    "sparkle/requests.py": """
+from typing import ClassVar
+
+from aptui.link.port import FeatureRequest
+
+
+class CountSparkles(FeatureRequest, frozen=True):
+    wire_name: ClassVar = "count_sparkles"
+    factor: int = 1
+""",
+    "sparkle/answers.py": """
+class Sparkler:
+    def __init__(self, live):
+        self._live = live
+
+    def take(self, request, verb):
+        request.answer(count=verb.factor * self._live.working_engine().pipeline.status().run)
+
+    def forget_client(self, client):
+        pass
+""",
+    "sparkle/verbs.py": """
+from aptui.batch.options import load_config
+from aptui.link.client import EngineClient
+from aptui.link.port import Settle
+from sparkle.requests import CountSparkles
+
+
+def sparkle_arguments(parser):
+    parser.add_argument("factor", type=int)
+
+
+def sparkle(arguments):
+    with EngineClient.of(load_config(arguments).cache_dir) as client:
+        client.ask(Settle(), 30)
+        print(client.ask(CountSparkles(arguments.factor))["count"])
+    return 0
+""",
+    "sparkle/screen.py": """
+from aptui.tui.frame.commandline import Command
+from aptui.tui.screens.assets.row_actions import AssetExtension
+from aptui.tui.widgets.menu import MenuItem
+
+
+class Sparkles(AssetExtension):
+    done = []
+
+    def actions(self):
+        return {"sparkle": lambda: self.done.append(self.parts.trees.view.cursor_key)}
+
+    def menu_items(self, panel):
+        return [MenuItem("sparkle", f"Let {panel.path} sparkle", "k", self.parts.shell.can_ask)]
+
+    def commands(self):
+        return [Command("sparkle", "let something sparkle", self.done.append)]
+""",
+}
+"""Files of a distribution with a feature."""
 
 
 def test_every_folder_of_a_feature_is_in_the_table() -> None:
@@ -120,3 +206,101 @@ def test_module_names_are_used_once() -> None:
     counts = Counter(path.stem for path in ROOT.rglob("*.py") if path.stem not in _CONVENTIONAL_NAMES)
 
     assert {name for name, count in counts.items() if count > 1} <= _NAMES_USED_TWICE
+
+
+def write_all(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def run(folder: Path, packages: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a project, with packages that are found before the installed ones."""
+    environment = {**os.environ, "PYTHONPATH": str(packages), "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.real
+@pytest.mark.starts
+def test_request_of_another_distribution_is_answered_by_the_engine(tmp_path: Path) -> None:
+    write_all(tmp_path / "site", FOREIGN)
+    write_all(tmp_path / "p", {"aptui.yaml": PROJECT, "assets/a.txt": "a", "assets/b.txt": "b"})
+
+    assert run(tmp_path / "p", tmp_path / "site", "-m", "aptui", "start").returncode == 0
+    try:
+        answer = run(tmp_path / "p", tmp_path / "site", "-m", "aptui", "sparkle", "10")
+    finally:
+        run(tmp_path / "p", tmp_path / "site", "-m", "aptui", "stop")
+
+    assert (answer.stdout, answer.stderr) == ("20\n", "")
+
+
+@pytest.mark.real
+def test_assets_screen_has_actions_and_commands_of_another_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all(tmp_path / "site", FOREIGN)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
+    [sparkles] = [extend for extend in feature.load_all("assets") if extend.__module__ == "sparkle.screen"]
+    shell = SimpleNamespace(can_ask=True)
+    tree = SimpleNamespace(view=SimpleNamespace(cursor_key=7))
+    parts = AssetParts(shell, mock.Mock(), tree, mock.Mock(), mock.Mock())  # type: ignore[arg-type]  # two fields are read
+
+    actions = AssetActions(parts, [sparkles(parts)])
+
+    assert actions.can("sparkle")
+    assert not actions.can("unknown")
+    actions.do("sparkle")
+    sparkles(parts).commands()[0].run("a rock")
+    assert sparkles.done == [7, "a rock"]
+
+
+WITHOUT = """
+import sys
+from aptui import feature
+from aptui.cli import main
+codes = [main.main(words) for words in (["--help"], ["batch"], ["doctor"], ["docs"])]
+for each in feature.features():
+    each.answers and feature.load(each.answers)
+from aptui.engine.requests import handler
+from aptui.tui import app, pane
+for spec in pane.existing():
+    spec.load()
+print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
+"""
+"""Uses a copy of the program: help, batch, doctor, what answers requests, all screens; then verbs that are gone."""
+BUILT_ON = {"relocation": ["gateway", "o3de"], "shipping": ["o3de"], "sharing": ["cluster", "gateway"], "insight": ["gateway"]}
+"""{feature: features that are built on it (`pyproject.toml` says why)}; they go with it."""
+
+
+@pytest.mark.real
+@pytest.mark.starts
+@pytest.mark.parametrize("name", [each.name for each in feature.features()])
+def test_program_works_without_a_feature(name: str, tmp_path: Path) -> None:
+    copy, gone = tmp_path / "copy", [name, *BUILT_ON.get(name, [])]
+    shutil.copytree(ROOT, copy / "aptui", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("config", "themes"):
+        (copy / folder).symlink_to(data_dir() / folder)
+    table = copy / "aptui/features/__init__.py"
+    for each in gone:
+        shutil.rmtree(copy / "aptui/features" / each)
+        text = table.read_text()
+        table.write_text(re.sub(rf'\n    "{each}".*', "", text))
+        assert table.read_text() != text
+    write_all(tmp_path / "p", {"aptui.yaml": PROJECT, "assets/a.txt": "a"})
+    verbs = [verb for each in feature.features() if each.name in gone for verb in each.verbs]
+
+    ended = run(tmp_path / "p", copy, "-c", WITHOUT, *verbs)
+
+    assert f"codes [0, 0, 0, 0] {[3] * len(verbs)}" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.stderr.count("there is no verb") == len(verbs)
+    assert (tmp_path / "p/Cache" / "linux/a.txt").read_text() == "a"
+
+
+def test_reference_of_extension_points_names_those_that_are_used() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py") if "features" not in path.parts]
+    used = {name for text in texts for name in re.findall(r'feature\.(?:load_\w+|has)\("([\w ]+)"\)', text)}
+    listed = set(re.findall(r"^\| `([\w ]+)` \|", feature.__doc__ or "", re.MULTILINE))
+
+    assert {point for each in feature.features() for point in each.points} <= listed
+    assert used <= listed

@@ -18,6 +18,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 
+from aptui.cli import main
 from aptui.cli.read_verbs import FILTER_PLACE, find_unsettled_jobs, job_lines
 from aptui.link.port import Cancel, EscalateJobs
 from aptui.shared import printing
@@ -30,15 +31,7 @@ if TYPE_CHECKING:
 
 PAGE_LINES = 20
 _TIMEOUT_S = 20.0
-_VERBS = {
-    "why": "aptui.cli.why_verb",
-    "log": "aptui.cli.log_verb",
-    "status": "aptui.cli.read_verbs",
-    "builders": "aptui.cli.read_verbs",
-    "explain": "aptui.cli.explain_verb",
-    "deps": "aptui.features.graph.verbs",
-    "reprocess": "aptui.cli.run_verbs",
-}
+_VERBS = ("why", "log", "status", "builders", "explain", "deps", "reprocess")
 _HELP = """\
 failed: which jobs failed, and why, one a line
 jobs TERMS: jobs for which all terms hold, as in 'jobs texture status:failed'
@@ -114,7 +107,7 @@ class Conversation:
                 self._say(self._order(Cancel, "cancelled", jobs))
             case ["escalate", *jobs]:
                 self._say(self._order(EscalateJobs, "escalated", jobs))
-            case [verb, *rest] if verb in _VERBS:
+            case [verb, *rest] if verb in _VERBS and verb in main.all_verbs():
                 self._print(self._verb(verb, rest))
             case [word, *_]:
                 self._say(f"'{printing.line(word)}' is nothing that is known here; 'help' says what is")
@@ -129,7 +122,7 @@ class Conversation:
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
-        module, output = import_module(_VERBS[verb]), printing.LineOutput()
+        module, output = import_module(main.place_of(verb)[0]), printing.LineOutput()
         parser = _Parser(prog=verb, add_help=False)
         getattr(module, f"{verb}_arguments")(parser)
         given = Namespace(**{**vars(self._arguments), "theme": "", "no_mouse": True})

@@ -266,37 +266,6 @@ def _engine(config: Config) -> DoctorCheck:
     )
 
 
-def _gateway(config: Config) -> DoctorCheck:
-    """Say whether editors, games and devices are heard, where that is wanted."""
-    from importlib.util import find_spec
-
-    from aptui.link import gateways
-
-    found = gateways.find_gateway(config.cache_dir)
-    if not config.serve.is_enabled and found is None:
-        return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
-    if find_spec("aiohttp") is None:
-        return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
-    if found is None and not engine_process(config):
-        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
-    if found is None or not found.is_alive:
-        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
-    return DoctorCheck("gateway", "ok", gateways.words(found))
-
-
-def _gateway_lists(config: Config) -> DoctorCheck:
-    """Say whether what the configuration says about who may connect holds."""
-    from aptui.features.gateway import peer_file, peer_lists
-
-    file, configured = config.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(config.serve)
-    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
-    if changed:
-        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
-        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
-        return DoctorCheck("connections", "warn", message, advice)
-    return DoctorCheck("connections", "ok", "as configured")
-
-
 def _sandbox(config: Config) -> DoctorCheck:
     """Say what builders and commands can reach."""
     from aptui.engine.pool import sandbox
@@ -346,7 +315,7 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _trust, _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _gateway, _gateway_lists, _sandbox,
+    _trust, _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _sandbox,
     _database, _leftovers,
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from aptui import feature
@@ -119,13 +120,12 @@ def demo(arguments: Namespace) -> int:
     from aptui.demo import project as demo_project
 
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
-    demo_project.write_project(folder, has_page=arguments.web)
+    show_page = feature.load_needed("demo_page") if arguments.web else None
+    demo_project.write_project(folder, has_page=show_page is not None)
     config = load.load(folder)
     consent(config)
-    if arguments.web:
-        from aptui.features.gateway.web_verb import show_demo
-
-        return show_demo(config)
+    if show_page is not None:
+        return int(show_page(config))
     if not arguments.batch and printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout):
         _show_demo(config)
     summary = run(config, RunOptions())
@@ -185,7 +185,9 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 def _explain(arguments: Namespace) -> int:
     """Tell what every layer says about one key: the one in force first, then what it overrode."""
-    messages = _with_lists(arguments, explain.explain(project_dir(arguments), arguments.explain, arguments.set))
+    messages = explain.explain(project_dir(arguments), arguments.explain, arguments.set)
+    for explain_more in feature.load_all("explain"):
+        messages = [*messages, *explain_more(arguments.explain, partial(load_config, arguments))]
     if arguments.json:
         printing.say_json([{"where": each.where, "value": each.text} for each in reversed(messages)])
         return 0
@@ -194,21 +196,6 @@ def _explain(arguments: Namespace) -> int:
     for before, each in zip(["set by", *["which overrode"] * len(messages)], reversed(messages), strict=False):
         printing.say(f"  {before:<15} {printing.line(each.where)}  {_format_value(each.text)}")
     return 0
-
-
-def _with_lists(arguments: Namespace, messages: list[explain.ConfigMessage]) -> list[explain.ConfigMessage]:
-    """Add what people changed on the Connections screen, which lies over every layer."""
-    if not arguments.explain.startswith("serve."):
-        return messages
-    from aptui.features.gateway import peer_file, peer_lists
-
-    found = load_config(arguments)
-    file, configured = found.cache_dir / peer_file.PLACE, peer_lists.read_peer_settings(found.serve)
-    changed = peer_file.overridden(peer_file.read(file, puts_aside=False).in_force(configured), configured)
-    if arguments.explain not in changed:
-        return messages
-    where = f"{file} (changed on the Connections screen)"
-    return [*messages, explain.ConfigMessage(where, json.dumps(changed[arguments.explain], ensure_ascii=False))]
 
 
 def _format_value(text: str | None) -> str:

@@ -163,9 +163,9 @@ def builders_record(cache_dir: str | os.PathLike[str]) -> Path:
     return own_folder(cache_dir) / "builders.json"
 
 
-def relocation_journal(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return where the plan of a move or deletion of sources is while it is under way (`engine.relocate.journal`)."""
-    return own_folder(cache_dir) / "relocation.json"
+def recovery_folder(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return the folder for plans of what is under way and must be completed after a kill, a file each."""
+    return own_folder(cache_dir) / "recovery"
 
 
 def store_dir() -> str:

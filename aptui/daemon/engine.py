@@ -58,7 +58,6 @@ def serve(
     """
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.requests.handler import reachable
-    from aptui.features.gateway.gateway_process import GatewaySupervisor
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     reporter = _DaemonLog() if is_detached else _reporter(config)
@@ -69,7 +68,8 @@ def serve(
     live.open()
     try:
         with reachable(live):
-            GatewaySupervisor(live, gateway_options)
+            for begin in feature.load_all("daemon"):
+                begin(live, gateway_options)
             say(f"the engine of '{config.project_dir}' runs as process {os.getpid()}")
             live.run()
     finally:

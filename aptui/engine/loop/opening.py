@@ -8,14 +8,13 @@ Tests: `tests/engine/loop/test_after_runs.py`.
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from aptui import feature
 from aptui.config import own_files
-from aptui.config.dirs import asset_database, builders_record, own_folder, refuse_other_user, relocation_journal
+from aptui.config.dirs import asset_database, builders_record, own_folder, recovery_folder, refuse_other_user
 from aptui.config.model import Config
 from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
@@ -103,7 +102,7 @@ class PreparedSession:
         note = schema.prepare(self.database, self.cache.throw_away_products)
         if note:
             self.sentences.append(note)
-        self._complete_relocation()
+        self._recover()
         self.builders = self._complete_builders()
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
@@ -120,16 +119,11 @@ class PreparedSession:
         are_copies = all(builder.is_plain_copy for builder in self.builders)
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 
-    def _complete_relocation(self) -> None:
-        """Complete a move or deletion of sources that was killed, before anything reads the sources."""
-        if not os.path.lexists(relocation_journal(self.config.cache_dir)):
-            return
-        from aptui.features.relocation import journal  # after a kill alone
-
-        report = journal.complete(self.config)
-        if report is not None:
-            what = "deletion" if report.order.is_delete else "move"
-            self.sentences.append(f"the {what} of '{report.order.source}' was interrupted and is completed now")
+    def _recover(self) -> None:
+        """Have features complete what was killed, before anything reads the sources."""
+        folder = recovery_folder(self.config.cache_dir)
+        if folder.is_dir() and any(folder.iterdir()):
+            self.sentences += [sentence for complete in feature.load_all("recovery") if (sentence := complete(self.config))]
 
     def _complete_builders(self) -> tuple[Builder, ...]:
         if not self.config.has_code:

@@ -24,4 +24,10 @@ FEATURE = Feature(
         "order_peers": "aptui.features.gateway.engine_requests:OrderPeers",
     },
     answers="aptui.features.gateway.requests:GatewayRequests",
+    points={
+        "daemon": "aptui.features.gateway.gateway_process:GatewaySupervisor",
+        "doctor": "aptui.features.gateway.gateway_checks:check",
+        "explain": "aptui.features.gateway.gateway_checks:explain",
+        "demo_page": "aptui.features.gateway.web_verb:show_demo",
+    },
 )

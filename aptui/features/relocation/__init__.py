@@ -12,5 +12,8 @@ FEATURE = Feature(
     },
     requests={"relocate": "aptui.features.relocation.relocation_records:Relocate"},
     answers="aptui.features.relocation.requests:RelocationRequests",
-    points={"assets": "aptui.features.relocation.screen:Moving"},
+    points={
+        "assets": "aptui.features.relocation.screen:Moving",
+        "recovery": "aptui.features.relocation.journal:recover",
+    },
 )

@@ -1,6 +1,6 @@
 """The journal of a relocation: its whole plan on the disk before the first file changes, so that a killed one can be completed.
 
-It lies in the cache's own folder. The next engine, `aptui batch`, or the next relocation completes what it says: each step is
+It is in the cache's recovery folder. The next engine, `aptui batch`, or the next relocation completes what it says: each step is
 done only if the file is still as the plan found it, so a step that was done already is not done twice.
 
 Tests: `tests/features/relocation/test_journal.py`.
@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import replace
 
-from aptui.config.dirs import relocation_journal
+from aptui.config.dirs import recovery_folder
 from aptui.config.model import Config
 from aptui.core.paths import is_below, normalize
 from aptui.features.relocation import moved_files, references
@@ -61,12 +61,18 @@ class Journal(Struct, frozen=True):
 @contextlib.contextmanager
 def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
     """Keep the journal on the disk while the block works; a block that is killed leaves it."""
-    path = relocation_journal(cache_dir)
-    path.parent.mkdir(exist_ok=True)
+    path = path_of(cache_dir)
+    path.parent.mkdir(parents=True, exist_ok=True)
     replace_bytes(path, json.encode(journal))
-    _sync_folder(path.parent)
+    for folder in path.parents[:2]:
+        _sync_folder(folder)
     yield
     path.unlink()
+
+
+def path_of(cache_dir: str | os.PathLike[str]) -> Path:
+    """Return where the journal is."""
+    return recovery_folder(cache_dir) / "relocation.json"
 
 
 def stamp_of(file: str) -> Stamp:
@@ -86,6 +92,15 @@ def digest_of(file: str) -> str:
         return ""
 
 
+def recover(config: Config) -> str:
+    """Complete the relocation that was killed; return a sentence about it, "" if there is none."""
+    report = complete(config)
+    if report is None:
+        return ""
+    what = "deletion" if report.order.is_delete else "move"
+    return f"the {what} of '{report.order.source}' was interrupted and is completed now"
+
+
 def complete(config: Config) -> RelocationReport | None:
     """Complete the relocation that was killed, if there is one; return its report.
 
@@ -95,7 +110,7 @@ def complete(config: Config) -> RelocationReport | None:
         HostError: the journal names a file outside the project's scan folders. It came with a cache that others made.
     """
     cache_dir = config.cache_dir
-    path = relocation_journal(cache_dir)
+    path = path_of(cache_dir)
     try:
         journal = json.decode(path.read_bytes(), type=Journal)
     except FileNotFoundError:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from relocation_room import RelocationRoom
 
 from aptui.config import load
-from aptui.config.dirs import relocation_journal
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.relocation import journal, moved_files, references
 from aptui.shared.errors import HostError
@@ -86,7 +85,7 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
             opening.take()
             opening.close()
         assert is_whole(room), (step, room.files())
-        assert not relocation_journal(room.root / "Cache").exists()
+        assert not journal.path_of(room.root / "Cache").exists()
         assert not [name for name in room.files() if "aptui" in name]
     assert step > 15  # moves, rewrites, and the journal itself
     assert is_whole(room)
@@ -103,7 +102,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
                 pass
         if not was_killed():
             break
-        has_begun = relocation_journal(room.root / "Cache").exists()
+        has_begun = journal.path_of(room.root / "Cache").exists()
         journal.complete(load.load(room.root))
         assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
 
@@ -147,7 +146,7 @@ def test_journal_that_names_a_file_outside_the_scan_folders_is_refused(
     letter = tmp_path / "outside/letter"
     letter.parent.mkdir()
     letter.write_text("mine")
-    path = relocation_journal(room.root / "Cache")
+    path = journal.path_of(room.root / "Cache")
     found = json.decode(path.read_bytes(), type=journal.Journal)
     item = replace(found.report.items[0], old_file=f"{tmp_path}/{place}")
     report = replace(found.report, items=(item,))
