@@ -102,7 +102,6 @@ _COMMANDS: dict[str, tuple[list[str], int]] = {
     "rescan": (["rescan", "--full"], _NO_ENGINE),
     "reload": (["reload"], _NO_ENGINE),
     "interest": (["interest", "a.txt"], _NO_ENGINE),
-    "record": (["record", "x.rec"], _NO_ENGINE),
     "hold": (["hold", "--", "true"], 0),
     "reprocess": (["reprocess", "a.txt"], 0),
     "status": (["status"], 0),

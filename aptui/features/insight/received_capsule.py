@@ -32,6 +32,7 @@ from aptui.config.yaml.nodes import read_yaml
 from aptui.core.results.quality import Quality
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.forms import json_decoder
 
 FORMAT = 1
 FACTS = "capsule.json"
@@ -130,7 +131,7 @@ def read_facts(data: bytes) -> dict[str, Any]:
         UserError: it has another form, or was made by a newer aptui.
     """
     try:
-        facts = msgspec.json.decode(data, type=CapsuleFacts)
+        facts = json_decoder(CapsuleFacts).decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"its {FACTS} is malformed: {printing.line(str(error))}", hint=_HINT) from None
     if facts.format > FORMAT:

@@ -26,5 +26,5 @@ def test_the_drill_sees_a_broken_store(tmp_path: Path, mutant: str) -> None:
     assert sharing.killed_at_every_point(tmp_path, first=_WEAK_SPOT[mutant], step=1, mutant=mutant).violations
 
 
-_WEAK_SPOT = {"in-place-store": 50}
+_WEAK_SPOT = {"in-place-store": 40}
 """Shortly before the first blob is published: from here on a mutant shows soon."""

@@ -31,6 +31,7 @@ ALLOWED = {
     "features/sharing/": "the store of this machine, and folders in staging, which is checked at the start; rmtree follows no link",
     "link/": "sockets and records in the state folder",
     "shared/files/confinement.py": "the piece itself",
+    "shared/files/scratch.py": "temporary folders of a process, made by tempfile",
     "shared/files/replacing.py": "files that a caller names, beside their place",
     "store/db/": "the database at the top of the cache, by fixed names; private copies in folders made by tempfile",
     "store/logs/joblog.py": "the engine's own log, by fixed names",

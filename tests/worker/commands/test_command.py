@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from run_room import Room
+from waiting import until
 
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
@@ -557,4 +558,4 @@ def test_command_over_its_time_limit_is_killed_with_its_group() -> None:
     begun, pid = ended.output.lines()
     assert (begun, ended.error, ended.kind) == ("begun", "command takes longer than 0.5 s", "timeout")
     state = Path(f"/proc/{pid}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+    until(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX", "the end of the child")

@@ -986,7 +986,7 @@ def test_nothing_foreign_reaches_the_screen_raw_or_as_markup(tmp_path):
         assert "\x1b" not in text(app)
         await pilot.press("escape", "full_stop")
         # Its log is gone.
-        await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' is not there")
+        await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' does not exist")
         assert "\x1b" not in text(app)
         await pilot.press("escape")
         pane.table.move_to_key(1)
