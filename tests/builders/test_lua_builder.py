@@ -154,6 +154,7 @@ def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
     assert "needs the program 'luac9', which the parameter 'luac' names" in bench.error(bench.write("a.lua", ""), luac="luac9")
 
 
+@pytest.mark.real
 @needs("luac5.4")
 def test_the_real_compiler_agrees_with_the_library(bench):
     good, bad = bench.write("a.lua", TEXT), bench.write("b.lua", "x = 1\nx = [[\n")
@@ -175,6 +176,7 @@ def test_script_in_utf_16_says_what_to_do(bench):
     assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"
 
 
+@pytest.mark.real
 def test_script_that_is_nested_too_deep_says_so(bench):
     depth = 100_000
 
