@@ -154,10 +154,16 @@ class RunLog:
         return (*self._head, gap, *self._tail)
 
 
+_FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+
+
 @contextmanager
 def noting_warnings(log: RunLog) -> Iterator[None]:
-    """Log each warning of Python code (`warnings.warn`) as one warning, with its place; a later run is warned again."""
-    write = log.for_builder().warning
+    """Log each warning of Python code (`warnings.warn`) as one warning, with its place; a later run is warned again.
+
+    Warnings for developers, which Python hides unless `PYTHONWARNINGS` asks for them, are information and count for nothing.
+    """
+    builder_log = log.for_builder()
 
     def show(
         message: Warning | str,
@@ -169,6 +175,7 @@ def noting_warnings(log: RunLog) -> Iterator[None]:
     ) -> None:
         del line
         if file is None:
+            write = builder_log.info if issubclass(category, _FOR_DEVELOPERS) else builder_log.warning
             write(f"{category.__name__}: {message} ({os.path.basename(filename)}:{lineno})")
         else:
             file.write(warnings.formatwarning(message, category, filename, lineno))
