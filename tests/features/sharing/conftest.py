@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tools import skip_without
+from tools import MACHINE, skip_without
 
 from aptui.features.sharing.records.seal import Seal
 from aptui.features.sharing.stores.folder_store import FolderStore
@@ -103,7 +103,7 @@ def _sealed(store):
 
 @pytest.fixture(scope="module")
 def moto(tmp_path_factory):
-    pytest.importorskip("moto")
+    pytest.importorskip("moto", reason=f"{MACHINE}moto cannot be imported")
     with room.moto(tmp_path_factory.mktemp("moto")) as address:
         yield address
 
