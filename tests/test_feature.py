@@ -171,7 +171,6 @@ _NAMES_USED_TWICE = frozenset(
         "places",
         "processes",
         "project",
-        "questions",
         "readers",
         "references",
         "registry",
@@ -262,7 +261,7 @@ from aptui.cli import main
 codes = [main.main(words) for words in (["--help"], ["batch"], ["doctor"], ["docs"])]
 for each in feature.features():
     each.answers and feature.load(each.answers)
-from aptui.engine.requests import handler
+from aptui.engine.live import requests
 from aptui.tui import app, pane
 for spec in pane.existing():
     spec.load()

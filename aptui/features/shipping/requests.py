@@ -3,7 +3,7 @@
 One search at a time, and none while anything is pending: products would be others while they are read. The thread asks nothing
 of the engine but to save rows, and whatever it has to say is taken up by the engine's own thread, once a turn.
 
-Tests: `tests/engine/requests/test_handler.py`.
+Tests: `tests/engine/live/test_requests.py`.
 """
 
 from __future__ import annotations

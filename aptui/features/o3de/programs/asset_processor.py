@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from aptui.core.model import PathKey
+from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.requests.handler import reachable
 from aptui.features.o3de.programs import start as starting
 from aptui.features.o3de.programs import work
 from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aptui.engine.requests.handler import LASTS_S, InterestRequests
+from aptui.engine.live.requests import LASTS_S, InterestRequests
 from aptui.link import port
 from aptui.shared.errors import KnownError
 

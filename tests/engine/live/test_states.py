@@ -198,8 +198,8 @@ def test_every_request_has_an_example() -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("state", _ENTER)
 def test_every_request_is_answered_or_refused(state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.engine.requests.handler._HELD_S", 0.1)
-    monkeypatch.setattr("aptui.engine.requests.handler._TROUBLE_S", 0.1)
+    monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)
+    monkeypatch.setattr("aptui.engine.live.requests._TROUBLE_S", 0.1)
     project = own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a", "assets/b.txt": "b"})
     found: dict[str, str] = {}
     expected: dict[str, str] = {}
@@ -226,8 +226,8 @@ def test_every_request_is_answered_or_refused(state: str, tmp_path: Path, monkey
 def test_request_that_waits_is_refused_when_the_engine_stands_still_later(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aptui.engine.requests.handler._HELD_S", 0.1)
-    monkeypatch.setattr("aptui.engine.requests.handler._TROUBLE_S", 0.1)
+    monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)
+    monkeypatch.setattr("aptui.engine.live.requests._TROUBLE_S", 0.1)
     project = own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a", "assets/b.txt": "b"})
     stand_still = {"paused": _pause, "draining": _start_draining, "held": _hold, "in trouble": _fail}[state]
     with project.running():
