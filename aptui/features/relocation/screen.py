@@ -25,7 +25,7 @@ from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import width_of

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from aptui.tui.job_feed import find_known_names, finder
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.reading.job_feed import find_known_names, finder
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from tools import needs
 
-from aptui.tui.control.away import has_shell
-
-from ..tmux_room import Home, Pane, Tmux
+from aptui.tui.frame.terminal_control import has_shell
+from tests.tui.tmux_room import Home, Pane, Tmux
 
 pytestmark = [pytest.mark.real, needs("tmux")]
 
@@ -94,7 +93,7 @@ def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> 
 
 
 def test_where_no_shell_would_wake_it_nothing_stops() -> None:
-    code = "import os, sys; from aptui.tui.control.away import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
+    code = "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
 
     alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
 
@@ -102,7 +101,9 @@ def test_where_no_shell_would_wake_it_nothing_stops() -> None:
 
 
 def test_a_group_of_its_own_below_a_shell_can_stop_and_so_can_what_a_script_started() -> None:
-    code = "import os, sys; from aptui.tui.control.away import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
+    code = (
+        "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
+    )
 
     direct = subprocess.run([sys.executable, "-c", code], process_group=0, check=False)
     script = subprocess.run(["sh", "-c", f"{shlex.join([sys.executable, '-c', code])}; exit $?"], process_group=0, check=False)
