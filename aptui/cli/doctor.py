@@ -43,7 +43,7 @@ _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 """Bytes; below the first the engine starts nothing (engine/cache/cache.py)."""
 _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
-    "textual", "polars", "pygments",
+    "textual", "google-re2", "pygments",
 )  # fmt: skip
 _OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "brotli"), ("lupa", "lupa"))
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))

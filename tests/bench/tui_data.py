@@ -80,7 +80,7 @@ def measure(path: Path, jobs: int) -> None:
     store.apply(Batch(table=table))
     store.settle(60)
     walls, _ = timed(store.warm, 1)
-    say("first search (polars)", walls)
+    say("ranks of paths", walls)
     del table
     gc.collect()
     say_memory(store, jobs)
@@ -101,8 +101,7 @@ def say_memory(store: JobsStore, jobs: int) -> None:
     texts = [*table._texts.values(), *(pool.texts for pool in table._pools.values())]
     text = 0
     for item in texts:
-        item.warm()
-        text += sum(chunk.estimated_size() for chunk in item._full) + sum(len(word) + 60 for word in item._tail)
+        text += sum(len(chunk.data) + chunk._ends.nbytes for chunk in item._full) + sum(len(word) + 60 for word in item._tail)
     total = columns + text + store._view.nbytes * 2 + store._shown.nbytes
     print(
         f"  {'memory of rows and text':<28} {total / 1e6:9.1f} MB  {total / jobs * 1e5 / 1e6:.1f} MB a 100,000 jobs; process "

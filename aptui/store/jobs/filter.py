@@ -7,8 +7,8 @@ lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders 
 `check:size` about what checks found, `is:flaky`, `is:draft` and `is:critical` about the job. A pattern
 ignores case, for products are named in lower case; `(?-i)` in front makes case count.
 
-Patterns of people and remote clients must take linear time, whatever they are: hence Rust's engine, through
-polars, which is imported when the first pattern is used. Rust's syntax has no look-around and no back-references.
+Patterns of people and remote clients must take linear time, whatever they are: see `regex`. They have no look-around and no
+back-references.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from msgspec import Struct
 from aptui.core.results.run_report import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
-from aptui.store.jobs.texts import Mask, Texts, contains, series_of
+from aptui.store.jobs.regex import Mask, PatternError, compile_pattern, contains
+from aptui.store.jobs.texts import Texts
 from aptui.store.queries.reader import STATUSES
 
 if TYPE_CHECKING:
@@ -65,9 +66,6 @@ _MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_4
 _TIMES = ("%H:%M", "%H:%M:%S")
 _DATES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S")
 _ENDING = re.compile(r"\.[A-Za-z0-9]+\$?")
-_PARSE_ERROR = re.compile(r"regex parse error:\n(?P<text>.*?)\n(?P<mark> *\^+)\nerror: (?P<what>[^\n]*)", re.DOTALL)
-_INDENT = 4
-"""Rust shows a pattern of one line behind so many blanks."""
 
 
 class FilterError(UserError):
@@ -138,7 +136,7 @@ class Filter(Struct, frozen=True):
 
         Raises:
             FilterError: a pattern is no regular expression.
-            HostError: polars cannot be imported.
+            HostError: the search engine cannot be imported.
         """
         count = columns.row_count() if rows is None else len(rows)
         mask = np.ones(count, np.bool_)
@@ -173,14 +171,14 @@ class Filter(Struct, frozen=True):
         """
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
-        if terms and texts:
-            series = series_of(texts)
-            for term in terms:
-                starts, pieces = series.str.find(term.pattern), series.str.extract(term.pattern, 0)
-                for row, (text, start, piece) in enumerate(zip(texts, starts, pieces, strict=True)):
-                    if piece:
-                        at = start if text.isascii() else len(text.encode()[:start].decode())
-                        found[row].append((at, at + len(piece)))
+        for term in terms:
+            pattern = compile_pattern(term.pattern)
+            for row, text in enumerate(texts):
+                data = text.encode("utf-8", "replace")
+                span = pattern.span(data, 0, len(data))
+                if span is not None and span[0] < span[1]:
+                    start, end = (len(data[:place].decode()) for place in span)
+                    found[row].append((start, end))
         return [_merge(spans) for spans in found]
 
     @property
@@ -368,7 +366,7 @@ def _of(values: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | None, co
 
 def _words(term: TextMatch) -> set[str]:
     names = [*STATUS_WORDS, *_ALIASES]
-    mask = _check_search(term, lambda: contains(series_of(names), term.pattern))
+    mask = _check_search(term, lambda: contains(names, term.pattern))
     return {_ALIASES.get(name, name) for name, is_hit in zip(names, mask, strict=True) if is_hit}
 
 
@@ -423,32 +421,28 @@ def _with_logs(
     places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))
     if len(places):
         log_lines = columns.read_log_lines(term.field, places if rows is None else rows[places], check)
-        found[places] = _check_search(term, lambda: contains(series_of(log_lines), f"(?m){term.pattern}"))
+        found[places] = _check_search(term, lambda: _in_lines(log_lines, term.pattern))
     return found
 
 
+def _in_lines(texts: Sequence[str], pattern: str) -> Mask:
+    """Return which texts have a line that has the pattern in it."""
+    lines = [text.split("\n") for text in texts]
+    found = contains([line for some in lines for line in some], pattern)
+    return np.logical_or.reduceat(found, np.cumsum([0, *map(len, lines)])[:-1])
+
+
 def _check_search(term: TextMatch, search: Callable[[], Mask]) -> Mask:
-    """Search, and say what the engine says about the pattern in our words."""
+    """Search, and say where in the filter a pattern is wrong."""
     try:
         return search()
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] != "polars":
-            raise
-        raise _pattern_error(term, str(error)) from None
+    except PatternError as error:
+        at = max(0, error.at - (len(term.pattern) - len(term.raw)))
+        raise FilterError(str(error), term.column + min(at, len(term.raw)), _advice(term.raw, str(error))) from None
 
 
 def _try(term: TextMatch) -> None:
-    _check_search(term, lambda: contains(series_of(["x"]), term.pattern))
-
-
-def _pattern_error(term: TextMatch, message: str) -> FilterError:
-    found = _PARSE_ERROR.search(message)
-    if found is None:
-        what = "the pattern is too large" if "size limit" in message else message.partition("\n")[0]
-        return FilterError(what, term.column)
-    added = len(term.pattern) - len(term.raw)
-    at = max(0, len(found["mark"]) - len(found["mark"].lstrip()) - _INDENT - added)
-    return FilterError(found["what"], term.column + min(at, len(term.raw)), _advice(term.raw, found["what"]))
+    _check_search(term, lambda: contains(["x"], term.pattern))
 
 
 def _advice(raw: str, what: str) -> str:

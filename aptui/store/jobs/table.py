@@ -21,7 +21,8 @@ from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.core.notices import JobChanged
 from aptui.core.results.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.store.db.schema import uuid_text
-from aptui.store.jobs.texts import Codes, Mask, RecentTexts, TextPool, Texts
+from aptui.store.jobs.regex import Mask
+from aptui.store.jobs.texts import Codes, RecentTexts, TextPool, Texts
 from aptui.store.queries.problems.checks import CheckMark
 
 if TYPE_CHECKING:
@@ -260,9 +261,8 @@ class JobTable:
         return rows
 
     def warm(self) -> None:
-        """Make the paths searchable and sortable now; may be done in a thread."""
+        """Make the paths sortable now; may be done in a thread."""
         paths = self._texts["source"]
-        paths.warm()
         paths.ranks(len(paths))
 
     # ---------------------------------------------------------------------------------------------------------- changing

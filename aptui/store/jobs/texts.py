@@ -1,8 +1,6 @@
-"""Columns of text: many strings in little memory, searched in linear time (polars' Rust regex).
+"""Columns of text: many strings in little memory, searched in linear time by `regex`.
 
-What a pattern means is `filter`'s. Text is kept as one blob of UTF-8 a chunk until it is searched; then the chunk
-becomes a polars series and the blob goes, so that nothing is held twice and polars (0.1 s and 50 MB) is imported by the
-first search alone.
+Text is kept as one buffer of UTF-8 for each chunk, in the form that a search reads.
 
 Tests: `tests/store/jobs/test_filter.py`.
 """
@@ -11,64 +9,25 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from aptui.shared.errors import HostError
 from aptui.store.jobs.parts import CHUNK
+from aptui.store.jobs.regex import Mask, TextBuffer, compile_pattern
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import polars as pl
 
-_FEW = 20_000
-"""So many texts are sorted by Python before polars pays for its import."""
 _SEPARATOR = "\0"
 _RECENT = 4096
 """So many of the last texts that came one by one are known, so that what is often said is held once."""
+_MOST_SORTED_BYTES = 256 << 20
+"""Texts of one width that take more memory than this are sorted by Python, which holds the interpreter meanwhile."""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
-Mask: TypeAlias = "npt.NDArray[np.bool_]"
-
-
-def engine() -> type[pl.Series]:
-    """Return polars' series, imported now.
-
-    Raises:
-        HostError: polars cannot be imported.
-    """
-    try:
-        from polars import Series
-    except ImportError as error:
-        raise HostError(
-            f"filters need the library 'polars', which cannot be imported: {error}", hint="install it: pip install 'polars>=1.30'"
-        ) from error
-    return Series
-
-
-def series_of(texts: Sequence[str] | pl.Series) -> pl.Series:
-    """Return texts as they are searched; none is a column of text, too."""
-    return engine()(texts, dtype=_string())
-
-
-class _TextBlob:
-    """A full chunk as it was loaded."""
-
-    __slots__ = ("_ends", "_text")
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._ends = np.flatnonzero(np.frombuffer(self._text, np.uint8) == 0).astype(np.uint32)
-
-    def __getitem__(self, index: int) -> str:
-        start = int(self._ends[index - 1]) + 1 if index else 0
-        return self._text[start : int(self._ends[index])].decode("utf-8", "replace")
-
-    def texts(self) -> list[str]:
-        return self._text.decode("utf-8", "replace").split(_SEPARATOR)[:-1]
 
 
 class Texts:
@@ -78,7 +37,7 @@ class Texts:
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._full: list[_TextBlob | pl.Series] = []
+        self._full: list[TextBuffer] = []
         self._tail: list[str] = []
         self._lock = threading.Lock()
         self._ranks: tuple[int, Codes] = (-1, np.empty(0, np.int32))
@@ -94,7 +53,12 @@ class Texts:
         tail = self._tail  # first: what leaves it is among the full ones by then
         if chunk >= len(self._full):
             return tail[place]
-        return str(self._full[chunk][place])
+        return self._full[chunk][place]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all texts."""
+        for number in range(-(-len(self) // CHUNK)):
+            yield from self._read_chunk(number).texts()
 
     def append(self, text: str) -> int:
         """Add one text; return its code."""
@@ -107,15 +71,14 @@ class Texts:
         with self._lock:
             self._tail += clean
             while len(self._tail) >= CHUNK:
-                joined = "".join(f"{text}{_SEPARATOR}" for text in self._tail[:CHUNK])
-                self._full.append(_TextBlob(joined.encode("utf-8", "replace")))
+                self._full.append(TextBuffer.of(self._tail[:CHUNK]))
                 self._tail = self._tail[CHUNK:]
 
     def extend_joined(self, data: bytes, count: int) -> None:
         """Add `count` texts in UTF-8 that stand with NUL between them, as the database joins them."""
         if not self._tail and count == CHUNK and data.count(b"\0") == count - 1:
             with self._lock:
-                self._full.append(_TextBlob(data + b"\0"))
+                self._full.append(TextBuffer.of_encoded(data + b"\0"))
         elif count:
             texts = data.decode("utf-8", "replace").split(_SEPARATOR)
             self.extend(texts[:count] + [""] * (count - len(texts)))
@@ -130,56 +93,57 @@ class Texts:
         return found + np.int32(start)
 
     def matches(self, pattern: str, count: int, check: Callable[[], None] = lambda: None) -> Mask:
-        """Return which of the first `count` texts have `pattern` (Rust's syntax) in them; `check` is called between chunks."""
+        """Return which of the first `count` texts have `pattern` in them; `check` is called between chunks.
+
+        Raises:
+            PatternError: the pattern is not a regular expression.
+        """
+        wanted = compile_pattern(pattern)
         mask = np.empty(count, np.bool_)
         for number, start in enumerate(range(0, count, CHUNK)):
             check()
             end = min(count, start + CHUNK)
-            mask[start:end] = contains(self._series(number), pattern)[: end - start]
+            mask[start:end] = self._read_chunk(number).with_pattern(wanted)[: end - start]
         return mask
 
     def matches_some(self, pattern: str, codes: npt.NDArray[np.integer]) -> Mask:
         """Return which of these texts have `pattern` in them; `codes` are sorted."""
+        wanted = compile_pattern(pattern)
         mask = np.empty(len(codes), np.bool_)
         edges = np.searchsorted(codes, np.arange(0, len(self) + CHUNK, CHUNK))
         for number, (start, end) in enumerate(pairwise(edges)):
             if start < end:
-                mask[start:end] = contains(self._series(number).gather(codes[start:end] - number * CHUNK), pattern)
+                mask[start:end] = self._read_chunk(number).some_with_pattern(wanted, codes[start:end] - number * CHUNK)
         return mask
-
-    def warm(self) -> None:
-        """Make all series now, so that the first search costs no more than the next one."""
-        for number in range(len(self._full)):
-            self._series(number)
 
     def ranks(self, count: int) -> Codes:
         """Return the place of each of the first `count` texts in their order, whatever their case; equal ones rank alike."""
         known, ranks = self._ranks
         if known < count:
-            ranks = self._rank(count)
+            ranks = rank([text.lower() for text in islice(self, count)])
             self._ranks = count, ranks
         return ranks[:count]
 
-    def _rank(self, count: int) -> Codes:
-        if count <= _FEW:
-            lower = [self[code].lower() for code in range(count)]
-            place = {text: rank for rank, text in enumerate(sorted(set(lower)))}
-            return np.fromiter(map(place.__getitem__, lower), np.int32, count)
-        engine()
-        import polars as pl
-
-        numbers = range((count + CHUNK - 1) // CHUNK)
-        series = pl.concat([self._series(number) for number in numbers], rechunk=False).head(count)
-        return series.str.to_lowercase().rank("dense").to_numpy().astype(np.int32)
-
-    def _series(self, number: int) -> pl.Series:
+    def _read_chunk(self, number: int) -> TextBuffer:
         with self._lock:
-            if number >= len(self._full):
-                return series_of(self._tail)
-            chunk = self._full[number]
-            if isinstance(chunk, _TextBlob):
-                chunk = self._full[number] = series_of(chunk.texts())
-            return chunk
+            return self._full[number] if number < len(self._full) else TextBuffer.of(self._tail)
+
+
+def rank(texts: Sequence[str]) -> Codes:
+    """Return the place of each text in their order; equal ones rank alike."""
+    encoded = [text.encode("utf-8", "replace") for text in texts]
+    if not encoded:
+        return np.empty(0, np.int32)
+    if len(encoded) * max(map(len, encoded)) > _MOST_SORTED_BYTES:
+        places = {text: place for place, text in enumerate(sorted(set(encoded)))}
+        return np.fromiter(map(places.__getitem__, encoded), np.int32, len(encoded))
+    column = np.array(encoded, np.bytes_)
+    order = np.argsort(column, kind="stable")  # by the bytes of UTF-8, which is the order of characters; lets other threads run
+    ordered = column[order]
+    steps = np.concatenate([[False], ordered[1:] != ordered[:-1]]).astype(np.int32)
+    ranks = np.empty(len(encoded), np.int32)
+    ranks[order] = np.cumsum(steps)
+    return ranks
 
 
 class TextPool(dict[str, int]):
@@ -216,15 +180,3 @@ class RecentTexts:
                 self._codes = {"": 0}
             code = self._codes[text] = self._texts.append(text)
         return code
-
-
-def contains(series: pl.Series, pattern: str) -> Mask:
-    """Return which texts have `pattern` in them."""
-    found: Mask = series.str.contains(pattern).to_numpy()
-    return found
-
-
-def _string() -> pl.DataType:
-    import polars as pl
-
-    return pl.String()

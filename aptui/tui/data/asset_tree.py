@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from enum import StrEnum
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,8 +19,9 @@ from msgspec import Struct
 from aptui.store.jobs.filter import Filter, TextMatch, parse
 from aptui.store.jobs.ordering import argsort
 from aptui.store.jobs.parts import Packed, read_packed
+from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.table import Moment
-from aptui.store.jobs.texts import Codes, Mask, contains, series_of
+from aptui.store.jobs.texts import Codes, Texts, rank
 from aptui.store.queries import assets
 from aptui.store.queries.problems.checks import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader
@@ -31,7 +31,6 @@ from aptui.tui.words import ROLES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import polars as pl
 
 
 # How the files and folders of a tree are: jobs that are not well, added up over everything below a node.
@@ -115,10 +114,6 @@ _FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE D
 _ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
 
 
-FEW = 20_000
-"""A tree of so many files is laid out without polars, which takes 0.1 s and 26 MB to import: a search alone waits for it."""
-
-
 class Kind(StrEnum):
     """Which tree."""
 
@@ -141,9 +136,8 @@ class FolderKeys:
 class AssetTree(Struct):
     """One tree; nodes are numbers from 0.
 
-    `keys` stay the same when a tree is built anew: source or product ids, and negative ones for folders. `names` are a polars
-    series where they are many or were searched. `analysis_ms` is how long the last analyses of a source took (empty for products).
-    `flawed` are products that lack a dependency.
+    `keys` stay the same when a tree is built again: source or product ids, and negative ones for folders. `analysis_ms` is how long
+    the last analyses of a source took (empty for products). `flawed` are products that lack a dependency.
     """
 
     kind: Kind
@@ -151,12 +145,13 @@ class AssetTree(Struct):
     depth: Codes
     end: Codes
     keys: npt.NDArray[np.int64]
-    names: Sequence[str] | pl.Series
+    names: Texts
     folders: dict[str, int]
     analysis_ms: Codes
     moment: tuple[int, int]
     flawed: frozenset[int] = frozenset()
     _by_key: Codes | None = None
+    _joined_paths: Texts | None = None
 
     def __len__(self) -> int:
         """Return how many nodes there are."""
@@ -169,7 +164,7 @@ class AssetTree(Struct):
 
     def name(self, node: int) -> str:
         """Return a node's own name."""
-        return str(self.names[int(node)])
+        return self.names[int(node)]
 
     def is_folder(self, node: int) -> bool:
         """Whether a node is a folder."""
@@ -239,23 +234,19 @@ class AssetTree(Struct):
         for term in parse(text).terms:
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
-                series = self._paths() if "/" in term.raw else self._names()
-                hits = contains(series, f"(?i){term.raw}")  # also where the word is a status elsewhere
+                texts = self._paths() if "/" in term.raw else self.names
+                hits = texts.matches(f"(?i){term.raw}", len(self))  # also where the word is a status elsewhere
                 found &= ~hits if term.is_negated else hits
         return found
 
-    def _names(self) -> pl.Series:
-        self.names = series = series_of(self.names)
-        return series
-
-    def _paths(self) -> pl.Series:
-        import polars as pl  # for start-up
-
-        above = ["", *(f"{path}/" for path in self.folders)]
-        places = np.full(len(self) + 1, 0, np.int64)
-        places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
-        prefix = pl.Series(above).gather(places[self.parent + 1])
-        return prefix + self._names()
+    def _paths(self) -> Texts:
+        if self._joined_paths is None:
+            above = ["", *(f"{path}/" for path in self.folders)]
+            places = np.zeros(len(self) + 1, np.int64)
+            places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
+            prefixes = map(above.__getitem__, places[self.parent + 1].tolist())
+            self._joined_paths = Texts(map(str.__add__, prefixes, self.names))
+        return self._joined_paths
 
 
 def _question(kind: Kind) -> Packed:
@@ -271,7 +262,7 @@ def _question(kind: Kind) -> Packed:
 class FilesRead(NamedTuple):
     """Files as they are read: their paths, ids and the time of their last analyses."""
 
-    paths: Sequence[str] | pl.Series
+    paths: Sequence[str]
     ids: Ints
     times_ms: Ints
 
@@ -281,7 +272,7 @@ class _OrderedFiles(NamedTuple):
 
     folders: dict[str, str]
     at: Ints
-    names: Sequence[str] | pl.Series
+    names: Sequence[str]
     ids: Ints
     times_ms: Ints
 
@@ -289,8 +280,8 @@ class _OrderedFiles(NamedTuple):
 def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
     """Read a tree from the database."""
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    paths: list[Sequence[str] | pl.Series] = []
-    count, flawed = 0, frozenset[int]()
+    paths: list[str] = []
+    flawed = frozenset[int]()
     with reader.snapshot():
         moment = reader.moment()
         if kind is Kind.PRODUCTS:
@@ -301,30 +292,16 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None)
             ids.append(numbers[0][wanted])
             times.append(numbers[2][wanted])
             texts = piece.texts[0].decode()
-            paths.append(texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted])
-            count += len(paths[-1])
-            if count > FEW:
-                paths = [series_of(some) for some in paths]
-    files = FilesRead(_concatenate(paths, is_few=count <= FEW), np.concatenate(ids), np.concatenate(times))
+            paths += texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]
+    files = FilesRead(paths, np.concatenate(ids), np.concatenate(times))
     tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
     tree.flawed = flawed
     return tree
 
 
-def _concatenate(parts: Sequence[Sequence[str] | pl.Series], *, is_few: bool) -> Sequence[str] | pl.Series:
-    if is_few:
-        return list(chain.from_iterable(parts))
-    import polars as pl  # for start-up
-
-    return pl.concat([series_of(part) for part in parts])
-
-
 def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
     """Return the tree of files."""
-    if isinstance(files.paths, (list, tuple)):
-        spelled, at, file_names, ids, times_ms = _order_few(files)
-    else:
-        spelled, at, file_names, ids, times_ms = _order_many(files)
+    spelled, at, file_names, ids, times_ms = _in_order(files)
     place = range(len(spelled))
     numbers = {path: number for number, path in enumerate(spelled)}
     above = np.fromiter((numbers.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
@@ -350,51 +327,23 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
         lay_out(np.int32, level, level_or_top[at] + 1),
         lay_out(np.int32, first + sizes, nodes + 1),
         lay_out(np.int64, own_keys, ids),
-        _gather([path.rpartition("/")[2] for path in spelled.values()], file_names, order),
+        Texts(map([*(path.rpartition("/")[2] for path in spelled.values()), *file_names].__getitem__, order.tolist())),
         dict(zip(spelled, first.tolist(), strict=True)),
         np.empty(0, np.int32) if kind is Kind.PRODUCTS else lay_out(np.int32, np.zeros(len(place), np.int64), times_ms),
         moment,
     )
 
 
-def _order_few(files: FilesRead) -> _OrderedFiles:
+def _in_order(files: FilesRead) -> _OrderedFiles:
     parts = [path.rpartition("/") for path in files.paths]
-    spelled = _folders(dict.fromkeys(folder for folder, _, _ in parts))
+    folders = dict.fromkeys(folder for folder, _, _ in parts)
+    spelled = _folders(folders)
     place = {path: at for at, path in enumerate(spelled)}
-    rows = sorted(
-        (place.get(folder.lower(), -1), name.lower(), number, name, time_ms)
-        for (folder, _, name), number, time_ms in zip(parts, files.ids.tolist(), files.times_ms.tolist(), strict=True)
-    )
-    at, _, ids, names, times_ms = zip(*rows, strict=True) if rows else ((), (), (), (), ())
-    return _OrderedFiles(spelled, np.array(at, np.int64), names, np.array(ids, np.int64), np.array(times_ms, np.int64))
-
-
-def _order_many(files: FilesRead) -> _OrderedFiles:
-    import polars as pl  # for start-up
-
-    frame = pl.DataFrame({"path": series_of(files.paths), "id": files.ids, "ms": files.times_ms}).select(
-        "id",
-        "ms",
-        name=pl.col("path").str.extract(r"([^/]*)$", 1),
-        folder=pl.col("path").str.extract(r"(?s)^(.*)/[^/]*$", 1).fill_null(""),
-    )
-    spelled = _folders(frame["folder"].unique(maintain_order=True).to_list())
-    of_file = (
-        frame["folder"]
-        .str.to_lowercase()
-        .replace_strict(["", *spelled], [-1, *range(len(spelled))], default=-1, return_dtype=pl.Int32)
-    )
-    frame = frame.with_columns(at=of_file, lower=pl.col("name").str.to_lowercase()).sort("at", "lower", "id")
-    return _OrderedFiles(spelled, frame["at"].to_numpy(), frame["name"], frame["id"].to_numpy(), frame["ms"].to_numpy())
-
-
-def _gather(folders: list[str], files: Sequence[str] | pl.Series, order: Ints) -> Sequence[str] | pl.Series:
-    if isinstance(files, tuple):
-        names = [*folders, *files]
-        return [names[number] for number in order.tolist()]
-    import polars as pl  # for start-up
-
-    return pl.concat([series_of(folders), series_of(files)]).gather(order)
+    place_of = {folder: place.get(folder.lower(), -1) for folder in folders}
+    at = np.fromiter((place_of[folder] for folder, _, _ in parts), np.int64, len(parts))
+    names = [name for _, _, name in parts]
+    order = np.lexsort((files.ids, rank([name.lower() for name in names]), at))
+    return _OrderedFiles(spelled, at[order], [names[number] for number in order.tolist()], files.ids[order], files.times_ms[order])
 
 
 def _folders(paths: Collection[str]) -> dict[str, str]:

@@ -20,17 +20,15 @@ from aptui.core.notices import JobChanged
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
 from aptui.store.jobs.ordering import FAILED_FIRST
+from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.table import FAILED, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
-from aptui.store.jobs.texts import Codes, Mask
+from aptui.store.jobs.texts import Codes
 from aptui.store.logs.logs import LogLines
 from aptui.store.queries.problems.checks import CheckMark
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import (
     CauseGroup,
     JobRowInfo,
-    View,
-    ViewRequest,
-    ViewWorker,
     alike_columns,
     failure_groups,
     has_failed,
@@ -40,6 +38,7 @@ from aptui.tui.data.job_infos import (
     source_cell,
     status_counts,
 )
+from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
 from aptui.tui.widgets.cells import Cell
 
 # Which rows of a table of jobs are shown, in their order: they come last and leave, but not while they are on the screen.
@@ -295,7 +294,7 @@ class JobsStore:
         self._shown.hold(start, end)
 
     def warm(self) -> None:
-        """Make the first filter as fast as the next; takes 0.1 s and more, for a thread after the first paint."""
+        """Make the first sort by path as fast as the next; may take 0.1 s: call it in a thread after the first paint."""
         self._table.warm()
 
     # -------------------------------------------------------------------------------------------------------------- news

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from aptui.core.results.run_report import NUMBER_FACTS
 from aptui.shared.errors import HostError
-from aptui.store.jobs import filter as language
+from aptui.store.jobs import regex
 from aptui.store.jobs import texts as columns_of_text
 from aptui.store.jobs.filter import (
     FIELDS,
@@ -242,7 +242,8 @@ def test_terms_know_where_their_pattern_stands() -> None:
         ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""),
         ('"a b" x{2,1}', 8, "invalid repetition", ""),
         ("*.fbx", 1, "repetition operator", r"\.fbx$"), ("(?<=a)b", 1, "look-around", "`!`"), ("status:(", 8, "unclosed group", ""),
-        (r"(a)\1", 4, "backreferences", ""), ("x{1000}{1000}{1000}", 1, "too large", ""), (r"a\q", 2, "unrecognized escape", ""),
+        (r"(a)\1", 4, "backreferences", ""), ("(x{1000}){1000}", 10, "too large", ""),
+        ("ab**", 3, "repetition of a repetition", ""), (r"a\q", 2, "unrecognized escape", ""),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_column(text: str, column: int, said: str, hint: str) -> None:
@@ -273,21 +274,22 @@ def test_a_pattern_that_means_more_than_it_seems_earns_a_hint(text: str, hint: s
     assert parse(text).hint == hint
 
 
-def test_without_polars_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "polars", None)
+def test_without_the_search_engine_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    regex.compile_pattern.cache_clear()
 
     parse("failed").check()
     assert hits("failed slower:1s", STATUS_ROWS) == []
-    with pytest.raises(HostError, match="'polars'"):
+    with pytest.raises(HostError, match="'google-re2'"):
         hits("rock")
 
 
 @pytest.mark.real
-def test_polars_is_imported_by_the_first_search_alone() -> None:
+def test_the_search_engine_is_imported_by_the_first_search_alone() -> None:
     code = (
         "import sys; from aptui.store.jobs.filter import parse; from aptui.store.jobs.texts import Texts;"
         "Texts(['a'])[0]; parse('a failed slower:1s');"
-        "sys.exit('polars' in sys.modules)"
+        "sys.exit('re2' in sys.modules)"
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -348,14 +350,14 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=18), st.sets(st.integers(0, 17)))
 def test_texts_are_what_was_put_in_whatever_was_searched_meanwhile(words: list[str], some: set[int]) -> None:
     column = Texts(words[:7])
-    column.warm()
     column.extend(words[7:])
     expected = [word.replace("\0", "␀") for word in words]
     codes = np.array(sorted(code for code in some if code < len(words)), np.int64)
 
     assert [column[code] for code in range(len(column))] == expected
-    assert column.matches("a|^$", len(words)).tolist() == ["a" in word or not word for word in expected]
-    assert column.matches_some("a|^$", codes).tolist() == ["a" in expected[code] or not expected[code] for code in codes]
+    hits = [any("a" in line or not line for line in word.split("\n")) for word in expected]
+    assert column.matches("a|^$", len(words)).tolist() == hits
+    assert column.matches_some("a|^$", codes).tolist() == [hits[code] for code in codes]
     lower = [word.lower() for word in expected]
     ranks = column.ranks(len(words)).tolist()
     assert sorted(range(len(words)), key=lambda code: (ranks[code], code)) == sorted(
@@ -376,7 +378,7 @@ def test_joined_texts_are_taken_as_they_are() -> None:
 def test_many_texts_rank_as_few_do(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["b", "A", "a", "C", "B"]
     few = Texts(words).ranks(5).tolist()
-    monkeypatch.setattr(columns_of_text, "_FEW", 0)
+    monkeypatch.setattr(columns_of_text, "_MOST_SORTED_BYTES", 0)
     many = Texts(words).ranks(5)
 
     assert np.argsort(many, kind="stable").tolist() == np.argsort(few, kind="stable").tolist() == [1, 2, 0, 4, 3]
@@ -398,4 +400,3 @@ def test_a_search_stops_when_it_is_told_to() -> None:
 
     with pytest.raises(StoppedError):
         Filter("a", parse("a").terms).matches(Rows(PATHS), None, check)
-    assert language.series_of is columns_of_text.series_of

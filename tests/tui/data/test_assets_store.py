@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.core.model import EdgeKind
-from aptui.shared.errors import HostError
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries import assets, metrics
 from aptui.store.queries.metrics import Amount, Spent
-from aptui.store.queries.reader import Reader, open_reader
-from aptui.tui.data import asset_tree
-from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree, read_tree
+from aptui.store.queries.reader import Reader
+from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
@@ -40,9 +36,9 @@ PATHS = [
 ]
 
 
-def tree_of(paths: list[str], folder_keys: FolderKeys | None = None, *, is_large: bool = False) -> AssetTree:
+def tree_of(paths: list[str], folder_keys: FolderKeys | None = None) -> AssetTree:
     count = len(paths)
-    files = FilesRead(pl.Series(paths, dtype=pl.String) if is_large else paths, np.arange(1, count + 1), np.arange(count))
+    files = FilesRead(paths, np.arange(1, count + 1), np.arange(count))
     return build_tree(Kind.SOURCES, files, folder_keys or FolderKeys())
 
 
@@ -51,9 +47,9 @@ def drawn(tree: AssetTree, nodes: object = None) -> list[str]:
     return [f"{'  ' * int(tree.depth[node])}{tree.name(node)}{'/' if tree.is_folder(node) else ''}" for node in wanted]  # type: ignore[attr-defined]
 
 
-@pytest.fixture(params=[False, True], ids=["few", "many"])
-def tree(request: pytest.FixtureRequest) -> AssetTree:
-    return tree_of(PATHS, is_large=request.param)
+@pytest.fixture
+def tree() -> AssetTree:
+    return tree_of(PATHS)
 
 
 def test_folders_come_before_files_and_case_does_not_matter(tree: AssetTree) -> None:
@@ -295,22 +291,6 @@ def held(store: Store) -> Iterator[tuple[AssetsStore, threading.Event]]:
     made = AssetsStore(store.path, wake=woken.set)
     yield made, woken
     made.close()
-
-
-def test_a_small_tree_is_shown_without_what_searches_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(open_reader(store.path)) as reader:
-        expected = drawn(read_tree(reader, Kind.SOURCES))
-        monkeypatch.setitem(sys.modules, "polars", None)
-        tree = read_tree(reader, Kind.SOURCES)
-        assert drawn(tree) == expected != []
-        with pytest.raises(HostError):
-            tree.search("rock")
-        monkeypatch.setattr(asset_tree, "FEW", 0)
-        with pytest.raises(HostError):
-            read_tree(reader, Kind.SOURCES)
-        monkeypatch.undo()
-        monkeypatch.setattr(asset_tree, "FEW", 0)
-        assert drawn(read_tree(reader, Kind.SOURCES)) == expected
 
 
 def test_trees_are_read_when_they_are_wanted_and_when_they_are_stale(

@@ -23,8 +23,9 @@ from aptui.tui.screens.assets.readers import QueryWorker
 from aptui.tui.widgets.filterbox import FilterBox
 
 if TYPE_CHECKING:
+    from aptui.store.jobs.regex import Mask
     from aptui.store.jobs.table import Moment
-    from aptui.store.jobs.texts import Codes, Mask
+    from aptui.store.jobs.texts import Codes
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
 

@@ -125,7 +125,7 @@ class LineSearch:
 
 
 def search(text: str, columns: LogColumns) -> LineSearch:
-    """Search a log; takes milliseconds, more where polars is not imported yet: call it in a thread.
+    """Search a log; takes milliseconds: call it in a thread.
 
     Raises:
         KnownError: the text is no filter.

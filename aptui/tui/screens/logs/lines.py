@@ -416,7 +416,7 @@ def _passing(wanted: LineFilter, batch: list[_LogRow]) -> list[_LogRow]:
 
 
 def _searchable(text: str) -> str:
-    """Return text without what polars cannot hold: halves of characters."""
+    """Return text without halves of characters, which UTF-8 cannot hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.texts import contains, series_of
+from aptui.store.jobs.regex import contains
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.form import Field, Form
 from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS
@@ -27,7 +27,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:
     from aptui.store.jobs.filter import Filter
-    from aptui.store.jobs.texts import Mask
+    from aptui.store.jobs.regex import Mask
     from aptui.tui.pane import Shell
 
 
@@ -106,7 +106,7 @@ class LineFilter:
         mask: Mask = np.ones(len(texts), np.bool_)
         columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
-            found = contains(series_of(columns[term.field]), term.pattern)
+            found = contains(columns[term.field], term.pattern)
             mask &= ~found if term.is_negated else found
         return mask
 
