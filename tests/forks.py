@@ -55,7 +55,7 @@ _PROGRAMS = {
         "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",
         "aptui.daemon.engine",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
-        "aptui.engine.registry", "aptui.engine.requests.handler", "aptui.link.client", "aptui.link.server",
+        "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",
         "aptui.features.sharing.service",
         "aptui.store.db.tables.creation", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
         *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),

@@ -15,8 +15,8 @@ from waiting import until
 
 from aptui.config import load, model
 from aptui.core.notices import EngineMessage, JobChanged, Notice
+from aptui.engine.live.requests import RequestHandler
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.requests.handler import RequestHandler
 from aptui.link import port
 
 

@@ -130,7 +130,6 @@ _NAMES_USED_TWICE = frozenset(
     [
         "__main__",
         "admission",
-        "alerts",
         "archive",
         "assets",
         "cells",
@@ -142,12 +141,10 @@ _NAMES_USED_TWICE = frozenset(
         "context",
         "doctor",
         "engine",
-        "facts",
         "feed",
         "files",
         "gateway",
         "health",
-        "history",
         "layout",
         "lfs",
         "limits",
@@ -160,9 +157,7 @@ _NAMES_USED_TWICE = frozenset(
         "model",
         "notices",
         "opening",
-        "options",
         "orders",
-        "overrides",
         "pace",
         "packing",
         "pane",
@@ -171,16 +166,12 @@ _NAMES_USED_TWICE = frozenset(
         "places",
         "processes",
         "project",
-        "questions",
-        "readers",
         "references",
-        "registry",
         "reports",
         "results",
         "row_actions",
         "rows",
         "run",
-        "sandbox",
         "schema",
         "search",
         "server",
@@ -188,14 +179,10 @@ _NAMES_USED_TWICE = frozenset(
         "sharing",
         "start",
         "supervisor",
-        "switches",
         "table",
-        "terminal",
         "texts",
         "trace",
         "tree",
-        "trust",
-        "work",
     ]
 )
 """Names of modules that still stand twice below `aptui/`; this list may only shrink."""
@@ -262,7 +249,7 @@ from aptui.cli import main
 codes = [main.main(words) for words in (["--help"], ["batch"], ["doctor"], ["docs"])]
 for each in feature.features():
     each.answers and feature.load(each.answers)
-from aptui.engine.requests import handler
+from aptui.engine.live import requests
 from aptui.tui import app, pane
 for spec in pane.existing():
     spec.load()

@@ -23,7 +23,7 @@ PROVEN = {
     "aptui.core.state.companions": "regexes of the project's own configuration",
     "aptui.features.relocation.plan": "regexes of the project's own configuration",
     "aptui.features.sharing.shared_cache": "regexes of the project's own configuration",
-    "aptui.features.relocation.references": "alternatives of escaped words",
+    "aptui.features.relocation.text_references": "alternatives of escaped words",
     "aptui.worker.commands.command_job": "the project's own configuration, in a worker with a time limit",
     "aptui.worker.outputs.references": "the project's own configuration, in a worker with a time limit",
     "aptui.config.yaml.scalars": "the project's own configuration, when it is read",
@@ -31,7 +31,7 @@ PROVEN = {
     "aptui.cli.explain_verb": "the project's own configuration, asked by its user",
     "aptui.cli.unwanted": "the project's own configuration, asked by its user",
     "aptui.features.o3de.bundling.asset_lists": "a pattern of whoever calls the bundler, on their own lists",
-    "aptui.features.o3de.scripts.overrides": "patterns of the project's own builders",
+    "aptui.features.o3de.scripts.python_builder": "patterns of the project's own builders",
     "aptui.shared.param_schema": "a rule of a builder about its parameters",
 }
 """{module: why its patterns take no time, or are no stranger's}."""

@@ -236,7 +236,7 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
     if not names:
         yield
         return
-    from aptui.engine.scan import walk_guard
+    from aptui.engine.scan import walk
 
     folders = {folder.name: folder for folder in config.project.scan_folders}
     for name in names:
@@ -245,10 +245,10 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
     own = str(own_folder(config.cache_dir))
     try:
         for name in names:
-            walk_guard.accept(own, folders[name])
+            walk.accept(own, folders[name])
         yield
     finally:
-        walk_guard.forget_accepted(own)
+        walk.forget_accepted(own)
 
 
 @contextmanager

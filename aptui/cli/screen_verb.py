@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.config.trust import Trust
     from aptui.core.project import Builder
-    from aptui.tui.control.trust import TrustQuestion
     from aptui.tui.data.session import LinkSession, Session
+    from aptui.tui.frame.engine_control import TrustQuestion
 
 
 def tui(arguments: Namespace) -> int:
@@ -149,7 +149,7 @@ def _trust_question(config: Config, state: Trust, session: LinkSession) -> Trust
     from aptui.cli import trust_verb
     from aptui.config import trust
     from aptui.link import places
-    from aptui.tui.control.trust import TrustQuestion
+    from aptui.tui.frame.engine_control import TrustQuestion
 
     def start() -> None:
         trust.record(config)

@@ -1,6 +1,6 @@
 """References whose spelling differs from the file's: found here, or on Windows, and not on Linux. `lint` and `deps` tell them.
 
-Tests: `tests/features/shipping/test_lint.py`.
+Tests: `tests/features/shipping/test_findings.py`.
 """
 
 from __future__ import annotations

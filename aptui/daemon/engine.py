@@ -56,8 +56,8 @@ def serve(
     Raises:
         BusyError: another engine holds the cache. KnownError: it cannot start.
     """
+    from aptui.engine.live.requests import reachable
     from aptui.engine.live.supervisor import EngineSupervisor
-    from aptui.engine.requests.handler import reachable
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
     reporter = _DaemonLog() if is_detached else _reporter(config)

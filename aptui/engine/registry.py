@@ -8,11 +8,12 @@ import, no metadata of packages.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,11 @@ from aptui.config.model import Config, ConfigErrors
 from aptui.core.paths import builder_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
+from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
+from aptui.shared.param_schema import ParamError, mistakes
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -38,6 +41,7 @@ from aptui.worker.describing.questions import (
 
 if TYPE_CHECKING:
     from aptui.engine.pool.sandbox import Sandbox
+
 
 FOLDER = "builders"
 _HELPER = "a file that only helps others is called '_NAME.py'"
@@ -464,3 +468,43 @@ def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) 
             new.unlink()
         except OSError:
             pass  # it was never made, or nothing can be changed there
+
+
+# Checks of builders' parameters against their classes' `params_schema`, before anything runs.
+#
+# Those in `.aptui.yaml` are `core.settings`'s.
+
+
+def complete_checked(config: Config, memory: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
+    """Return the builders of a configuration as `registry.complete` does, their parameters checked.
+
+    Args:
+        memory: the file in which `registry` remembers what it saw.
+        notify: called with an error in a script that an adapter runs.
+
+    Raises:
+        UserError: what `registry.complete` raises, and every parameter that is unknown or has a wrong value, with its place.
+    """
+    builders = complete(config, memory, notify)
+    check(builders, config.places)
+    return builders
+
+
+def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
+    """Raise one `ConfigErrors` with what is wrong with any parameter of `builders`; `places` as in `Config`."""
+    wrong = {str(error): error for builder in builders if builder.params_schema for error in _mistakes(builder, places)}
+    if wrong:
+        raise ConfigErrors(list(wrong.values()))
+
+
+def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError]:
+    schema = json.loads(builder.params_schema)
+    for mistake in mistakes(schema, json.loads(builder.params)):
+        yield _place_mistake(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
+    for platform, params in builder.platform_params:
+        for mistake in mistakes(schema, json.loads(params)):
+            yield _place_mistake(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)
+
+
+def _place_mistake(mistake: ParamError, builder: Builder, where: str, places: Mapping[str, str]) -> UserError:
+    return UserError(f"{mistake.what} (builder '{builder.name}')", where=where or places.get(builder.name, ""), hint=mistake.hint)

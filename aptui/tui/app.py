@@ -25,27 +25,21 @@ from textual.widgets import ContentSwitcher, Input
 
 from aptui.tui import commands as shell_commands
 from aptui.tui.commands import CommandBar
-from aptui.tui.control.copying import Copying
-from aptui.tui.control.engine import EngineControl
-from aptui.tui.control.key_bindings import KeyBindings
-from aptui.tui.control.terminal import TerminalControl
 from aptui.tui.data.numpy_loading import load_numpy
-from aptui.tui.drawing import FrameDrawing, MainScreen
+from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
-from aptui.tui.frame.help import KeyTester
-from aptui.tui.frame.info import ENGINE_ROOT
-from aptui.tui.frame.sheet import Sheet
-from aptui.tui.frame.sheets import Sheets, Toasts, actions_of
-from aptui.tui.frame.statusline import Hints, Rule, StatusLine
-from aptui.tui.frame.tabbar import Banner, TabBar
+from aptui.tui.frame.engine_control import EngineControl
+from aptui.tui.frame.sheets import ENGINE_ROOT, KeyTester, Sheet, Sheets, Toasts, actions_of
+from aptui.tui.frame.statusline import Banner, Hints, Rule, StatusLine, TabBar
+from aptui.tui.frame.terminal_control import Copying, TerminalControl
 from aptui.tui.frame.theme_manager import ThemeManager, ThemePicker
-from aptui.tui.frame_clock import FrameClock
+from aptui.tui.job_feed import JobFeed
 from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.pane import Pane, PaneSpec, existing
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
+from aptui.tui.preferences.keymap import KeyBindings
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.reading.job_feed import JobFeed
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import ThriftyApp
 
@@ -56,9 +50,9 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
-    from aptui.tui.control.trust import TrustQuestion
     from aptui.tui.data.feed import Feed
     from aptui.tui.data.session import Session
+    from aptui.tui.frame.engine_control import TrustQuestion
 
 
 _FIRST_ROWS_WITHIN_S = 0.4

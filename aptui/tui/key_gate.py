@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from textual.app import App
 
-    from aptui.tui.control.engine import EngineControl
+    from aptui.tui.frame.engine_control import EngineControl
     from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.link.port import Answer, Verb
-    from aptui.tui.control.engine import EngineControl
-    from aptui.tui.control.key_bindings import KeyBindings
-    from aptui.tui.control.terminal import TerminalControl
     from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Choice, Command
+    from aptui.tui.frame.engine_control import EngineControl
     from aptui.tui.frame.sheets import Sheets
+    from aptui.tui.frame.terminal_control import TerminalControl
     from aptui.tui.frame.theme_manager import ThemeManager
+    from aptui.tui.preferences.keymap import KeyBindings
     from aptui.tui.preferences.state import UiMemory
 
 

@@ -14,8 +14,8 @@ from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input
 
 from aptui.tui.actions import Actions
-from aptui.tui.frame.sheet import Sheet
-from aptui.tui.frame.tabbar import TabBar
+from aptui.tui.frame.sheets import Sheet
+from aptui.tui.frame.statusline import TabBar
 
 if TYPE_CHECKING:
     from textual.widget import Widget

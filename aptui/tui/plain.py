@@ -137,9 +137,10 @@ def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
 
 def run_plain(session: Session) -> int:
     """Show news as plain lines until interrupted: the screen of a terminal that cannot show one."""
-    sys.stdout.write(f"aptui {sanitize(session.project_name)}: this terminal shows plain lines; ^C leaves, the engine goes on\n")
-    sys.stdout.flush()
     try:
+        name = sanitize(session.project_name)
+        sys.stdout.write(f"aptui {name}: this terminal shows plain lines; ^C quits, the engine keeps running\n")
+        sys.stdout.flush()
         with raw_keys():
             _open_and_follow(session)
     except KeyboardInterrupt:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.core.project import Builder
     from aptui.tui.app import AptuiApp
-    from aptui.tui.control.trust import TrustQuestion
     from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.session import Session
+    from aptui.tui.frame.engine_control import TrustQuestion
 
 
 def run(

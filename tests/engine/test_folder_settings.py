@@ -20,7 +20,7 @@ from aptui.core.orders import AnalyseOrder
 from aptui.core.project import Project as CoreProject
 from aptui.core.project import ScanFolder
 from aptui.engine.loop.engine import Engine
-from aptui.engine.scan.folder_settings import FolderSettings
+from aptui.engine.scan.metadata import FolderSettings
 from aptui.engine.scan.scanner import Scanner
 from aptui.engine.scan.walk import Walk
 from aptui.shared.errors import UserError
@@ -289,7 +289,7 @@ def test_expensive_file_is_compiled_by_another_process_once(tmp_path: Path, monk
     first = settings.read(str(path), FILE)
     assert done.wait(30)
     text = settings.read(str(path), FILE)
-    monkeypatch.setattr("aptui.engine.scan.folder_settings.compile_apart", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr("aptui.engine.scan.metadata.compile_apart", lambda *_: pytest.fail("compiled again"))
     monkeypatch.setattr(config_folder, "compile_folder", lambda *_: pytest.fail("compiled again"))
     os.utime(path, (1, 1))
 

@@ -14,9 +14,9 @@ ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
 """Words of messages that are their own next step."""
 ELSEWHERE = {
-    "features/o3de/programs/start.py",
+    "features/o3de/programs/run_request.py",
     "features/o3de/programs/asset_builder.py",
-    "features/o3de/programs/bundler/project.py",
+    "features/o3de/programs/bundler_project.py",
     "features/o3de/bundling/object_stream.py",
     "features/sharing/records/record.py",
 }

@@ -13,7 +13,7 @@ from aptui.shared.errors import UserError
 from aptui.tui.data.session import EngineFacts, SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.pane import Pane, PaneSpec
 
 

@@ -18,8 +18,8 @@ from types import SimpleNamespace
 from aptui.config import load
 from aptui.core.notices import Notice
 from aptui.demo import project
+from aptui.engine.live.requests import RequestHandler
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.requests.handler import RequestHandler
 from aptui.link import codec
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -266,7 +266,7 @@ def scene() -> Iterator[Scene]:
             ("platform.python_version", lambda: "3.12.0"),
             ("shutil.disk_usage", lambda _path: SimpleNamespace(total=512 << 30, used=400 << 30, free=112 << 30)),
             ("aptui.tui.screens.logs.lines.datetime", Clock),
-            ("aptui.tui.frame.info.__version__", VERSION),
+            ("aptui.tui.frame.sheets.__version__", VERSION),
             ("aptui.tui.data.session.__version__", VERSION),
         ):
             stack.enter_context(patch(what, fixed))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from aptui.tui.frame_clock import FRAME_S, NEWS_FRAME_S, FrameClock
+from aptui.tui.drawing import FRAME_S, NEWS_FRAME_S, FrameClock
 from tests.tui.terminal.output.slow_line import FakeApp, SimulatedLoop
 
 

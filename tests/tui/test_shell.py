@@ -11,9 +11,7 @@ from aptui.link.port import PauseJobs, ResumeJobs, RunNext, StopEngine
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, completions
-from aptui.tui.frame.help import FILTER, SIGNS, help_lines
-from aptui.tui.frame.sheet import Lines, break_entries
-from aptui.tui.frame.sheets import Toasts
+from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, help_lines
 from aptui.tui.pane import PANES, existing
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory

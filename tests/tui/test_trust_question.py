@@ -9,8 +9,8 @@ from typing import Any
 from textual.geometry import Size
 
 from aptui.shared.errors import HostError
-from aptui.tui.control.trust import TrustQuestion
 from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.engine_control import TrustQuestion
 
 
 class Screen:

@@ -33,7 +33,7 @@ from aptui.engine.live.writing import Absences, FilesBeingWritten, stat_of, was_
 from aptui.engine.scan.git import Repositories
 from aptui.engine.scan.walk import SharedFiles
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
-from aptui.engine.watch.sync_cookie import COOKIE_TAG
+from aptui.engine.watch.watcher import COOKIE_TAG
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine

@@ -21,7 +21,7 @@ from aptui.config import tools
 from aptui.config.model import Config, ToolSettings
 from aptui.config.sections.serve import GatewaySettings
 from aptui.core.project import Builder
-from aptui.engine import registry_params
+from aptui.engine import registry
 from aptui.shared.errors import KnownError
 
 # Re-stat of the tools of commands beside a live engine: from time to time, and whenever a client asks for all changes.
@@ -135,7 +135,7 @@ class ConfigurationReload:
         """In a thread of its own: YAML takes its time, and a builder's module may do anything."""
         try:
             config = self._load()
-            self._loaded.put(LoadedConfiguration(config, registry_params.complete(config, memory)))
+            self._loaded.put(LoadedConfiguration(config, registry.complete_checked(config, memory)))
         except KnownError as error:
             self._loaded.put(LoadedConfiguration(None, error=str(error)))
         except Exception as error:  # noqa: BLE001  # reported; the engine goes on as it is

@@ -30,7 +30,7 @@ from aptui.engine.loop import code
 from aptui.engine.loop.engine import Engine
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.reports import Listener
-from aptui.engine.scan import outside_files
+from aptui.engine.scan import up_to_date
 from aptui.engine.waking import Waker
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.shared.health import Health
@@ -194,7 +194,7 @@ class EngineSupervisor:
         self.gateway_report: GatewayReport | None = None  # None = no gateway runs
         self._rereading = ConfigurationReload(lambda: self._as_switched(load()), self.wake)
         self._tools = Tools(lambda: self._rereading.want_now(None))
-        self._outside = outside_files.OutsideFileChecks()
+        self._outside = up_to_date.OutsideFileChecks()
         self._database = DatabaseFileCheck()
         self._skips_start_scan = skips_start_scan
         self._builders: tuple[Builder, ...] = ()

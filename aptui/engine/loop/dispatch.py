@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The paused queue: no job and no analysis starts but what `run-next` names; what runs goes on, and files are read.
 #
-# `requests.handler` pauses it for clients; the supervisor pauses an engine that winds down, too.
+# `live.requests` pauses it for clients; the supervisor pauses an engine that winds down, too.
 
 
 class QueuePause:

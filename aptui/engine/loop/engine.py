@@ -38,7 +38,7 @@ from aptui.engine.loop.reports import Forecaster, Listener, NoticePublisher, Ses
 from aptui.engine.loop.rest import CatalogPublisher, RestRecorder
 from aptui.engine.loop.scans import Scans
 from aptui.engine.scan.metadata import Metadata
-from aptui.engine.scan.outside_files import find_changed_files
+from aptui.engine.scan.up_to_date import find_changed_files
 from aptui.engine.waking import Waker
 from aptui.shared import trace
 from aptui.shared.errors import InternalError, KnownError

@@ -20,10 +20,8 @@ from aptui.config.own_files import OwnFiles
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES, Builder, Platform, Project, ScanFolder
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import mark_of, platforms_of
-from aptui.engine.scan.outside_files import are_as_they_were
-from aptui.engine.scan.up_to_date import UpToDateCheck, check, signature
-from aptui.engine.scan.walk import Walk
-from aptui.engine.scan.walk_guard import ROOTS_STATE, RootGuard
+from aptui.engine.scan.up_to_date import UpToDateCheck, are_as_they_were, check, signature
+from aptui.engine.scan.walk import ROOTS_STATE, RootGuard, Walk
 from aptui.shared.errors import UserError
 from aptui.store.db import schema
 from aptui.store.db.catalog_mark import CATALOG_STATE
@@ -128,9 +126,9 @@ class PreparedSession:
     def _complete_builders(self) -> tuple[Builder, ...]:
         if not self.config.has_code:
             return self.config.project.builders
-        from aptui.engine import registry_params  # where rules do all the work nobody pays for it
+        from aptui.engine import registry  # where rules do all the work nobody pays for it
 
-        return registry_params.complete(self.config, builders_record(self.config.cache_dir), self.sentences.append)
+        return registry.complete_checked(self.config, builders_record(self.config.cache_dir), self.sentences.append)
 
     def _check_up_to_date(self) -> None:
         archive = LastRun(self.database, {}, self.project.metadata_types)

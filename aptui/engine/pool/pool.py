@@ -29,6 +29,7 @@ from aptui.core.project import Builder, Platform
 from aptui.core.results.retry import FailureKind
 from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import (
+    LogSoFar,
     Order,
     PoolMessage,
     Result,
@@ -39,7 +40,6 @@ from aptui.engine.pool.messages import (
 )
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.processes import PoolSettings, WorkerManager
-from aptui.engine.pool.questions import LogSoFar
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders, WorkerSlot
 from aptui.shared.health import WorkerInfo
 from aptui.worker import wire

@@ -20,7 +20,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.engine.pool.questions import RunQuestions
+from aptui.engine.pool.messages import RunQuestions
 from aptui.engine.pool.sandbox import Sandbox
 from aptui.engine.pool.spawning import SpawnedWorker, spawn
 from aptui.worker import processes, wire

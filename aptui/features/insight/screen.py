@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The sheet of `:check`: what the checks of the configuration find, by check; commands and lint are the verb's.
 
-_MOST = 100
+_MOST_FINDINGS = 100
 
 
 def check_lines(
@@ -47,13 +47,13 @@ def check_lines(
         role = "completed" if not here else "warning" if check.level == CheckLevel.WARN else "failed"
         count = f"{len(here):,}" if here else "nothing found"
         lines.append((Part(f" {sanitize(check.name)}", "header"), Part(f"  {check.level}  ", "muted"), Part(count, role)))
-        for finding in here[:_MOST]:
+        for finding in here[:_MOST_FINDINGS]:
             about = sanitize(finding.product or finding.source or "all together")
             what = sanitize(finding.what)
             free_width = max(10, width - len(what) - 8)
             lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
-        if len(here) > _MOST:
-            lines.append((Part(f"   and {len(here) - _MOST:,} more: aptui check", "muted"),))
+        if len(here) > _MOST_FINDINGS:
+            lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more: aptui check", "muted"),))
         if check.command or check.lint:
             lines.append((Part("   commands and lint: aptui check", "muted"),))
     return lines
@@ -84,13 +84,13 @@ def _show(app: Shell, what: str, rest: str) -> None:
 
 
 def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
-    from aptui.features.insight import session_lines as lines
+    from aptui.features.insight import session_lines
     from aptui.store.db.schema import uuid_text
     from aptui.store.queries.reader import open_reader
 
     builders = app.config.project.builders if app.config is not None else ()
     names = {builder.uuid: builder.name for builder in builders}
-    make_lines: _MakeLines = partial(check_lines, app.config) if what == "check_lines" else getattr(lines, what)
+    make_lines: _MakeLines = partial(check_lines, app.config) if what == "check_lines" else getattr(session_lines, what)
     try:
         with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
             parts = make_lines(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)

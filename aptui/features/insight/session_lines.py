@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from aptui.core.records.history import SessionEnd
-from aptui.features.insight.history import Comparison, JobComparison, compare
+from aptui.features.insight.session_history import Comparison, JobComparison, compare
+from aptui.features.insight.session_trace import Timeline, timeline
 from aptui.features.insight.size import SizeBy, add_growth, sizes
-from aptui.features.insight.trace import Timeline, timeline
 from aptui.shared.sanitize import sanitize
 from aptui.store.history.sessions import SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.store.queries.reader import Reader

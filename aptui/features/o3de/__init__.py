@@ -6,11 +6,11 @@ FEATURE = Feature(
     name="o3de",
     summary="O3DE projects as they are, and the four programs of O3DE",
     points={
-        "adopt cache": "aptui.features.o3de.adoption:adopt",
-        "catalogs": "aptui.features.o3de.runtime_catalog:RuntimeCatalogs",
+        "adopt cache": "aptui.features.o3de.o3de_cache:adopt",
+        "catalogs": "aptui.features.o3de.o3de_cache:RuntimeCatalogs",
         "convert": "aptui.features.o3de.project.yaml_file:write_equal",
         "format": "aptui.features.o3de.project.project_format",
-        "project facts": "aptui.features.o3de.facts:facts_of",
-        "reference": "aptui.features.o3de.programs.switches:reference_pages",
+        "project facts": "aptui.features.o3de.project_facts:facts_of",
+        "reference": "aptui.features.o3de.programs.program_switches:reference_pages",
     },
 )

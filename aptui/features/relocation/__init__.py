@@ -14,6 +14,6 @@ FEATURE = Feature(
     answers="aptui.features.relocation.requests:RelocationRequests",
     points={
         "assets": "aptui.features.relocation.screen:Moving",
-        "recovery": "aptui.features.relocation.journal:recover",
+        "recovery": "aptui.features.relocation.relocate:recover",
     },
 )

@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from aptui.config.own_files import own_paths
 from aptui.core.paths import from_text, is_below, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
-from aptui.features.relocation.references import is_read_only
+from aptui.features.relocation.text_references import is_read_only
+from aptui.shared.errors import UserError
 
 BEGUN = ".aptui-tmp"
 """Ends the name of a file that is being moved to another file system."""
@@ -242,3 +244,62 @@ def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
         gone.append(folder)
         folder = os.path.dirname(folder)
     return gone
+
+
+# Relocations of files that Git tracks: `git mv`, `git rm`, where people ask for it.
+
+_LIMIT_S = 120.0
+
+
+class Git:
+    """The work tree that holds a folder; where there is none, nothing is tracked.
+
+    Raises:
+        UserError: there is no program `git`.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = native(folder)
+        code, output = self._run("rev-parse", "--show-toplevel")
+        self.top = "" if code else output.rstrip("\n")
+
+    def list_tracked(self) -> set[str]:
+        """Return the absolute paths of all files in the folder that Git tracks."""
+        code, output = self._run("ls-files", "-z") if self.top else (1, "")
+        folder = to_text(os.fsencode(self._folder))
+        return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in output.split("\0") if name}
+
+    def move(self, old: str, new: str) -> None:
+        """Move a tracked file.
+
+        Raises:
+            OSError: Git refuses; it is where it was.
+        """
+        os.makedirs(os.path.dirname(native(new)), exist_ok=True)
+        self._do("mv", "--", native(old), native(new))
+
+    def delete(self, path: str) -> None:
+        """Delete a tracked file.
+
+        Raises:
+            OSError: Git refuses; it is still there.
+        """
+        self._do("rm", "--quiet", "--", native(path))
+
+    def _do(self, *words: str) -> None:
+        code, output = self._run(*words)
+        if code:
+            raise OSError(code, f"git says: {' '.join(output.split())}")
+
+    def _run(self, *words: str) -> tuple[int, str]:
+        environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
+        try:
+            done = subprocess.run(  # git, with words of ours and paths
+                ["git", "-C", self._folder, *words],
+                capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise UserError("there is no program 'git'", hint="install it, or leave the switch for version control out") from None
+        except subprocess.TimeoutExpired:
+            return 1, "it takes too long"
+        return done.returncode, os.fsdecode(done.stdout if not done.returncode else done.stderr)

@@ -19,13 +19,12 @@ from textual.content import Content
 from textual.geometry import Size
 
 from aptui.core.paths import to_text
-from aptui.features.relocation.preview import lines, summary
-from aptui.features.relocation.relocation_records import Relocate, RelocationReport
+from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report, summarize_report
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import width_of
@@ -221,8 +220,8 @@ class RelocationPreview(_PopUp):
             return
         body = self.query_one(Lines)
         width = max(20, self.content_size.width - 1)
-        shown_lines = [*lines(self._report, arrow=glyph("to"))]
-        ending = [*summary(self._report)]
+        shown_lines = [*describe_report(self._report, arrow=glyph("to"))]
+        ending = [*summarize_report(self._report)]
         broken = [
             part for text, role in (*ending, ("", ""), *shown_lines[: -len(ending)]) for part in _wrap(text, _ROLES[role], width)
         ]
@@ -288,14 +287,14 @@ class RelocationPreview(_PopUp):
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:
-            self.app.show_toast(next(iter(summary(report)))[0])  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summarize_report(report)))[0])  # type: ignore[attr-defined]  # the app is ours
             self.answer(None)
             if path := new_path(report):
                 self._moved(path)
         elif self.is_attached:
             self._show()
         elif report.is_performed:  # it was closed meanwhile
-            self.app.show_toast(next(iter(summary(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
     def _show_refusal(self, error: KnownError) -> None:
         self._is_asking = False

@@ -20,8 +20,7 @@ from aptui.cli.opening import open_for_reading, os_path
 from aptui.config.model import Config
 from aptui.core.identity import META_SUFFIX, REMOVED_SOURCE_STATE, format_braced, unpack
 from aptui.core.paths import from_text, is_below, to_text
-from aptui.features.relocation.preview import lines
-from aptui.features.relocation.relocation_records import Relocate, RelocationReport
+from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
@@ -129,7 +128,7 @@ def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
 
 
 def _print(report: RelocationReport) -> None:
-    for text, role in lines(report):
+    for text, role in describe_report(report):
         printing.say(text, role)
     if report.is_performed or report.refusals:
         return

@@ -10,14 +10,40 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
 from aptui.core.patterns import wildcard
 from aptui.features.shipping.missing_records import SCANNER, VERSION, Names
+from aptui.link.port import FeatureRequest
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, NOTHING_MISSING, parse_asset_id
 from aptui.store.queries.reader import Reader
+
+# Requests to the engine about undeclared references of products: search for them, forget them.
+
+
+class ScanMissing(FeatureRequest, frozen=True):
+    """Search products for missing dependencies: those that patterns (`missing_rows.choose_scanned`) and ids name, all without any.
+
+    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
+    done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
+    """
+
+    wire_name: ClassVar = "scan_missing"
+    patterns: tuple[str, ...] = ()
+    product_ids: tuple[int, ...] = ()
+    max_matches: int = 800
+    name: str = ""
+
+
+class ClearMissing(FeatureRequest, frozen=True):
+    """Forget what was found missing in these products. Answered with {count}."""
+
+    wire_name: ClassVar = "clear_missing"
+    patterns: tuple[str, ...] = ()
+    product_ids: tuple[int, ...] = ()
+
 
 NO_UUID = bytes(16)
 """What rows hold in place of a UUID that only say how a scan ended."""

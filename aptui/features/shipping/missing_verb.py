@@ -26,9 +26,8 @@ from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.scan.verification import Verification
 from aptui.engine.scan.walk import text_of
 from aptui.features.shipping.missing_records import LINE_LIMIT
-from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, FoundName, choose_scanned, results
+from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing, FoundName, ScanMissing, choose_scanned, results
 from aptui.features.shipping.name_scanner import FileFound, MissingSearch, NamePlace, Tally
-from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing

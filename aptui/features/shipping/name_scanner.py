@@ -25,7 +25,7 @@ from aptui.core.paths import cache_path, from_text, to_text
 from aptui.features.shipping import missing_rows as store
 from aptui.features.shipping.missing_records import LINE_LIMIT, VERSION, Names, join_path
 from aptui.features.shipping.missing_rows import DeclaredReference, KnownName, MissingHit, MissingTarget, Scanned
-from aptui.features.shipping.readers import Readers, Reading, ScanRules, read_rules
+from aptui.features.shipping.name_readers import Readers, Reading, ScanRules, read_rules
 from aptui.store.queries.reader import Reader, open_reader
 
 # The meaning of names in a file: which assets they are, and which of them its maker did not declare.

@@ -3,7 +3,7 @@
 One search at a time, and none while anything is pending: products would be others while they are read. The thread asks nothing
 of the engine but to save rows, and whatever it has to say is taken up by the engine's own thread, once a turn.
 
-Tests: `tests/engine/requests/test_handler.py`.
+Tests: `tests/engine/live/test_requests.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from msgspec.structs import replace
 from aptui.config.dirs import asset_database
 from aptui.core.messages import Rows
 from aptui.core.notices import LogLevel, MissingScan, ProductsChanged
-from aptui.features.shipping.missing_rows import Scanned, choose_scanned
+from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing, Scanned, choose_scanned
 from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
-from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link.port import Request
 from aptui.shared.errors import InternalError, KnownError, UserError
 from aptui.store.queries.reader import open_reader

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.core.notices import MissingScan
-from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
+from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState

@@ -1,6 +1,6 @@
 """Which sources need which others, in the spelling of the disk; `verbs.spelling` compares it with their texts.
 
-Tests: `tests/features/shipping/test_lint.py`.
+Tests: `tests/features/shipping/test_findings.py`.
 """
 
 from __future__ import annotations

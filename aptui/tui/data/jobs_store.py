@@ -29,6 +29,9 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import (
     CauseGroup,
     JobRowInfo,
+    View,
+    ViewRequest,
+    ViewWorker,
     alike_columns,
     failure_groups,
     has_failed,
@@ -38,7 +41,6 @@ from aptui.tui.data.job_infos import (
     source_cell,
     status_counts,
 )
-from aptui.tui.data.job_views import View, ViewRequest, ViewWorker
 from aptui.tui.widgets.cells import Cell
 
 # Which rows of a table of jobs are shown, in their order: they come last and leave, but not while they are on the screen.

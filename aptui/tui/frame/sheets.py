@@ -5,32 +5,446 @@ Tests: `tests/tui/test_shell.py`.
 
 from __future__ import annotations
 
+import os
+import platform
+import textwrap
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import Input
 
+from aptui import __version__
 from aptui.shared.sanitize import sanitize
 from aptui.tui.actions import Actions
-from aptui.tui.frame.help import KeyTester, help_lines
-from aptui.tui.frame.info import info_lines
 from aptui.tui.frame.line import Part, Parts, strip_of
+from aptui.tui.preferences.keymap import EVERYWHERE, Keymap, show_key
+from aptui.tui.preferences.theming import roles
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.words import clock, shorten
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import App
+    from textual.binding import ActiveBinding
     from textual.screen import Screen
 
     from aptui.config.model import Config
+    from aptui.shared.health import Health
     from aptui.tui.data.session import Session
     from aptui.tui.frame.commandline import Command
     from aptui.tui.preferences.keymap import Keymap
+
+
+# A list of lines that scrolls, with or without a cursor; and the sheets made of it, which take a pane's place for a while.
+
+BREAK = Part("\n")
+"""Where an entry of a sheet goes on in another line; it is found, or not, as a whole."""
+
+
+def break_entries(entries: Sequence[Parts]) -> list[Parts]:
+    """Return the lines of entries."""
+    lines: list[Parts] = []
+    for entry in entries:
+        start = 0
+        for at in [at for at, part in enumerate(entry) if part == BREAK]:
+            lines.append(entry[start:at])
+            start = at + 1
+        lines.append(entry[start:])
+    return lines
+
+
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines to read, or with `has_cursor` to choose from."""
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "up", "up", show=False, id="sheet.up"),
+        Binding("down,j", "down", "down", show=False, id="sheet.down"),
+        Binding("pageup,ctrl+u", "page(-1)", "page up", show=False, id="sheet.page_up"),
+        Binding("pagedown,ctrl+d", "page(1)", "page down", show=False, id="sheet.page_down"),
+        Binding("home,g", "end(-1)", "first", show=False, id="sheet.first"),
+        Binding("end,G", "end(1)", "last", show=False, id="sheet.last"),
+        Binding("enter", "choose", "choose", id="sheet.choose"),
+    ]
+
+    class LineMoved(Message):
+        """The cursor is on another line."""
+
+        def __init__(self, lines: Lines, at: int) -> None:
+            super().__init__()
+            self.lines, self.at = lines, at
+
+    class LineChosen(LineMoved):
+        """A line was chosen."""
+
+    def __init__(self, *, has_cursor: bool = False, name: str | None = None) -> None:
+        super().__init__(id=name)
+        self._lines: Sequence[Parts] = ()
+        self.has_cursor, self.at = has_cursor, 0
+
+    def show(self, lines: Sequence[Parts], at: int = 0) -> None:
+        """Show these lines, the cursor on line `at`."""
+        self._lines, self.at = lines, at
+        self.virtual_size = Size(self.size.width, len(lines))
+        self.refresh()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's
+        """Whether an action makes sense: nothing can be chosen without a cursor."""
+        return action != "choose" or self.has_cursor
+
+    def action_up(self) -> None:
+        """Go one line up."""
+        self._go(-1)
+
+    def action_down(self) -> None:
+        """Go one line down."""
+        self._go(1)
+
+    def action_page(self, way: int) -> None:
+        """Go one page."""
+        self._go(way * max(1, self.size.height - 1))
+
+    def action_end(self, way: int) -> None:
+        """Go to the first or the last line."""
+        self._go(way * len(self._lines))
+
+    def action_choose(self) -> None:
+        """Choose the line of the cursor."""
+        if self._lines:
+            self.post_message(self.LineChosen(self, self.at))
+
+    def _go(self, count: int) -> None:
+        if not self.has_cursor:
+            self.scroll_to(y=self.scroll_y + count, animate=False)
+            return
+        at = max(0, min(self.at + count, len(self._lines) - 1))
+        if at != self.at:
+            self.at = at
+            top, height = round(self.scroll_y), max(1, self.size.height)
+            self.scroll_to(y=min(max(top, at - height + 1), at), animate=False)
+            self.refresh()
+            self.post_message(self.LineMoved(self, at))
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line."""
+        at = y + round(self.scroll_y)
+        width, base = self.size.width, self.rich_style
+        if at >= len(self._lines):
+            return Strip.blank(width, base)
+        strip = strip_of(self._lines[at], self, width, base)
+        return strip.apply_style(roles(self.app)["cursor"]) if self.has_cursor and at == self.at else strip
+
+    async def on_click(self, event: events.Click) -> None:
+        """Choose the line under the pointer."""
+        at = round(self.scroll_y) + event.y
+        if self.has_cursor and at < len(self._lines):
+            self._go(at - self.at)
+            self.action_choose()
+
+
+class Sheet(Vertical):
+    """Lines that take the place of the pane until `Esc`; `filter` asks for an input above them that narrows them."""
+
+    DEFAULT_CSS = "Sheet { width: 1fr; height: 1fr; } Sheet Input { margin: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "back", id="sheet.close")]
+
+    class SheetClosed(Message):
+        """The sheet is done with."""
+
+    def __init__(self, name: str, *, placeholder: str | None = None) -> None:
+        super().__init__(id=name)
+        self._placeholder = placeholder
+        self._all: Sequence[Parts] = ()
+
+    def _fill(self) -> None:
+        """Mount input and lines with the first lines to show: most sheets are never opened, and all are there from the start."""
+        if self.children:
+            return
+        if self._placeholder is not None:
+            narrow = Input(placeholder=self._placeholder, compact=True, select_on_focus=False)
+            narrow.cursor_blink = False
+            self.mount(narrow)
+        self.mount(Lines())
+
+    def show(self, lines: Sequence[Parts]) -> None:
+        """Show these lines, all of them."""
+        self._fill()
+        self._all = lines
+        for narrow in self.query(Input):
+            narrow.value = ""
+        self.query_one(Lines).show(break_entries(lines))
+        self.query_one(Lines).scroll_to(y=0, animate=False)
+
+    def take_focus(self) -> None:
+        """Put the focus where typing makes sense."""
+        self._fill()
+        self.query_one(Input if self._placeholder is not None else Lines).focus()
+
+    def action_close(self) -> None:
+        """Go back to the pane; with a filter, first clear that."""
+        for narrow in self.query(Input):
+            if narrow.value:
+                narrow.value = ""
+                return
+        self.post_message(self.SheetClosed())
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Show the lines that contain every word."""
+        event.stop()
+        words = event.value.lower().split()
+        texts = ("".join(part.text for part in parts).lower() for parts in self._all)
+        found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
+        self.query_one(Lines).show(break_entries(found) or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
+
+    def on_key(self, event: events.Key) -> None:
+        """Let arrows and pages scroll while the filter has the focus."""
+        ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
+        key = event.key
+        if key in ways and isinstance(self.app.focused, Input):
+            self.query_one(Lines)._go(ways[key])  # noqa: SLF001  # its own part
+
+
+# What `?` and `:keys` show, made from the bindings that are really active.
+#
+# Lines only, the sheet that holds them is `sheet.Sheet`.
+
+_KEYS_WIDTH, _FEW_KEYS_WIDTH, _DOES_WIDTH = 18, 12, 44
+_ROOMY = 100
+
+
+def help_lines(
+    active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
+) -> list[Parts]:
+    """Return an entry for each active action: those of the place, those that hold everywhere, the commands of the `:` line.
+
+    No line of an entry is wider than `width` (see `sheet.BREAK`).
+    """
+    here: dict[str, list[str]] = {}
+    does: dict[str, str] = {}
+    everywhere: set[str] = set()
+    for key, (_node, binding, _is_enabled, _tooltip) in active.items():
+        name = binding.id
+        action = keymap.actions.get(name or "")
+        text = action.does if action else binding.description
+        if not name or not text:
+            continue  # Textual's own, for moving and for editing a line, have no id
+        here.setdefault(name, []).append(show_key(key))
+        does[name] = text
+        if action is not None and action.scope == EVERYWHERE:
+            everywhere.add(name)
+    lines = [_heading(title)] + [_row(here[name], does[name], name, width) for name in here if name not in everywhere]
+    lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name, width) for name in here if name in everywhere]
+    lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "", width) for each in commands]
+    lines += [(), _heading("filter: what '/' takes, here and in 'aptui jobs --filter'")]
+    lines += [_row([text], does, "filter", width) for text, does in FILTER]
+    lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs", width) for names, does in SIGNS]
+    return [
+        (Part(" keys, then the filter, then signs: type 'filter' or 'signs' for those alone", "muted"),),
+        (),
+        *lines,
+    ]
+
+
+FILTER = (
+    ("rock", "paths that match this regular expression, whatever their case"),
+    (r"\.png$", "the end of a path; '.' alone is any character"),
+    ('"my rock"', "quotes keep blanks, and make a status word a path"),
+    ("failed", "a status: failed warnings errors completed processing pending cancelled"),
+    ("status:failed,pending", "any of several"),
+    ("!rock", "not that"),
+    ("platform: key: builder:", "in a field; also folder: reason:"),
+    ("error:IDAT", "in the error of a failed job"),
+    ("cause:", "in what failures have in common, as 'f' groups them"),
+    ("after:9:30 before:2h", "completed since 9:30, and not within the last two hours; also dates: 2026-11-20T23:01"),
+    ("after:9:00..10:00", "both ends"),
+    ("slower:1.5s faster:2m", "how long it took; also slower:1s..5s"),
+    ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
+    ("one two", "terms with a blank between hold together"),
+)
+"""(what is typed, what it means) of the filter language."""
+SIGNS = (
+    (("failed", "error"), "failed; a line that is an error"),
+    (("warning",), "completed with warnings; a line that is a warning; something to look at"),
+    (("completed",), "completed"),
+    (("processing",), "a worker is at it"),
+    (("pending",), "waits for its turn, or for what it depends on"),
+    (("cancelled",), "cancelled"),
+    (("critical",), "critical: it runs before others"),
+    (("mark",), "marked, or switched on in a menu"),
+    (("cursor",), "where the keys act"),
+    (("open",), "the tab in front; a folder that is open"),
+    (("details",), "this line has details: Enter goes there"),
+    (("wrapped",), "the line above goes on"),
+)
+"""(names of signs, what they mean)."""
+
+
+def _signs(names: Sequence[str]) -> str:
+    return "  ".join(dict.fromkeys(glyph(name) for name in names))
+
+
+def _heading(text: str) -> Parts:
+    return (Part(f" {text}", "title"),)
+
+
+def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
+    is_roomy = width >= _ROOMY
+    shown = f"  {'  '.join(keys):<{_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH}} "
+    indent = min(len(shown), (_KEYS_WIDTH if is_roomy else _FEW_KEYS_WIDTH) + 3)
+    first, *more = textwrap.wrap(does, max(1, width - len(shown))) or [""]
+    if more:
+        more = textwrap.wrap(" ".join(more), max(1, width - indent))
+    parts = [Part(shown, "key"), Part(f"{first:<{_DOES_WIDTH}}" if is_roomy and not more else first)]
+    used = len(shown) + len(parts[-1].text)
+    for line in more:
+        parts += [BREAK, Part(f"{'':{indent}}{line}")]
+        used = indent + len(line)
+    if used + 2 + len(name) > width:
+        parts, used = [*parts, BREAK], 0
+    return (*parts, Part(f"  {name}" if is_roomy and used else f"{name:>{max(0, width - used)}}", "muted"))
+
+
+class KeyTester(Sheet):
+    """Shows what each key is called and what it would do here; twice `Esc` leaves."""
+
+    def __init__(self) -> None:
+        super().__init__("sheet-keys")
+        self._active: dict[str, ActiveBinding] = {}
+        self._keymap = Keymap()
+        self._last = ""
+
+    def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
+        """Begin to test the keys that are active now."""
+        self._active, self._keymap, self._last = active, keymap, ""
+        self.show([(Part(" Press keys to see what they are called and what they do. Esc twice leaves.", "title"),), ()])
+
+    def on_key(self, event: events.Key) -> None:
+        """Show a key instead of doing it."""
+        event.stop()
+        event.prevent_default()
+        if event.key == self._last == "escape":
+            self.post_message(self.SheetClosed())
+            return
+        self._last = event.key
+        lines = self.query_one(Lines)
+        self._all = [*self._all[:2], self._describe(event.key), *self._all[2:200]]
+        lines.show(self._all)
+
+    def _describe(self, key: str) -> Parts:
+        found = self._active.get(key)
+        if found is None:
+            return (Part(f"  {show_key(key):<8}", "key"), Part(f"{key:<20}"), Part("nothing here", "muted"))
+        name = found.binding.id or found.binding.action
+        return (
+            Part(f"  {show_key(key):<8}", "key"),
+            Part(f"{key:<20}"),
+            Part(f"{self._keymap.does(name) or found.binding.description}  "),
+            Part(name, "muted"),
+        )
+
+
+# What `i` shows: project, engine, versions, watched roots, and where things lie; lines only.
+
+_WIDTH = 18
+ENGINE_ROOT = "Engine root"
+"""What is called so stands with the project."""
+
+
+def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
+    """Return the entries of the info sheet; `more` are rows of the pane and the app. No line is wider than `width`."""
+    project_dir = str(config.project_dir) if config else ""
+    engine = session.engine
+    roots = [row for row in more if row[0] == ENGINE_ROOT]
+    rows = [
+        ("Project", f"{session.project_name}   {project_dir}"),
+        *roots,
+        ("Cache", str(session.cache_dir)),
+        ("Engine", f"{session.state.value} since {clock(session.since_ms)}" if session.since_ms else session.state.value),
+        ("", session.trouble),
+        ("", f"pid {engine.pid}   version {engine.version}   started {clock(engine.started_ms)}" if engine.pid else ""),
+        ("Socket", engine.socket),
+        ("Ports", ", ".join(f"{name} {port}" for name, port in sorted(engine.ports.items()))),
+        ("Gateway", f"{session.gateway.address}:{session.gateway.port}" if session.gateway is not None else ""),
+        *(_folder_rows(config) if config else ()),
+        ("aptui", f"{__version__}   Python {platform.python_version()}   pid {os.getpid()}"),
+        ("Terminal", f"{os.environ.get('TERM', '')}   {'tmux' if os.environ.get('TMUX') else ''}"),
+        *(row for row in more if row not in roots),
+    ]
+    lines = [_fact_row(key, value) for key, value in rows if value.strip()]
+    return [_fold_line(line, width) for line in ((), *lines, (), *_health_lines(session.latest_health))]
+
+
+def _fold_line(line: Parts, width: int) -> Parts:
+    """Return a row whose value goes on below itself where it is too long."""
+    if not line:
+        return line
+    key, value = line
+    first, *more = (value.text[start:end] for start, end in wrap(value.text, width - key.width))
+    indent = Part(" " * key.width)
+    return (key, Part(first, value.role), *(part for text in more for part in (BREAK, indent, Part(text, value.role))))
+
+
+def _folder_rows(config: Config) -> list[tuple[str, str]]:
+    """Return the scan folders in the order in which they override each other, and the types with `.meta` files."""
+    rows: list[tuple[str, str]] = []
+    found = (folder for folder in config.project.scan_folders if not folder.is_intermediate)
+    folders = sorted(found, key=lambda folder: folder.order)
+    orders = _even([str(folder.order) for folder in folders], is_right=True)
+    names = _even([folder.name for folder in folders])
+    for at, folder in enumerate(folders):
+        only = f"   {', '.join(folder.platforms)}" if folder.platforms else ""
+        flat = "" if folder.recursive else "   without its folders"
+        title = f"Scan folders ({len(folders):,})" if not at else ""
+        rows.append((title, f"{orders[at]}  {names[at]}   {folder.path}{only}{flat}"))
+    if len(folders) > 1:
+        rows += [("", "of two files with one path the earlier folder's counts;"), ("", "'aptui explain PATH' says which")]
+    if config.project.metadata_types:
+        wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
+        rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))
+    return rows
+
+
+def _even(texts: list[str], *, is_right: bool = False) -> list[str]:
+    """Return texts that are all as wide as the widest."""
+    widest = max(map(width_of, texts), default=0)
+    return [" " * (widest - width_of(text)) + text if is_right else text + " " * (widest - width_of(text)) for text in texts]
+
+
+def _fact_row(key: str, value: str, role: str = "value") -> Parts:
+    return (Part(f" {key:<{_WIDTH}}", "key"), Part(sanitize(value), role))
+
+
+def _health_lines(health: Health | None) -> list[Parts]:
+    if health is None:
+        return []
+    title = f"Watched ({len(health.roots):,})"
+    modes = _even([root.mode.value for root in health.roots])
+    lines = [
+        _fact_row("" if at else title, f"{modes[at]}   {root.path}   {root.detail}".rstrip())
+        for at, root in enumerate(health.roots)
+    ]
+    troubles = [
+        ("Workers", health.pool),
+        ("Sandbox", health.sandbox),
+        ("Disk", health.disk),
+        ("Database", health.database),
+        ("Configuration", health.configuration),
+    ]
+    troubles += [("Builder", f"{name}: {why}") for name, why in health.broken_builders] + [("Hold", hold) for hold in health.holds]
+    return lines + [_fact_row(key, value, "warning") for key, value in troubles if value]
 
 
 # Short messages at the lower right, on the rule above the hints: gone after some seconds, kept for `:messages`. Never markup.
@@ -65,7 +479,7 @@ class Toasts(Widget):
             self.remembered.append((int(time.time() * 1000), safe, severity))
             self._shown += [
                 (now + seconds, piece, severity if at == 0 else f"{severity} again")
-                for at, piece in enumerate(wrap(safe, free_width)[:_MOST])
+                for at, piece in enumerate(textwrap.wrap(safe, free_width)[:_MOST])
             ]
         self._draw()
 

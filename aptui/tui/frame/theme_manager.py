@@ -18,7 +18,7 @@ from textual.message import Message
 from aptui.tui.actions import Actions
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.line import Part
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.theming import ThemeFile
 

@@ -16,8 +16,8 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.pictures.pixels import CHANNELS, Pixels, fit_size
-from aptui.tui.preferences.colours import PALETTE
+from aptui.tui.pictures.decoder import CHANNELS, Pixels, fit_size
+from aptui.tui.preferences.theming import PALETTE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.preferences.colours import legible
-from aptui.tui.preferences.theming import Roles, roles
+from aptui.tui.preferences.theming import Roles, legible, roles
 from aptui.tui.terminal.safety import facts, glyph, make_safe
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
-from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.terminal.safety import facts, glyph, make_safe
 from aptui.tui.widgets.cells import Painter, pad, width_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from aptui.tui.pictures.blocks import Manner
-    from aptui.tui.pictures.pixels import Pixels
+    from aptui.tui.pictures.decoder import Pixels
     from aptui.tui.widgets.cells import Painter
 
 

@@ -18,7 +18,7 @@ from unittest import mock
 
 from live_project import LiveProject, Ticker
 
-from aptui.engine.scan import walk, walk_guard
+from aptui.engine.scan import walk
 from aptui.shared.errors import KnownError
 
 from ..worlds.report import Report
@@ -39,7 +39,7 @@ def _mutated(name: str) -> Iterator[None]:
         if name == "unreadable-is-gone":
             stack.enter_context(mock.patch.object(walk.Walk, "_doubt"))
         if name == "empty-is-empty":
-            stack.enter_context(mock.patch.object(walk_guard.RootGuard, "check"))
+            stack.enter_context(mock.patch.object(walk.RootGuard, "check"))
         yield
 
 

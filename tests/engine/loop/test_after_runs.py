@@ -592,7 +592,7 @@ def test_a_full_scan_reads_the_bytes_of_files_outside(tmp_path: Path) -> None:
     project.engine_run()
     project.write("Ext/out.h", "B")
 
-    with mock.patch("aptui.engine.scan.outside_files._stamp", return_value=(1, 2, 3, 4)):
+    with mock.patch("aptui.engine.scan.up_to_date._stamp", return_value=(1, 2, 3, 4)):
         project.engine_run(is_full_scan=True)
 
     assert made(project) == {"a.out": "B"}

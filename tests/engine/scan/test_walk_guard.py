@@ -146,13 +146,13 @@ def test_what_was_accepted_once_is_asked_again_another_day(project: Project) -> 
 def test_another_device_that_holds_the_same_is_no_trouble_and_one_that_holds_less_is(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from aptui.engine.scan import walk_guard
+    from aptui.engine.scan import walk
 
-    identity = walk_guard._identity
-    monkeypatch.setattr(walk_guard, "_identity", lambda path: (99, identity(path)[1]))
+    identity = walk._identity
+    monkeypatch.setattr(walk, "_identity", lambda path: (99, identity(path)[1]))
     project.delete("assets/d/e")
     assert batch(project.root) == 0
-    monkeypatch.setattr(walk_guard, "_identity", lambda path: (98, identity(path)[1]))
+    monkeypatch.setattr(walk, "_identity", lambda path: (98, identity(path)[1]))
     project.delete("assets/d")
     project.delete("assets/a.txt")
     project.write("assets/other.txt", "other")

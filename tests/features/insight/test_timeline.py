@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from aptui.core.model import EdgeKind
-from aptui.features.insight.trace import timeline
+from aptui.features.insight.session_trace import timeline
 from tests.store.conftest import Store, edge_row, job_row, product_row, source_row
 from tests.store.history.test_sessions import run_row, session_row
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aptui.config import load, model
 from aptui.features.o3de.project import project_format
-from aptui.features.o3de.registry.options import Options
+from aptui.features.o3de.project_facts import Options
 
 PLATFORMS = {
     "Platform linux": {"tags": "tools,renderer"},

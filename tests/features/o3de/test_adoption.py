@@ -7,7 +7,7 @@ import pytest
 from aptui.cli import main
 from aptui.config import load
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.features.o3de.adoption import adopt
+from aptui.features.o3de.o3de_cache import adopt
 from aptui.shared.errors import UserError
 from tests.disk_project import HOST, Project
 from tests.store import o3de_database

@@ -15,7 +15,7 @@ from relocation_room import RelocationRoom
 
 from aptui.config import load
 from aptui.engine.loop.opening import PreparedSession
-from aptui.features.relocation import journal, moved_files, references
+from aptui.features.relocation import moved_files, relocate, text_references
 from aptui.shared.errors import HostError
 
 _STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
@@ -85,7 +85,7 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
             opening.take()
             opening.close()
         assert is_whole(room), (step, room.files())
-        assert not journal.path_of(room.root / "Cache").exists()
+        assert not relocate.path_of(room.root / "Cache").exists()
         assert not [name for name in room.files() if "aptui" in name]
     assert step > 15  # moves, rewrites, and the journal itself
     assert is_whole(room)
@@ -102,8 +102,8 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
                 pass
         if not was_killed():
             break
-        has_begun = journal.path_of(room.root / "Cache").exists()
-        journal.complete(load.load(room.root))
+        has_begun = relocate.path_of(room.root / "Cache").exists()
+        relocate.complete(load.load(room.root))
         assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
 
 
@@ -115,7 +115,7 @@ def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monk
             room.do("m/*", allows_broken=True)
     room.write("assets/m/f0.txt", "mine")
 
-    journal.complete(load.load(room.root))
+    relocate.complete(load.load(room.root))
 
     assert room.text("assets/m/f0.txt") == "mine"
 
@@ -123,12 +123,12 @@ def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monk
 def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = make_room(tmp_path / "p")
     with monkeypatch.context() as patch:
-        patch.setattr(references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        patch.setattr(text_references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             room.do("m/*", "n/*", updates_references=True)
     room.write("assets/use0.scene", "mine: m/f0.txt")
 
-    journal.complete(load.load(room.root))
+    relocate.complete(load.load(room.root))
 
     assert room.text("assets/use0.scene") == "mine: m/f0.txt"
     assert room.text("assets/use1.scene") == "see n/f1.txt"
@@ -146,11 +146,11 @@ def test_journal_that_names_a_file_outside_the_scan_folders_is_refused(
     letter = tmp_path / "outside/letter"
     letter.parent.mkdir()
     letter.write_text("mine")
-    path = journal.path_of(room.root / "Cache")
-    found = json.decode(path.read_bytes(), type=journal.Journal)
+    path = relocate.path_of(room.root / "Cache")
+    found = json.decode(path.read_bytes(), type=relocate.Journal)
     item = replace(found.report.items[0], old_file=f"{tmp_path}/{place}")
     report = replace(found.report, items=(item,))
-    path.write_bytes(json.encode(replace(found, report=report, stamps=(journal.stamp_of(str(letter)),))))
+    path.write_bytes(json.encode(replace(found, report=report, stamps=(relocate.stamp_of(str(letter)),))))
 
     with pytest.raises(HostError, match="which is not in a scan folder"):
         PreparedSession(load.load(room.root)).take()

@@ -10,7 +10,7 @@ from homes import own_homes
 from PIL import Image
 from verb_project import Run, runner
 
-from aptui.features.shipping import check_verb
+from aptui.features.shipping import findings
 from aptui.worker.commands import command
 from aptui.worker.commands.command import Execution
 from aptui.worker.commands.output import MOST_BYTES
@@ -126,7 +126,7 @@ def test_check_command_gets_few_variables(project: Path, run: Run, monkeypatch: 
 @pytest.mark.real
 def test_check_command_that_writes_much_is_kept_in_part(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[Execution] = []
-    monkeypatch.setattr(check_verb, "execute", lambda *words, **named: ended.append(command.execute(*words, **named)) or ended[-1])
+    monkeypatch.setattr(findings, "execute", lambda *words, **named: ended.append(command.execute(*words, **named)) or ended[-1])
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'yes | head -c 9000000; echo end; exit 1']}}")
     run("batch")
 
@@ -139,7 +139,7 @@ def test_check_command_that_writes_much_is_kept_in_part(project: Path, run: Run,
 
 @pytest.mark.real
 def test_check_command_that_takes_too_long_ends_with_its_children(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_verb, "_COMMAND_LIMIT_S", 0.5)
+    monkeypatch.setattr(findings, "_COMMAND_LIMIT_S", 0.5)
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'setsid sleep 300 & echo $! > pid; sleep 300']}}")
     run("batch")
 

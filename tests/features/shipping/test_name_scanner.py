@@ -17,10 +17,19 @@ from live_project import LiveProject, Request, own_live_project
 
 from aptui.core.notices import MissingScan
 from aptui.features.shipping.missing_records import LINE_LIMIT
-from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, UNREADABLE, FoundName, choose_scanned, results
+from aptui.features.shipping.missing_rows import (
+    NO_UUID,
+    NOTHING,
+    PARTIAL,
+    UNREADABLE,
+    ClearMissing,
+    FoundName,
+    ScanMissing,
+    choose_scanned,
+    results,
+)
+from aptui.features.shipping.name_readers import Readers, read_rules
 from aptui.features.shipping.name_scanner import MissingSearch, NamePlace, Tally
-from aptui.features.shipping.readers import Readers, read_rules
-from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer

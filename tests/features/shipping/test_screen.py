@@ -11,8 +11,7 @@ from tui.screens.assets.test_pane import _own_homes, at, go, in_assets, press, p
 from tui.shell_room import LARGE, SMALL, lines, text, until
 
 from aptui.core.notices import MissingScan, Progress
-from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL
-from aptui.features.shipping.scan_requests import ClearMissing, ScanMissing
+from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, ClearMissing, ScanMissing
 from aptui.tui.commands import run
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState

@@ -19,7 +19,7 @@ from aptui.store.jobs.table import AnalysisKeys, JobTable
 from aptui.store.logs.joblog import write as write_log
 from aptui.store.logs.logs import LogLines
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data import job_views
+from aptui.tui.data import job_infos
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import without_source
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
@@ -308,7 +308,7 @@ def test_a_bug_where_rows_are_put_in_order_leaves_the_rows_and_the_next_view_is_
 ) -> None:
     before = shown(jobs)
     with monkeypatch.context() as patched:
-        patched.setattr(job_views, "order_rows", lambda *_arguments, **_named: [].pop())
+        patched.setattr(job_infos, "order_rows", lambda *_arguments, **_named: [].pop())
         jobs.set_sort("source", is_descending=False)
         jobs.settle()
 

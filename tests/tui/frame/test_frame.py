@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import SessionState
-from aptui.tui.frame.statusline import Rule, StatusLine, activity_of, share_of
-from aptui.tui.frame.tabbar import TabBar, attention, banner_text, trouble_of
+from aptui.tui.frame.statusline import Rule, StatusLine, TabBar, activity_of, attention, banner_text, share_of, trouble_of
 from aptui.tui.pane import PANES
 
 from ..fake_panes import FakeSession

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 from aptui.core.project import ScanFolder
 from aptui.shared.health import Health
-from aptui.tui.frame.info import info_lines
-from aptui.tui.frame.sheet import break_entries
+from aptui.tui.frame.sheets import break_entries, info_lines
 
 from ..fake_panes import FakeSession
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.style import Style
 
 from aptui.tui.pictures.blocks import Ground, Manner, bytes_of, draw_picture
-from aptui.tui.pictures.pixels import Pixels, fit_size
-from aptui.tui.preferences.colours import PALETTE
+from aptui.tui.pictures.decoder import Pixels, fit_size
+from aptui.tui.preferences.theming import PALETTE
 
 DARK = Ground(Style.parse("#c0c0c0 on #101418"), (16, 20, 24), True)
 LIGHT = Ground(Style.parse("#202020 on #f8f8f8"), (248, 248, 248), False)

@@ -14,9 +14,8 @@ from tools import MACHINE
 from waiting import until
 
 from aptui.tui.pictures import decoding
-from aptui.tui.pictures.decoding import Decoder, decode, objection
-from aptui.tui.pictures.facts import Facts
-from aptui.tui.pictures.pixels import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
+from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, Pixels
+from aptui.tui.pictures.decoding import Decoder, Facts, decode, objection
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from aptui.tui.pictures.facts import image_facts
+from aptui.tui.pictures.decoding import image_facts
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 32, 8, 6, 0, 0, 0)
 TIFF_ENTRIES = struct.pack("<HHIHH HHII HHIHH", 256, 3, 1, 300, 0, 257, 4, 1, 70_000, 277, 3, 1, 3, 0)

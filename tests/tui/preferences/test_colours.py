@@ -10,7 +10,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from aptui.tui.preferences import theming
-from aptui.tui.preferences.colours import LEAST_CONTRAST, contrast, fit_colours, legible, show_colour
+from aptui.tui.preferences.theming import LEAST_CONTRAST, contrast, fit_colours, legible, show_colour
 from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Painter
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.preferences import theming
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts

@@ -27,11 +27,10 @@ from aptui.core.paths import from_text, key_of, path_uuid, to_text
 from aptui.core.planning.planner import Planner
 from aptui.core.project import Builder, Project, ScanFolder
 from aptui.core.settings import SettingsTree
-from aptui.features.o3de.programs import start, switches
+from aptui.features.o3de.programs import program_switches, run_request
 from aptui.features.o3de.programs.builder_switches import BuilderSwitches, help_lines, parse
-from aptui.features.o3de.programs.output.console import ProgramConsole
-from aptui.features.o3de.programs.output.lines import BATCH
-from aptui.features.o3de.registry.options import is_project
+from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole
+from aptui.features.o3de.project_facts import is_project
 from aptui.shared import starting
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store.logs import joblog
@@ -173,7 +172,7 @@ def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
 
 def _config(project: str, given: BuilderSwitches) -> Config:
     words = [f"--project-path={project}", *given.forwarded]
-    config = start.load(switches.parse(words), BATCH)
+    config = run_request.load(program_switches.parse(words), BATCH)
     return replace(config, project=replace(config.project, debug_output=True))
 
 

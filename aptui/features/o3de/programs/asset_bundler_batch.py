@@ -12,11 +12,10 @@ from pathlib import Path
 from aptui.features.o3de.bundling import asset_lists, seeds
 from aptui.features.o3de.bundling.asset_lists import ListedAsset
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
-from aptui.features.o3de.programs import start, switches
-from aptui.features.o3de.programs.bundler import bundles as bundler_bundles
-from aptui.features.o3de.programs.bundler import compare as bundler_compare
-from aptui.features.o3de.programs.bundler import switches as bundler_switches
-from aptui.features.o3de.programs.bundler.project import (
+from aptui.features.o3de.programs import bundle_commands as bundler_bundles
+from aptui.features.o3de.programs import bundle_commands as bundler_compare
+from aptui.features.o3de.programs import bundler_switches, program_switches, run_request
+from aptui.features.o3de.programs.bundler_project import (
     AssetKey,
     BundlerOutput,
     BundlerProject,
@@ -26,8 +25,8 @@ from aptui.features.o3de.programs.bundler.project import (
     load_seeds,
     refuse_missing_lists,
 )
-from aptui.features.o3de.programs.bundler.switches import BundlerSwitches
-from aptui.features.o3de.programs.output.lines import BATCH
+from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
+from aptui.features.o3de.programs.phrases import BATCH
 from aptui.shared import starting
 from aptui.shared.errors import KnownError, UserError
 
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _project(given: BundlerSwitches) -> BundlerProject:
     words = [f"--{name}={value}" for name in ("project-path", "engine-path", "project-cache-path") for value in given.all(name)]
     words += [f"--regset={value}" for value in given.all("regset")]
-    return BundlerProject(start.load(switches.parse(words), BATCH), given)
+    return BundlerProject(run_request.load(program_switches.parse(words), BATCH), given)
 
 
 # ------------------------------------------------------------------------------------------------------------------- seeds

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from aptui.core.model import PathKey
+from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.engine.requests.handler import reachable
-from aptui.features.o3de.programs import start as starting
-from aptui.features.o3de.programs import work
+from aptui.features.o3de.programs import phrases, processor_run
+from aptui.features.o3de.programs import run_request as starting
 from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
-from aptui.features.o3de.programs.output import lines
-from aptui.features.o3de.programs.output.events import EventPrinter
-from aptui.features.o3de.programs.output.lines import LIVE
+from aptui.features.o3de.programs.events import EventPrinter
+from aptui.features.o3de.programs.phrases import LIVE
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.store.db.schema import uuid_text
 
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _process(start: RunRequest) -> int:
-    work.delete_newer_database(start)
+    processor_run.delete_newer_database(start)
     user = start.facts.user
     is_scanning_fast = user.zero_analysis is not False or start.given.has("zeroAnalysisMode")
     live = EngineSupervisor(start.config, start.load, skips_start_scan=user.skips_start_scan, is_scanning_fast=is_scanning_fast)
@@ -53,12 +52,12 @@ def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> 
     with contextlib.ExitStack() as closing:
         listener = ListenerClosed(live.selector, start.first_port, start.report_rejected)
         closing.callback(listener.close)
-        start.console.say(lines.listening_port(listener.port))
+        start.console.say(phrases.listening_port(listener.port))
         live.ports["listening"] = listener.port
         if given.has("acceptInput"):
             control = ControlChannel(live.selector, processor)
             closing.callback(control.close)
-            start.console.say(lines.control_port(control.port))
+            start.console.say(phrases.control_port(control.port))
             live.ports["control"] = control.port
         yield
 
@@ -73,7 +72,9 @@ def _take_signals(live: EngineSupervisor) -> list[tuple[int, object]]:
     wanted: list[tuple[int, object]] = []
     with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
         wanted.extend(
-            (number, signal.signal(number, stop)) for number in work.ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
+            (number, signal.signal(number, stop))
+            for number in processor_run.ENDING_SIGNALS
+            if signal.getsignal(number) != signal.SIG_IGN
         )
         wanted.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # a lease that was broken while we held it
     return wanted
@@ -104,7 +105,7 @@ class _Processor:
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
         self._is_finished = False
-        self._to_reprocess: Iterator[PathKey] = work.to_reprocess(start)
+        self._to_reprocess: Iterator[PathKey] = processor_run.to_reprocess(start)
         live.wants_all = True
         live.listeners.append(self.printer)
         live.parts.append(self)
@@ -118,11 +119,11 @@ class _Processor:
     def end(self) -> int:
         """Say what came of it; return the exit code."""
         if self._is_finished:
-            work.finish(self._start, self.printer)
-        failed = work.find_failed_assets(self._start)
-        self._start.console.say_all(lines.format_failed_assets(failed))
-        work.print_totals(self._start, self.printer, len(failed), time.monotonic() - self._began_s)
-        work.print_end(self._start, self.printer)
+            processor_run.finish(self._start, self.printer)
+        failed = processor_run.find_failed_assets(self._start)
+        self._start.console.say_all(phrases.format_failed_assets(failed))
+        processor_run.print_totals(self._start, self.printer, len(failed), time.monotonic() - self._began_s)
+        processor_run.print_end(self._start, self.printer)
         return starting.FAILED if failed else 0
 
     # ------------------------------------------------------------------------------------------------------------- control
@@ -193,9 +194,9 @@ class _Processor:
     def _become_idle(self, now: float) -> None:
         if self.printer.is_scan_open:
             self.printer.end_scan()
-            self.printer.end_analysis(work.source_count(self._start))
+            self.printer.end_analysis(processor_run.source_count(self._start))
         if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
-            self._start.console.say(lines.idle(now - self._busy_since_s))
+            self._start.console.say(phrases.idle(now - self._busy_since_s))
         self._done_at_idle = self._done
 
     def _rest(self) -> None:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
-from aptui.features.o3de.programs import start as starting
-from aptui.features.o3de.programs import work
+from aptui.features.o3de.programs import phrases, processor_run
+from aptui.features.o3de.programs import run_request as starting
 from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
-from aptui.features.o3de.programs.output import lines
-from aptui.features.o3de.programs.output.events import EventPrinter
-from aptui.features.o3de.programs.output.lines import BATCH
+from aptui.features.o3de.programs.events import EventPrinter
+from aptui.features.o3de.programs.phrases import BATCH
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.link import port
 from aptui.link.client import EngineClient, NoEngine
@@ -43,12 +42,12 @@ def _process(start: RunRequest) -> int:
     batch = _Batch(start)
     is_whole = batch.run()
     if is_whole:
-        work.finish(start, batch.printer)
-    failed = work.find_failed_assets(start)
-    start.console.say_all([lines.RULER, lines.COMPLETE, *lines.format_failed_assets(failed)])
-    work.print_totals(start, batch.printer, len(failed), time.monotonic() - began_s)
-    start.console.say(lines.COMPLETED)
-    work.print_end(start, batch.printer)
+        processor_run.finish(start, batch.printer)
+    failed = processor_run.find_failed_assets(start)
+    start.console.say_all([phrases.RULER, phrases.COMPLETE, *phrases.format_failed_assets(failed)])
+    processor_run.print_totals(start, batch.printer, len(failed), time.monotonic() - began_s)
+    start.console.say(phrases.COMPLETED)
+    processor_run.print_end(start, batch.printer)
     return 0 if is_whole and not failed else starting.FAILED
 
 
@@ -67,9 +66,9 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether nobody ended it before."""
         with selectors.DefaultSelector() as selector, self._ports(selector), self._stop_on_signals():
-            self._start.console.say_all([lines.STARTED, lines.RULER])
+            self._start.console.say_all([phrases.STARTED, phrases.RULER])
             try:
-                opening = work.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
+                opening = processor_run.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
             except BusyError as busy:
                 self._run_beside(busy, selector)
             else:
@@ -81,7 +80,7 @@ class _Batch:
         return not self._is_quitting
 
     def _run(self, opening: PreparedSession, selector: selectors.BaseSelector) -> None:
-        to_reprocess = list(work.to_reprocess(self._start))
+        to_reprocess = list(processor_run.to_reprocess(self._start))
         if self._is_quitting:
             opening.close()
             return
@@ -121,7 +120,7 @@ class _Batch:
 
     def _end_scan(self, files_seen: int | None) -> None:
         self.printer.end_scan(files_seen)
-        self.printer.end_analysis(work.source_count(self._start))
+        self.printer.end_analysis(processor_run.source_count(self._start))
 
     # ---------------------------------------------------------------------------------------------- beside another engine
 
@@ -132,7 +131,7 @@ class _Batch:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")
         except NoEngine:
             raise busy from None
-        self._roots = work.roots_in_database(self._start)
+        self._roots = processor_run.roots_in_database(self._start)
         with client:
             self._settle(client, selector)
 
@@ -140,7 +139,7 @@ class _Batch:
         client.ask(port.Subscribe(wants_all=True))
         given = self._start.given
         requests = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None)]
-        for key in work.to_reprocess(self._start):
+        for key in processor_run.to_reprocess(self._start):
             client.ask(port.ReprocessJobs(keys=(key,)))
             requests.append(port.Settle())
         for request in requests:
@@ -162,11 +161,11 @@ class _Batch:
             first = first and first + 1  # the program with a window may listen on the first one
             listener = ListenerClosed(selector, first, self._start.report_rejected)
             closing.callback(listener.close)
-            console.say(lines.listening_port(listener.port))
+            console.say(phrases.listening_port(listener.port))
             if given.has("acceptInput"):
                 control = ControlChannel(selector, self)
                 closing.callback(control.close)
-                console.say(lines.control_port(control.port))
+                console.say(phrases.control_port(control.port))
             yield
 
     def is_idle(self) -> bool:
@@ -205,7 +204,7 @@ class _Batch:
         with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
             previous.extend(
                 (number, signal.signal(number, stop))
-                for number in work.ENDING_SIGNALS
+                for number in processor_run.ENDING_SIGNALS
                 if signal.getsignal(number) != signal.SIG_IGN
             )
         try:

@@ -5,21 +5,35 @@ Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aptui.batch.options import consent
 from aptui.config.dirs import asset_database
-from aptui.config.model import Config
-from aptui.features.o3de.facts import ProjectFacts
+from aptui.config.model import Config, ConfigErrors
+from aptui.core.project import COMMON_PLATFORM
+from aptui.features.o3de.programs import phrases, program_switches
 from aptui.features.o3de.programs.control import DEFAULT_PORT
-from aptui.features.o3de.programs.output import lines
-from aptui.features.o3de.programs.output.console import ProgramConsole
-from aptui.features.o3de.programs.switches import GivenSwitches
+from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
+from aptui.features.o3de.programs.program_switches import GivenSwitches
+from aptui.features.o3de.project import project_format
+from aptui.features.o3de.project_facts import BATCH_TAGS, MARKER, TAGS, Options, ProjectFacts, facts_of, is_project
+from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
-from aptui.shared.errors import BusyError
+from aptui.shared import starting
+from aptui.shared.errors import BusyError, KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.features.o3de.registry.settings_registry import Registry
 
 
 class RunRequest(Struct):
@@ -47,7 +61,7 @@ class RunRequest(Struct):
 
     def report_rejected(self) -> None:
         """Say what whoever connects to the listening port should know."""
-        self.console.say(lines.format_turned_away(str(self.config.cache_dir)))
+        self.console.say(phrases.format_turned_away(str(self.config.cache_dir)))
 
     @property
     def database(self) -> Path:
@@ -63,3 +77,176 @@ def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
         raise busy from None
     with client:
         return client.ask(verb)
+
+
+# Starts an asset processor: O3DE's command line and settings become our configuration, a console and a log.
+
+FAILED = 1
+JOB_LOGS = "JobLogs"
+"""The folder of job logs, below the folder of logs, as O3DE's tools look for it."""
+_ATTACH_S = 20.0
+"""So long somebody has to attach a debugger."""
+_BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
+"""The section of the settings registry that names the project, the cache and the port."""
+_PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
+"""What stands before `-path` in switches that are short for a key of the registry."""
+
+
+def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
+    """Start, work, and return the exit code.
+
+    Args:
+        base: the name of the log: `log_file.BATCH` or `LIVE`.
+        work: does everything once it is clear what is wanted; returns the exit code.
+    """
+    starting.prepare()
+    console = ProgramConsole(sys.stdout)
+    try:
+        given = program_switches.parse(arguments)
+        if given.has("help"):
+            console.say_all(program_switches.help_lines())
+            return 0
+        if given.has("waitOnLaunch"):
+            time.sleep(_ATTACH_S)
+        log_dir = given.first("logDir")
+        if log_dir is not None:  # what is wrong with the settings stands in the log then
+            console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
+        return work(_prepare(given, base, console))
+    except KnownError as error:
+        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
+            console.complain_fatal(each)
+        return FAILED
+    finally:
+        console.close()
+
+
+def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunRequest:
+    """Return what is to be done; say what the command line asks to be said, and what of it changes nothing."""
+    if given.has("regdump") or given.has("regdumpall"):
+        _print_settings(given, base)
+    config = load(given, base)
+    consent(config)
+    facts = facts_of(config) or ProjectFacts()
+    if given.first("logDir") is None:
+        console.keep(ProgramLog(config.log_dir, base, console.started_ms))
+    console.is_verbose = facts.user.is_verbose
+    with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
+    _print_doubts(given, config, console)
+    console.say(phrases.project_root(str(config.project_dir)))
+    console.say(phrases.job_slots(facts.max_jobs, config.workers))
+    return RunRequest(given, config, console, lambda: load(given, base), facts)
+
+
+def load(given: GivenSwitches, base: str) -> Config:
+    """Return the configuration that a command line asks for.
+
+    Raises:
+        KnownError: everything that is wrong with it.
+    """
+    folder, options, platforms = project_dir(given), options_of(given, base), given.all("platforms")
+    try:
+        config = project_format.load(Path(folder), (), platforms or None, options)
+    except UserError:
+        _refuse_unknown_platform(_registry(folder, options), platforms)
+        raise
+    log_dir = given.first("logDir")
+    if log_dir is not None:
+        config = replace(config, log_dir=Path(os.path.abspath(log_dir)))
+    if given.has("debugOutput"):
+        config = replace(config, project=replace(config.project, debug_output=True))
+    return config
+
+
+def _registry(folder: str, options: Options) -> Registry:
+    from aptui.features.o3de.project.project_roots import locate, read_registry
+
+    recorder = InputRecorder()
+    return read_registry(locate(folder, options, recorder), options, recorder)
+
+
+def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
+    """Say in the reference's words that a platform is asked for, or enabled, which nobody declares."""
+    from aptui.features.o3de.project.project_roots import SETTINGS
+    from aptui.features.o3de.registry.settings_registry import truth
+
+    declared = {name.lower().removeprefix("platform ").strip() for name in registry.members(SETTINGS)}
+    enabled = [name for name, node in registry.members(f"{SETTINGS}/Platforms").items() if truth(node)]
+    for platform in (*asked, *enabled):
+        if platform.lower() not in declared | {COMMON_PLATFORM}:
+            raise UserError(phrases.unknown_platform(platform))
+
+
+# ------------------------------------------------------------------------------------------------------------ command line
+
+
+def options_of(given: GivenSwitches, base: str) -> Options:
+    """Return what the command line adds to the project's own settings."""
+    shorthands = [
+        f"{_BOOTSTRAP}/{place.replace('-', '_')}_path={os.path.abspath(value)}"
+        for place in _PLACES
+        if (value := given.last(f"{place}-path")) is not None
+    ]
+    return Options(
+        registry=given.in_order("regset", "regremove"),
+        regset=tuple(shorthands),
+        regset_file=given.all("regset-file"),
+        asset_root=given.first("assetroot") or "",
+        scan_folders=tuple(os.path.abspath(folder) for folder in given.all("scanfolders")),
+        scan_folder_patterns=given.all("scanfolderpattern"),
+        has_config_scan_folders=not given.has("noConfigScanFolders"),
+        has_gem_scan_folders=not given.has("noGemScanFolders"),
+        tags=BATCH_TAGS if base == BATCH else TAGS,
+        program=os.path.abspath(sys.argv[0]),
+    )
+
+
+def project_dir(given: GivenSwitches) -> str:
+    """Return the project's folder: as it was named, else the nearest one from the current folder upwards.
+
+    Raises:
+        UserError: it has no project.
+    """
+    named = given.last("project-path") or _regset(given, f"{_BOOTSTRAP}/project_path")
+    older = given.last("gamefolder")
+    if older and not named:
+        named = os.path.join(given.first("assetroot") or given.last("engine-path") or os.getcwd(), older)
+    if named:
+        named = os.path.abspath(named)
+        if not os.path.isfile(os.path.join(named, MARKER)):
+            raise UserError(f"no '{MARKER}' in '{named}'", hint="name the folder that has it, with '--project-path=DIR'")
+        return named
+    folder = os.getcwd()
+    while not is_project(folder):
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            raise UserError(f"no '{MARKER}' in '{os.getcwd()}' or any folder above it", hint="see --project-path")
+    return folder
+
+
+def _regset(given: GivenSwitches, pointer: str) -> str:
+    """Return what `--regset` says of a key, "" for nothing; the last says it."""
+    options = [option.partition("=") for option in given.all("regset")]
+    return next((value.strip(' "') for key, _, value in reversed(options) if key.strip().lower() == pointer.lower()), "")
+
+
+# ------------------------------------------------------------------------------------------------------------------ saying
+
+
+def _print_settings(given: GivenSwitches, base: str) -> None:
+    registry = _registry(project_dir(given), options_of(given, base))
+    for pointer in (*given.all("regdump"), *([""] if given.has("regdumpall") else [])):
+        sys.stdout.write(f"{registry.dump(pointer)}\n")
+    sys.stdout.flush()
+
+
+def _print_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
+    """Say once what is accepted and changes nothing, and what nobody understands."""
+    for switch in given.ignored:
+        console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")
+    for word in given.unknown:
+        console.say(f"{word} is no switch of the asset processor, and ignored.")
+    for word in given.positional:
+        console.say(f"'{word}' belongs to no switch, and is ignored.")
+    for warning in config.warnings:
+        console.say(warning)

@@ -23,8 +23,8 @@ from aptui.config import load as config_load
 from aptui.config import model as configuration
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
+from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
-from aptui.features.o3de.registry.options import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def claims(folder: Path) -> bool:
 
 def refuse_unreadable(folder: Path) -> None:
     """Raise a `UserError` where the marker is no JSON object; one that names no project is another program's, and left alone."""
-    from aptui.features.o3de.project.project import read_manifest
+    from aptui.features.o3de.project.project_roots import read_manifest
 
     read_manifest(str(folder / MARKER), InputRecorder())
 
@@ -121,7 +121,7 @@ def load(
 
 def _remember_engine(project_dir: Path, config: Config) -> None:
     """Note the engine that a switch or the called program led to: later commands without them use it if they find none."""
-    from aptui.features.o3de.facts import facts_of
+    from aptui.features.o3de.project_facts import facts_of
 
     facts, file = facts_of(config), compiled.find_compiled_file(ENGINE_MEMORY, project_dir)
     text = json.dumps(facts.engine if facts is not None else "")
@@ -163,7 +163,7 @@ def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessa
 
 def code_folders(config: Config) -> list[str]:
     """Return the folders of the scripts that register builders."""
-    from aptui.features.o3de.scripts.sandbox import surroundings  # projects without scripts do not pay for it
+    from aptui.features.o3de.scripts.script_runner import surroundings  # projects without scripts do not pay for it
 
     environments = {builder.environment for builder in config.project.builders if builder.adapter}
     return sorted({os.path.dirname(script) for text in environments for script in surroundings(text).scripts})
@@ -225,8 +225,8 @@ def _compile_project(
     recorder: InputRecorder,
 ) -> Config:
     from aptui.config.compiler import Compiler
-    from aptui.features.o3de.facts import to_text
-    from aptui.features.o3de.project.overrides import with_overrides
+    from aptui.features.o3de.project.rules import with_overrides
+    from aptui.features.o3de.project_facts import to_text
 
     trees, doubts = _trees(opened.tree, layers, sets)
     root = with_overrides(merge.merge_layers(trees), opened.facts.builder_overrides)
@@ -282,8 +282,7 @@ def _resting(opened: OpenedO3deProject, config: Config, recorder: InputRecorder)
 
 def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
     """Return what stands for the builders of scripts, and note where scripts lie or may come to lie."""
-    from aptui.features.o3de.scripts.overrides import to_text
-    from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder
+    from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder, to_text
 
     places, facts = opened.places, opened.facts
     roots = [Path(root) for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project)]

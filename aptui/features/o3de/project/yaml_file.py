@@ -15,9 +15,8 @@ from typing import Any
 from aptui.config import load, merge
 from aptui.config.dirs import FILE_NAME
 from aptui.config.yaml.nodes import Node
-from aptui.features.o3de.project.layout import SETTINGS
 from aptui.features.o3de.project.o3de_settings import OpenedO3deProject, open_project
-from aptui.features.o3de.project.project import MARKER, Options, is_project
+from aptui.features.o3de.project.project_roots import MARKER, SETTINGS, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import HostError, UserError
 

@@ -1,6 +1,6 @@
 """What the room reads of the disk, and remembers having read: an unchanged configuration is known by looking at just that again.
 
-Tests: `tests/features/o3de/registry/test_registry.py`.
+Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """
 
 from __future__ import annotations

@@ -10,25 +10,114 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui import sdk
 from aptui.core.paths import name_uuid
-from aptui.core.project import Builder, BuilderKind
-from aptui.features.o3de.scripts import sandbox
+from aptui.core.patterns import wildcard_regex
+from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
+from aptui.features.o3de.scripts import script_runner
 from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
-from aptui.features.o3de.scripts.azlmbr.math import uuid_of
-from aptui.features.o3de.scripts.overrides import DELETES_ON_FAILURE, override_builder, override_job, param_key, pattern_of
-from aptui.features.o3de.scripts.sandbox import Surroundings
+from aptui.features.o3de.scripts.azlmbr.math import crc_of, uuid_of
+from aptui.features.o3de.scripts.script_runner import Surroundings
+
+if TYPE_CHECKING:
+    from aptui.features.o3de.project_facts import JobOverride
+
+
+# Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file.
+
+DELETES_ON_FAILURE = 2
+"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
+_ONE_END = re.compile(r"\*[^*?/]+")
+"""A wildcard pattern that says only how a name ends: it means the same on relative paths, where it is looked up faster."""
+
+
+def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str:
+    """Return overrides in the form in which scripts' surroundings hold them, "" for none."""
+    if not builders and not jobs:
+        return ""
+    return json.dumps(
+        {"builders": [to_builtins(each) for each in builders], "jobs": [to_builtins(each) for each in jobs]}, sort_keys=True
+    )
+
+
+def override_builder(builder: Builder, overrides: str) -> Builder:
+    """Return a builder as the file changes it.
+
+    What is said about jobs is part of the analysis fingerprint: it is laid over jobs when their sources are analysed.
+    """
+    known = _index_overrides(overrides)
+    if known["jobs"]:
+        text = json.dumps(known["jobs"], sort_keys=True)
+        builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(text):08x}".strip())
+    found = known["builders"].get(builder.name.lower())
+    if found is None:
+        return builder
+    flags = found["flags"]
+    return replace(
+        builder,
+        version=found["version"] or builder.version,
+        analysis_fingerprint=found["fingerprint"] or builder.analysis_fingerprint,
+        patterns=tuple(map(_pattern, found["patterns"])) or builder.patterns,
+        deletes_products_on_failure=builder.deletes_products_on_failure if flags is None else bool(flags & DELETES_ON_FAILURE),
+    )
+
+
+def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
+    """Return a job as the file changes it."""
+    found = _index_overrides(overrides)["jobs"].get(job.job_key.lower())
+    if found is None:
+        return job
+    pairs = (text.partition("=") for text in found["params"].split(",") if "=" in text)
+    return replace(
+        job,
+        priority=job.priority if found["priority"] is None else found["priority"],
+        is_critical=job.is_critical if found["is_critical"] is None else found["is_critical"],
+        additional_fingerprint=f"{job.additional_fingerprint} {found['fingerprint']}".strip(),
+        params={**job.params, **{param_key(name.strip()): value.strip() for name, _, value in pairs}},
+    )
+
+
+def param_key(name: object) -> str:
+    """Return how a parameter is called in our jobs: by its checksum."""
+    return f"0x{crc_of(name):08x}"
+
+
+def pattern_of(text: str, *, is_regex: bool) -> Pattern:
+    """Return a pattern of O3DE's, which is for absolute paths.
+
+    Raises:
+        re.error: it is none.
+    """
+    if is_regex:
+        return Pattern(PatternKind.REGEX, text, re.compile(text).pattern, is_absolute=True)
+    return Pattern(PatternKind.GLOB, text, wildcard_regex(text), is_absolute=_ONE_END.fullmatch(text) is None)
+
+
+def _pattern(text: str) -> Pattern:
+    pattern, equals, kind = text.rpartition("=")
+    return pattern_of(pattern if equals else text, is_regex=bool(equals) and kind.strip().lower() == "regex")
+
+
+@lru_cache(maxsize=4)
+def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
+    """Return {"builders" or "jobs": {name in lower case: what is said}}."""
+    overrides_by_kind: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
+    return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
+
 
 # What scripts of O3DE answer (the classes of `azlmbr.asset.builder`), in the terms of our SDK.
 
@@ -229,8 +318,8 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
 
     What went wrong are (script, sentence, whether it stays so until the script's code changes).
     """
-    around = sandbox.surroundings(stand_in.environment)
-    script_sandbox = sandbox.enter(around)
+    around = script_runner.surroundings(stand_in.environment)
+    script_sandbox = script_runner.enter(around)
     problems = [(problem.script, problem.text, problem.is_lasting) for problem in script_sandbox.problems]
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
     for registered in registrations.list_registered():
@@ -275,7 +364,7 @@ def load(builder: Builder) -> ScriptBuilder:
     Raises:
         LookupError: none does.
     """
-    script_sandbox = sandbox.enter(sandbox.surroundings(builder.environment))
+    script_sandbox = script_runner.enter(script_runner.surroundings(builder.environment))
     if registrations.find(builder.uuid) is None:
         script = builder.origin.removeprefix("file:").rpartition(":")[0]
         why = next(
@@ -292,7 +381,7 @@ class ScriptBuilder:
         self.name, self.version = builder.name, builder.version
         self.patterns = tuple(pattern.text for pattern in builder.patterns)
         self._bus_id = builder.uuid
-        self._overrides = sandbox.surroundings(builder.environment).overrides if builder.environment else ""
+        self._overrides = script_runner.surroundings(builder.environment).overrides if builder.environment else ""
 
     def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
         """Let the script say which jobs a source needs."""

@@ -22,9 +22,8 @@ from textual.message import Message
 
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
-from aptui.tui.pictures.decoding import objection
-from aptui.tui.pictures.facts import HEAD_BYTES, Facts, image_facts
-from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.pictures.decoder import Pixels
+from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
 from aptui.tui.screens.assets.panel import Panel, Ref, ReferenceGroup, read_links
 from aptui.tui.screens.assets.readers import PREVIEW
 from aptui.tui.terminal.safety import glyph
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from rich.segment import Segment
     from textual import events
 
+    from aptui.tui.pictures.decoder import Pixels
     from aptui.tui.pictures.decoding import Decoder
-    from aptui.tui.pictures.pixels import Pixels
     from aptui.tui.screens.assets.readers import QueryWorker
     from aptui.tui.widgets.cells import Painter
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from aptui.tui.control import away
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
+from aptui.tui.frame import terminal_control
 from aptui.tui.screens.assets import asset_files as assets_files
 from aptui.tui.screens.assets.asset_trees import AssetTrees
 from aptui.tui.screens.assets.detail import ReferenceTree
@@ -56,13 +56,13 @@ class AssetPrograms:
         if not os.path.exists(panel.file):
             self._shell.show_toast(f"'{panel.file}' is not there", "warning")
             return
-        away.lend(self._shell, [*command, panel.file])
+        terminal_control.lend(self._shell, [*command, panel.file])
 
     def folder(self, panel: Panel) -> None:
         """Show the folder, or that of the file."""
         folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
         if any(folders):
-            away.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))
+            terminal_control.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))
 
 
 # Copying from the Assets screen: what there is to copy of an asset, and the menu that asks.

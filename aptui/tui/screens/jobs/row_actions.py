@@ -27,8 +27,8 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.logs import joblog
 from aptui.store.queries.reader import Reader
 from aptui.tui.background import run_in_background
-from aptui.tui.control import away
 from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.frame import terminal_control
 from aptui.tui.screens.jobs import texts
 from aptui.tui.screens.jobs.details import native
 from aptui.tui.screens.jobs.texts import log_text
@@ -285,7 +285,7 @@ class Programs:
         """Show the folder with the log of the run."""
         log = self.log_of(infos[0])
         if log:
-            away.show_folder(self._view.shell, os.path.dirname(log))
+            terminal_control.show_folder(self._view.shell, os.path.dirname(log))
         else:
             self._view.shell.show_toast("no log", "warning")
 
@@ -302,7 +302,7 @@ class Programs:
 
     def folder(self, infos: Sequence[JobRowInfo]) -> None:
         """Show the folder of the source."""
-        self._open_source(infos[0], lambda path: away.show_folder(self._view.shell, os.path.dirname(path)))
+        self._open_source(infos[0], lambda path: terminal_control.show_folder(self._view.shell, os.path.dirname(path)))
 
     def capsule(self, infos: Sequence[JobRowInfo]) -> None:
         """Have `aptui capsule` write the job into a file where the screen was started; it reads inputs, which may take a while."""
@@ -329,7 +329,7 @@ class Programs:
 
     def run_outside(self, command: list[str], folder: str | None = None, note: str = "") -> None:
         """Lend the terminal to a program until it ends; `note` is written above what it writes."""
-        away.lend(self._view.shell, command, folder, note)
+        terminal_control.lend(self._view.shell, command, folder, note)
 
     def _open_source(self, info: JobRowInfo, then: Callable[[str], object]) -> None:
         query_in_background(self._view, lambda reader: path_of(reader, info), lambda path: then(native(path)))

@@ -17,7 +17,7 @@ from textual.widgets import Input
 from aptui.store.logs.joblog import JobLogLine
 from aptui.store.logs.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
-from aptui.tui.control import away
+from aptui.tui.frame import terminal_control
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
@@ -436,7 +436,7 @@ class LogsPane(Pane):
             self.shell.show_toast("there is no log", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
-            away.lend(self.shell, [*command, str(path)])
+            terminal_control.lend(self.shell, [*command, str(path)])
 
     # ---------------------------------------------------------------------------------------------------------------- copying
 

@@ -10,8 +10,7 @@ from lytesttools import PLATFORMS, RULES, O3deProject
 
 from aptui.features.o3de.bundling import asset_lists
 from aptui.features.o3de.bundling.seeds import SeedList
-from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch
-from aptui.features.o3de.programs.bundler import switches as bundler_switches
+from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch, bundler_switches
 
 pytestmark = pytest.mark.real
 

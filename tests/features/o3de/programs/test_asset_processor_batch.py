@@ -400,7 +400,7 @@ def test_what_changes_nothing_is_said_once(batch: Batch) -> None:
 
 def test_wait_on_launch_waits(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("aptui.features.o3de.programs.start.time.sleep", slept.append)
+    monkeypatch.setattr("aptui.features.o3de.programs.run_request.time.sleep", slept.append)
 
     batch.run("--waitOnLaunch")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from live_project import LiveProject
 
-from aptui.features.o3de.programs import asset_processor, work
+from aptui.features.o3de.programs import asset_processor, processor_run
 
 pytestmark = pytest.mark.real
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr(work, "to_reprocess", lambda _start: iter(()))
+    monkeypatch.setattr(processor_run, "to_reprocess", lambda _start: iter(()))
     settings = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
     return LiveProject(tmp_path / "project", settings)
 

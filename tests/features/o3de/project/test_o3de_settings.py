@@ -16,7 +16,9 @@ from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planning.planner import Planner
 from aptui.core.project import Builder, BuilderKind, Companion, Platform
-from aptui.features.o3de.facts import (
+from aptui.features.o3de.project.project_roots import Options
+from aptui.features.o3de.project.rules import python_regex
+from aptui.features.o3de.project_facts import (
     JobOverride,
     O3deSharedCache,
     O3deSharedPattern,
@@ -25,8 +27,6 @@ from aptui.features.o3de.facts import (
     UserSettings,
     facts_of,
 )
-from aptui.features.o3de.project.project import Options
-from aptui.features.o3de.project.rules import python_regex
 from aptui.shared.errors import UserError
 
 

@@ -17,9 +17,9 @@ from aptui.cli import main
 from aptui.config import dirs, explain, load
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
-from aptui.features.o3de.facts import facts_of
 from aptui.features.o3de.project import project_format
-from aptui.features.o3de.project.project import Options
+from aptui.features.o3de.project.project_roots import Options
+from aptui.features.o3de.project_facts import facts_of
 from aptui.shared.errors import UserError
 
 YAML = "builders: [{name: json, version: 3}, {name: upper, command: 'cp {source} {products_dir}', patterns: ['*.up']}]\n"

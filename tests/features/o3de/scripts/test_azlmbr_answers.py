@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from aptui import sdk
 from aptui.core.project import Builder, BuilderKind
-from aptui.features.o3de.facts import JobOverride
+from aptui.features.o3de.project_facts import JobOverride
 from aptui.features.o3de.scripts.azlmbr import math, registrations
 from aptui.features.o3de.scripts.azlmbr.asset import AssetId, builder
-from aptui.features.o3de.scripts.overrides import to_text
-from aptui.features.o3de.scripts.python_builder import ScriptBuilder
-from aptui.features.o3de.scripts.sandbox import Surroundings
+from aptui.features.o3de.scripts.python_builder import ScriptBuilder, to_text
+from aptui.features.o3de.scripts.script_runner import Surroundings
 
 ID = UUID("7b1f0e52-6c3d-4a8e-9d27-51c0a2e4b6f8")
 RECORD = Builder(ID.bytes, "Mock", BuilderKind.PYTHON)

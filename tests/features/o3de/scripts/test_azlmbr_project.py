@@ -11,7 +11,7 @@ from scripts_room import BUS_ID, MOCK
 from aptui.cli import main
 from aptui.cli.opening import all_builders
 from aptui.core.project import BuilderKind
-from aptui.features.o3de.scripts.overrides import to_text
+from aptui.features.o3de.scripts.python_builder import to_text
 
 pytestmark = pytest.mark.real
 

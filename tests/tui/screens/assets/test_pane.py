@@ -23,16 +23,16 @@ from aptui.link.port import ReprocessJobs
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
-from aptui.tui.control import away
 from aptui.tui.data import asset_tree, assets_store
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession, SessionState
-from aptui.tui.frame.sheet import Lines
+from aptui.tui.frame import terminal_control
+from aptui.tui.frame.sheets import Lines
 from aptui.tui.pane import Pane, PaneSpec
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.pictures import decoding
-from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.screens.assets import detail, selected
 from aptui.tui.screens.assets import search as live
 from aptui.tui.screens.assets import search as tree_search
@@ -820,7 +820,7 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "o")
         await until(pilot, lambda: "cannot be lent" in text(app))
-        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None, _note="": ran.append((command, folder)))
+        monkeypatch.setattr(terminal_control, "lend", lambda _host, command, folder=None, _note="": ran.append((command, folder)))
         await press(pilot, "o", "O", "F")
         file = f"{tmp_path}/scripts/door.lua"
         await until(pilot, lambda: len(ran) >= 3)
@@ -1138,11 +1138,11 @@ def test_a_filter_for_jobs_means_this_source_alone():
 
 
 def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
-    assert "cannot be started" in away.run_in_front([str(tmp_path / "none")])
+    assert "cannot be started" in terminal_control.run_in_front([str(tmp_path / "none")])
     told = []
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr("shutil.which", lambda _: str(tmp_path / "no-browser"))
-    away.show_folder(SimpleNamespace(show_toast=lambda text, _severity: told.append(text)), str(tmp_path))
+    terminal_control.show_folder(SimpleNamespace(show_toast=lambda text, _severity: told.append(text)), str(tmp_path))
     assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 

@@ -5,7 +5,7 @@ import zlib
 
 from PIL import Image
 
-from aptui.tui.pictures.pixels import Pixels
+from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.screens.assets.detail import preview_of
 
 

@@ -20,8 +20,8 @@ from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.store.db.schema import VERSION_KEY
 from aptui.store.logs import joblog
-from aptui.tui.control import away
 from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.frame import terminal_control
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.screens.jobs import texts
@@ -769,7 +769,7 @@ def test_the_log_the_source_and_the_folder_open_outside(tmp_path, monkeypatch):
             if command[0] == "less":
                 read.append(Path(command[-1]).read_text())
 
-        monkeypatch.setattr(away, "lend", lambda _host, command, folder=None, note="": run(command, folder))
+        monkeypatch.setattr(terminal_control, "lend", lambda _host, command, folder=None, note="": run(command, folder))
         source, log = str(tmp_path / "cache/textures/rock_01.png"), str(tmp_path / "logs/JobLogs/rock-9.log")
         await papers_of(pilot, pane, 1)
         await pilot.press("o")

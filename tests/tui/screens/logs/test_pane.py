@@ -33,7 +33,7 @@ def _own_homes(tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
-    monkeypatch.setattr("aptui.tui.frame_clock.FRAME_S", 0.01)
+    monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.frame_clock import FrameClock
+from aptui.tui.drawing import FrameClock
 from aptui.tui.terminal.output.cells import Abilities
 from aptui.tui.terminal.output.layer import OutputLayer
 from tests.tui.model_terminal import ModelTerminal

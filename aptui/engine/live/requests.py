@@ -1,0 +1,627 @@
+"""The request handler of the engine: answers clients of the local wire (`link.port`), at once or when it has come true.
+
+It decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
+
+from msgspec import Struct, to_builtins
+
+from aptui import __version__, feature
+from aptui.config.dirs import identity_of
+from aptui.config.merge import variables_of
+from aptui.core.model import PathKey
+from aptui.core.notices import ConnectionsChanged
+from aptui.link import places, port
+from aptui.link.port import Request
+from aptui.link.server import LinkServer
+from aptui.shared.account import SharingSum
+from aptui.shared.errors import BusyError, KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.engine.loop.engine import Engine
+    from aptui.engine.pool.messages import LogSoFar
+    from aptui.link.port import Request
+
+
+# What editors and running games look at (`port.NoteInterest`): passed on with a time, and forgotten after a while.
+#
+# The pipeline reads no clock, so looks are numbered here by seconds.
+
+TIME_CONSTANT_S = 30.0
+LASTS_S = 3 * TIME_CONSTANT_S
+"""After three time constants five hundredths of an interest are left: then it is none."""
+
+
+class InterestRequests:
+    """Takes looks; `clock` counts seconds."""
+
+    def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live, self._clock = live, clock
+        self._start = clock()
+        self._numbers: deque[int] = deque()
+        live.parts.append(self)
+
+    def take(self, request: Request, verb: port.NoteInterest) -> None:
+        """Pass looks on.
+
+        Raises:
+            KnownError: they are too many, or there is no engine just now.
+        """
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
+        if len(verb.keys) > port.MOST_INTERESTING:
+            most = f"name {port.MOST_INTERESTING:,} at most"
+            raise UserError(f"{len(verb.keys):,} sources are too many to look at at once", hint=most)
+        keys = tuple(dict.fromkeys(PathKey(key.lower()) for key in verb.keys))
+        number = 1 + int(self._clock() - self._start)
+        if not self._numbers or self._numbers[-1] < number:
+            self._numbers.append(number)
+        engine.ask("interest", keys=keys, value=number)
+        request.answer(count=len(keys))
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when the oldest look is to be forgotten."""
+        return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
+
+    def poll(self, now: float) -> None:
+        """Forget what is too old."""
+        gone = 0
+        while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
+            gone = self._numbers.popleft()
+        if gone and self._live.engine is not None:
+            self._live.engine.ask("fade", value=gone)
+
+
+# What a job that runs has logged so far (`port.ReadRunLog`): its worker is asked, and its answer is passed to the client.
+#
+# Every client is answered within a second: with what is known by then where a worker is late, or when the run has ended
+# meanwhile.
+
+ANSWER_TIMEOUT_S = 1.0
+
+
+class _Asking(Struct):
+    request: Request
+    verb: port.ReadRunLog
+    run_key: int
+    due_s: float
+
+
+class LogRequests:
+    """Takes questions about logs; `clock` counts seconds."""
+
+    def __init__(self, live: EngineSupervisor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live, self._clock = live, clock
+        self._asking: list[_Asking] = []
+        live.parts.append(self)
+
+    def take(self, request: Request, verb: port.ReadRunLog) -> None:
+        """Ask the worker that is at a job; it is answered later.
+
+        Raises:
+            KnownError: there is no engine just now.
+        """
+        engine = self._live.engine
+        if engine is None:
+            raise KnownError("the engine is not working", hint="'aptui status' says why")
+        running = engine.pipeline.running.items()
+        run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
+        if run_key and self._so_far(run_key, asks=True) is not None:
+            self._asking.append(_Asking(request, verb, run_key, self._clock() + ANSWER_TIMEOUT_S))
+        else:
+            request.answer(run_key=run_key, stamp=-1, records=[])
+
+    def forget_client(self, client: int) -> None:
+        """A client is gone, and what it asked."""
+        self._asking = [asking for asking in self._asking if asking.request.client != client]
+
+    def _so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
+        pool = self._live.engine.runs.pool_if_any if self._live.engine is not None else None
+        return pool.log_so_far(run_key, asks=asks) if pool is not None else None
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when the next client has waited long enough."""
+        return min((asking.due_s for asking in self._asking), default=None)
+
+    def poll(self, now: float) -> None:
+        """Answer what workers have answered, what they are too late with, and what is over."""
+        for asking in list(self._asking):
+            so_far = self._so_far(asking.run_key)
+            if so_far is None or not so_far.is_awaited or now >= asking.due_s:
+                self._asking.remove(asking)
+                _answer(asking, so_far)
+
+
+def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
+    if so_far is None:
+        asking.request.answer(run_key=0, stamp=-1, records=[])
+        return
+    is_known = (asking.verb.run_key, asking.verb.seen) == (asking.run_key, so_far.stamp)
+    records = None if is_known else so_far.records()
+    asking.request.answer(run_key=asking.run_key, stamp=so_far.stamp, records=records)
+
+
+_HELD_S = 60.0
+"""How long `settle` waits for the end of a hold: `aptui hold` has no limit, and its command may itself run `aptui batch`."""
+_TROUBLE_S = 10.0
+"""How long `settle` waits for an engine in trouble; it tries again after 1, 2, 4 and 8 s."""
+
+
+class _Obstacle(Struct, frozen=True):
+    """Why nothing will be settled until a person acts; clients are refused after `timeout_s`."""
+
+    what: str
+    hint: str
+    timeout_s: float = 0.0
+
+
+_PAUSED = _Obstacle("the queue is paused: nothing would end", "'aptui resume' lets it go on")
+_DRAINED = _Obstacle("the engine is drained: changes wait", "'aptui resume' lets it go on")
+
+
+class _Settling(Struct):
+    """Somebody waits until what was changed before is processed."""
+
+    request: Request
+    began_s: float
+    epoch: int
+    run_before: int
+    failed_before: int
+    shared_before: SharingSum
+    is_synced: bool = False
+
+
+class _WaitingRequest(Struct):
+    """Somebody waits for a condition."""
+
+    request: Request
+    is_true: Callable[[], bool]
+    then: Callable[[], None]
+
+
+class FeatureAnswerer(Protocol):
+    """What answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
+
+    def take(self, request: Request, verb: Any) -> None:
+        """Take one of the feature's requests; answer it now or later."""
+
+    def forget_client(self, client: int) -> None:
+        """Drop what a client that is gone asked for."""
+
+
+class RequestHandler:
+    """Answerer of an engine that stays up (`link.port.Answerer`)."""
+
+    def __init__(self, live: EngineSupervisor) -> None:
+        self._live = live
+        self._everything: set[int] = set()
+        self._drawing: set[int] = set()
+        """Clients that hear every step, and those that hear the newest once a beat."""
+        self._settling: list[_Settling] = []
+        self._asked: dict[int, tuple[int, int, int]] = {}
+        """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
+        self._waiting: list[_WaitingRequest] = []
+        self._obstacle: _Obstacle | None = None
+        self._obstacle_since_s = 0.0
+        self._published_report = live.gateway_report
+        """The report of the gateway that clients know."""
+        self._interest = InterestRequests(live)
+        self._logs = LogRequests(live)
+        self._answerers: dict[type, FeatureAnswerer] = {}
+        """{record of a feature's request: what answers it}."""
+        for each in feature.features():
+            if each.answers:
+                answerer = feature.load(each.answers)(live)
+                self._answerers.update(dict.fromkeys(map(feature.load, each.requests.values()), answerer))
+        live.parts.append(self)
+
+    # ------------------------------------------------------------------------------------------------------------ requests
+
+    def take(self, request: Request) -> None:
+        """Take a verb; answer it now or later."""
+        try:
+            self._take(request)
+        except KnownError as error:
+            request.refuse(error.what, error.hint, error.exit_code)
+
+    def forget_client(self, client: int) -> None:
+        """A client is gone: its holds end, and what it waited for."""
+        self._live.watching.release(client)
+        for answerer in (self._logs, *dict.fromkeys(self._answerers.values())):
+            answerer.forget_client(client)
+        self._settling = [item for item in self._settling if item.request.client != client]
+        self._waiting = [item for item in self._waiting if item.request.client != client]
+        self._asked.pop(client, None)
+        if client in self._everything:
+            self._everything.discard(client)
+            self._live.want_every_step(bool(self._everything))
+        if client in self._drawing:
+            self._drawing.discard(client)
+            self._live.follow(is_followed=bool(self._drawing))
+        self._notify_connections()
+
+    def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
+        live, verb = self._live, request.verb
+        match verb:
+            case port.EngineHello():
+                self._greet(request)
+            case port.PingEngine() | port.Release():
+                if isinstance(verb, port.Release):
+                    live.watching.release(request.client)
+                request.answer()
+            case port.Subscribe():
+                self._subscribe(request, verb)
+            case port.ReprocessJobs() | port.Cancel() | port.EscalateJobs():
+                self._ask_jobs(request, verb)
+            case port.NoteInterest():
+                self._interest.take(request, verb)
+            case port.Restore():
+                self._live.working_engine().restore(verb.job_id, verb.run_key)
+                request.answer()
+            case port.RescanSources():
+                self._rescan(request, verb)
+            case port.SetOption():
+                self._set_option(request, verb)
+            case port.ReloadConfig():
+                live.reload(lambda error, is_changed: self._answer_reload(request, error, is_changed))
+            case port.Connections():
+                request.answer(connections=self._connections(), workers=self._workers(), gateway=live.gateway_report)
+            case port.Disconnect():
+                if live.server is not None and live.server.disconnect(verb.number):
+                    request.answer()
+                else:
+                    request.refuse(f"there is no connection {verb.number}")
+            case port.RestartWorker():
+                pool = live.engine.runs.pool_if_any if live.engine else None
+                if pool is not None and pool.restart_worker(verb.number):
+                    request.answer()
+                else:
+                    request.refuse(f"there is no worker {verb.number}")
+            case port.ReadStatus():
+                request.answer(**self._status())
+            case port.Settle():
+                self._settle(request, verb)
+            case port.PauseJobs() | port.ResumeJobs():
+                self._pause(request, isinstance(verb, port.PauseJobs))
+            case port.RunNext():
+                self._run_next(request, verb)
+            case port.Drain():
+                self._drain(request, verb)
+            case port.Hold():
+                live.watching.hold(request.client, verb.why)
+                request.answer()
+            case port.ReadRunLog():
+                self._logs.take(request, verb)
+            case port.FeatureRequest():
+                self._answerers[type(verb)].take(request, verb)
+            case port.StopEngine():
+                live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
+                request.answer()
+                if not verb.is_when_idle:
+                    live.stop()
+            case _:
+                assert_never(verb)
+
+    # ------------------------------------------------------------------------------------------------------------- answers
+
+    def _greet(self, request: Request) -> None:
+        """Say who is there, once the engine has let go of a cache folder that is no longer at its path."""
+
+        def answer() -> None:
+            request.answer(**self._identity())
+            self._notify_connections()
+
+        if self._live.is_cache_displaced():
+            self._waiting.append(_WaitingRequest(request, lambda: not self._live.is_cache_displaced(), answer))
+        else:
+            answer()
+
+    def _identity(self) -> dict[str, object]:
+        live = self._live
+        return {
+            "protocol": port.PROTOCOL,
+            "version": __version__,
+            "pid": os.getpid(),
+            "epoch": live.engine.epoch if live.engine else 0,
+            "project": str(live.config.project_dir),
+            "cache": str(live.config.cache_dir),
+            "cache_id": identity_of(live.config.cache_dir),
+            "started_ms": live.started_ms,
+            "ports": live.ports,
+        }
+
+    def _status(self) -> dict[str, object]:
+        live, engine = self._live, self._live.engine
+        with open("/proc/self/statm", "rb") as file:
+            pages = int(file.read().split()[1])
+        return {
+            **self._identity(),
+            "seq": engine.inbox.seq if engine else 0,
+            "uptime_s": round((time.time_ns() // 1_000_000 - live.started_ms) / 1000, 1),
+            "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
+            "state": live.state,
+            "progress": live.latest_progress,
+            "health": live.health,
+            "options": {"debug_output": live.config.project.debug_output, "fast_scan": live.is_scanning_fast},
+            "connection_count": len(self._connections()),
+            "resources": engine.pipeline.resource_uses() if engine else (),
+        }
+
+    def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
+        live = self._live
+        if live.server is None:
+            raise KnownError("the engine ends", hint="start it again")
+        live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
+        if verb.is_coalesced:
+            self._drawing.add(request.client)
+            live.follow(is_followed=True)
+        elif verb.wants_all:
+            self._everything.add(request.client)
+            live.want_every_step(True)
+        self._notify_connections()
+        engine = live.engine
+        if engine is None:
+            request.answer(epoch=0, seq=0, progress=live.latest_progress, health=live.health, running=[], running_ms=[])
+            return
+        seq, ticket = engine.inbox.seq, engine.ordered_ticket
+
+        def answer() -> None:
+            waiting = engine.news.begun.waiting_ids() | engine.pipeline.list_reported_pending_ids()
+            running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
+            request.answer(
+                epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
+                running=[*running], running_ms=[*running.values()],
+            )  # fmt: skip
+
+        # A client that reads the database after the answer misses nothing that was published before.
+        self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
+
+    def _connections(self) -> tuple[object, ...]:
+        return self._live.server.connections() if self._live.server is not None else ()
+
+    def _workers(self) -> tuple[object, ...]:
+        pool = self._live.engine.runs.pool_if_any if self._live.engine else None
+        return pool.workers() if pool is not None else ()
+
+    def _notify_connections(self) -> None:
+        server, self._published_report = self._live.server, self._live.gateway_report
+        if server is not None:
+            engine = self._live.engine
+            notice = ConnectionsChanged(engine.inbox.seq if engine else 0, server.connections(), self._published_report)
+            server.publish(notice, engine.epoch if engine else 0, notice.cause)
+
+    # ---------------------------------------------------------------------------------------------------------------- jobs
+
+    def _ask_jobs(self, request: Request, verb: port.ReprocessJobs | port.Cancel | port.EscalateJobs) -> None:
+        engine = self._live.working_engine()
+        keys = [] if isinstance(verb, port.Cancel) else [PathKey(key) for key in verb.keys]
+        keys = [found for key in keys for found in (engine.archive.keys_like(key) if "*" in key else [key])]
+        name = {port.ReprocessJobs: "reprocess", port.Cancel: "cancel", port.EscalateJobs: "escalate"}[type(verb)]
+        status = engine.pipeline.status()
+        self._asked.setdefault(request.client, (engine.epoch, status.run, status.failed))
+        engine.ask(name, keys=keys, job_ids=verb.job_ids, value=verb.amount if isinstance(verb, port.EscalateJobs) else 0)
+        request.answer(count=len(keys) + len(verb.job_ids))
+
+    def _rescan(self, request: Request, verb: port.RescanSources) -> None:
+        engine = self._live.working_engine()
+        if self._live.watching.is_draining:
+            raise _refusal(_DRAINED)
+        self._live.check_unwatched()
+        if not verb.is_full:
+            self._live.watching.rescan(retries=True)
+        elif engine.is_scanning:
+            request.refuse("a scan is under way already", hint="ask again when it has ended")
+            return
+        else:
+            engine.start_scan(is_full=True)
+        request.answer()
+
+    def _set_option(self, request: Request, verb: port.SetOption) -> None:
+        live = self._live
+        match verb.name:
+            case "debug_output":
+                if live.config.project.debug_output != verb.value:
+                    live.switch_debug_output(verb.value)
+            case "fast_scan":
+                live.switch_fast_scanning(verb.value)
+            case _:
+                request.refuse(f"option '{verb.name}' does not exist", hint="options: debug_output, fast_scan")
+                return
+        request.answer(name=verb.name, value=verb.value)
+
+    def _answer_reload(self, request: Request, error: str, is_changed: bool) -> None:
+        if error:
+            request.refuse(f"the configuration was not reloaded: {error}")
+        else:
+            request.answer(is_changed=is_changed)
+
+    # --------------------------------------------------------------------------------------------------------- the queue
+
+    def _pause(self, request: Request, is_paused: bool) -> None:
+        self._live.pause(is_paused)
+        if not is_paused and self._live.watching.is_draining:
+            self._live.watching.is_draining = False
+        request.answer(is_paused=is_paused)
+
+    def _run_next(self, request: Request, verb: port.RunNext) -> None:
+        engine = self._live.working_engine()
+        if not self._live.is_paused:
+            request.refuse("the queue is not paused", hint="'aptui pause' pauses it")
+            return
+        job = engine.pipeline.next_job(verb.job_id)
+        if job is None:
+            request.answer(job_id=0)
+            return
+        engine.pause.run_next(job.id)
+        request.answer(job_id=job.id, source=job.source.rel)
+
+    def _drain(self, request: Request, verb: port.Drain) -> None:
+        self._live.working_engine()
+        live = self._live
+        if live.is_paused:
+            raise _refusal(_PAUSED)
+        live.watching.is_draining = True
+
+        def is_over() -> bool:
+            return live.engine is None or live.engine.is_idle or live.is_paused
+
+        def note_drained() -> None:
+            if live.engine is None or not live.engine.is_idle:
+                live.watching.is_draining = False
+                obstacle = self._find_obstacle() or _PAUSED
+                request.refuse(obstacle.what, obstacle.hint, BusyError.exit_code)
+                return
+            request.answer()
+            if verb.stops:
+                live.stop()
+
+        self._waiting.append(_WaitingRequest(request, is_over, note_drained))
+
+    def _find_obstacle(self) -> _Obstacle | None:
+        """Return why nothing would be settled, None if it will be."""
+        live = self._live
+        if live.engine is None:
+            what = f"the engine is not working: {live.health.disk or 'it is being opened'}"
+            return _Obstacle(what, "'aptui status' says why", _TROUBLE_S)
+        if live.is_paused:
+            return _PAUSED
+        if live.watching.is_draining:
+            return _DRAINED
+        if live.watching.holds:
+            return _Obstacle(f"changes are held by {', '.join(live.watching.holds)}", "wait for its end, or end it", _HELD_S)
+        return None
+
+    def _refuse_blocked(self, now: float) -> None:
+        """Refuse clients that would wait for a person."""
+        before, obstacle = self._obstacle, self._find_obstacle()
+        if before is None or obstacle is None or before.timeout_s != obstacle.timeout_s:
+            self._obstacle_since_s = now
+        self._obstacle = obstacle
+        if obstacle is None:
+            return
+        for settling in [item for item in self._settling if self._refusal_time(item, obstacle) <= now]:
+            self._settling.remove(settling)
+            settling.request.refuse(obstacle.what, obstacle.hint, BusyError.exit_code)
+
+    def _refusal_time(self, settling: _Settling, obstacle: _Obstacle) -> float:
+        return max(settling.began_s, self._obstacle_since_s) + obstacle.timeout_s
+
+    def _settle(self, request: Request, verb: port.Settle) -> None:
+        live, engine = self._live, self._live.working_engine()
+        if (obstacle := self._find_obstacle()) is not None and not obstacle.timeout_s:
+            raise _refusal(obstacle)
+        problem = self._other_options(verb)
+        if problem:
+            request.refuse(f"the engine that runs (process {os.getpid()}) {problem}", hint="stop it, or leave that option out")
+            return
+        live.check_unwatched()
+        status = engine.pipeline.status()
+        before = self._asked.pop(request.client, (engine.epoch, status.run, status.failed))
+        settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
+        self._settling.append(settling)
+
+        def note_synced(is_whole: bool) -> None:
+            settling.is_synced = True
+            if not (is_whole and live.roots.are_all_native):
+                live.watching.rescan(retries=False)
+
+        if verb.is_full_scan and not engine.is_scanning:
+            engine.start_scan(is_full=True)
+        live.watching.when_synced(note_synced)
+
+    def _other_options(self, verb: port.Settle) -> str:
+        project = self._live.config.project
+        if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
+            return f"works for the platforms {', '.join(platform.id for platform in project.platforms)}"
+        if verb.sets:
+            return f"does not run with --set {verb.sets[0]}"
+        if verb.debug_output is not None and verb.debug_output != project.debug_output:
+            return "runs with debug output" if project.debug_output else "runs without debug output"
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------------------- time
+
+    def next_deadline(self, _now: float) -> float | None:
+        """Return when a client is too late with its message, or has waited long enough."""
+        times = [self._refusal_time(item, self._obstacle) for item in self._settling] if self._obstacle is not None else []
+        due = self._live.server.next_deadline() if self._live.server is not None else None
+        return min([*times, *([due] if due is not None else [])], default=None)
+
+    def poll(self, now: float) -> None:
+        """Answer what has come true, and send what there is to say."""
+        live = self._live
+        if live.gateway_report is not self._published_report:
+            self._notify_connections()
+        for waiting in [item for item in self._waiting if item.is_true()]:
+            self._waiting.remove(waiting)
+            waiting.then()
+        if self._settling:
+            self._refuse_blocked(now)
+        if self._settling and live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening:
+            for settling in [item for item in self._settling if item.is_synced]:
+                self._settling.remove(settling)
+                self._answer_settled(settling, live.engine, now)
+        if live.server is not None:
+            live.server.poll(now)
+            live.server.flush()
+
+    def _answer_settled(self, settling: _Settling, engine: Engine, now: float) -> None:
+        status, is_same = engine.pipeline.status(), engine.epoch == settling.epoch
+        shared = _sum_shared(engine).since(settling.shared_before if is_same else SharingSum())
+        settling.request.answer(
+            epoch=engine.epoch,
+            seq=engine.inbox.seq,
+            run=status.run - (settling.run_before if is_same else 0),
+            failed=status.failed - (settling.failed_before if is_same else 0),
+            seconds=round(now - settling.began_s, 3),
+            shared=to_builtins(shared) if shared != SharingSum() else {},
+            unknown=list(engine.scans.unknown.values()),
+            folder_mistakes=list(engine.pipeline.settings.problems),
+            configuration=self._live.configuration_error,
+            variables=variables_of(self._live.config),
+        )
+
+
+@contextmanager
+def reachable(live: EngineSupervisor) -> Iterator[None]:
+    """Let clients connect to the engine, and announce it, until the context ends.
+
+    Raises:
+        BusyError: another process listens on the socket. HostError: the socket or the record cannot be written.
+    """
+    cache_dir = live.config.cache_dir
+    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
+    server.listen()
+    live.server = server
+
+    def announce() -> None:
+        record = places.describe_this_process(
+            live.config.project_dir, cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
+        )
+        places.announce(cache_dir, record)
+
+    announce()
+    live.openings.append(announce)
+    try:
+        yield
+    finally:
+        places.retract(cache_dir)
+
+
+def _refusal(obstacle: _Obstacle) -> BusyError:
+    return BusyError(obstacle.what, hint=obstacle.hint)
+
+
+def _sum_shared(engine: Engine) -> SharingSum:
+    """Return the counts so far of shared results."""
+    return engine.runs.account.total() if engine.runs.account is not None else SharingSum()

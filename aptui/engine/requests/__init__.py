@@ -1,1 +1,0 @@
-"""Answers to clients of the local socket. What they may ask is in `aptui.link`."""

@@ -1,0 +1,242 @@
+"""Catalogs for O3DE's own runtime: `<cache>/<platform>/assetcatalog.xml`, made of ours (`catalog`), in O3DE projects.
+
+They are written whole, and therefore at rest: by a run that ends, or once nothing has changed for a while. What they were made of
+stands in `.aptui/assetcatalogs.json`, so that a start finds out by two looks a platform whether they are of another time. Each is
+written beside its place and renamed; `shared.asset_registry` has the form. Of 100,000 products that is four seconds of Python:
+beside an engine that stays up this module is a process of its own (`python -m`), so that no save waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from aptui.config.dirs import asset_database, own_folder
+from aptui.config.model import Config
+from aptui.core.project import INTERMEDIATES
+from aptui.engine.cache import catalog
+from aptui.engine.pool.spawning import python_environment
+from aptui.shared.asset_registry import RegistryAsset, write_stream
+from aptui.shared.errors import HostError
+from aptui.store.db import schema
+
+NAME = "assetcatalog.xml"
+_STATE = "assetcatalogs.json"
+_REST_S = 2.0
+"""So long, and as long as it took last time, nothing must have changed before they are written while an engine stays up."""
+_LARGE_BYTES = 1 << 20
+"""From this size of ours on, starting a process costs less than what an engine would lose."""
+_NICE = 10
+
+
+def path_of(cache_dir: Path, platform: str) -> Path:
+    """Return where the catalog of a platform lies."""
+    return cache_dir / platform / NAME
+
+
+class RuntimeCatalogs:
+    """Those of one cache, for as long as its engine runs: the extension point `catalogs`."""
+
+    def __init__(self, cache_dir: Path, platforms: Sequence[str], rest_s: float = _REST_S) -> None:
+        self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
+        self._is_pending, self._hurries = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._writing, self._lock = threading.Lock(), threading.Lock()
+        """One writes at a time, for seconds; the other holds for the set alone, which the engine asks for at each turn."""
+        self._written: set[str] = set()
+        self._problem = ""
+
+    @staticmethod
+    def is_current(cache_dir: Path, platforms: Sequence[str]) -> bool:
+        """Whether every platform that has products has the catalog that belongs to ours."""
+        known = _read_known(cache_dir)
+        return all(known.get(platform) == _stamps(cache_dir, platform) for platform in platforms if _is_wanted(cache_dir, platform))
+
+    def save(self) -> None:
+        """Write what is of another time.
+
+        Raises:
+            HostError: the disk refuses.
+        """
+        self._is_pending.clear()
+        self._save(self._write_here)
+
+    def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
+        with self._writing:
+            known = _read_known(self._folder)
+            fresh = dict(known)
+            for platform in self._platforms:
+                if _is_wanted(self._folder, platform) and known.get(platform) != _stamps(self._folder, platform):
+                    fresh[platform] = self._write(platform, write)
+                    with self._lock:
+                        self._written.add(platform)
+            if fresh != known:
+                self._replace(own_folder(self._folder) / _STATE, lambda file: file.write(json.dumps(fresh).encode()))
+
+    def begin(self, done: Callable[[], None]) -> None:
+        """Write them once nothing has changed for a while, in a thread that calls `done` at its end."""
+        self._is_pending.set()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
+            self._thread.start()
+
+    def _work(self, done: Callable[[], None]) -> None:
+        rest_s = self._rest_s
+        try:
+            while self._is_pending.is_set():
+                self._is_pending.clear()
+                self._hurries.wait(rest_s)
+                if not self._is_pending.is_set() or self._hurries.is_set():
+                    self._is_pending.clear()
+                    began_s = time.monotonic()
+                    self._save(self._write_apart)
+                    rest_s = max(self._rest_s, time.monotonic() - began_s)
+        except HostError as error:
+            self._problem = f"the runtime's catalogs cannot be written: {error}"
+        done()
+
+    def take_written(self) -> set[str]:
+        """Return the platforms whose folders were written to since the last call."""
+        with self._lock:
+            written, self._written = self._written, set()
+        return written
+
+    def take_problem(self) -> str:
+        """Return why the thread could not write them, once; "" when it could."""
+        problem, self._problem = self._problem, ""
+        return problem
+
+    def close(self) -> None:
+        """Wait for the thread, which does not wait any more."""
+        self._hurries.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _write(self, platform: str, write: Callable[[str, BinaryIO], None]) -> list[list[int]]:
+        made_of = _stamp(catalog.path_of(self._folder, platform))
+        path = path_of(self._folder, platform)
+        self._replace(path, lambda file: write(platform, file))
+        return [made_of, _stamp(path)]
+
+    def _write_here(self, platform: str, file: BinaryIO) -> None:
+        _write_registry(self._folder, platform, file)
+
+    def _write_apart(self, platform: str, file: BinaryIO) -> None:
+        """Write it in a process of its own if it is large: in a thread it would take turns with the engine."""
+        if catalog.path_of(self._folder, platform).stat().st_size < _LARGE_BYTES:
+            _write_registry(self._folder, platform, file)
+            return
+        command = [sys.executable, "-P", "-X", "utf8", "-m", __name__, str(self._folder), platform]
+        code = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=file, env=python_environment(), start_new_session=True, check=False
+        ).returncode
+        if code:
+            raise OSError(0, f"the process that was to write it ended with {code}")
+
+    def _replace(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
+        beside = own_folder(self._folder) / f"{path.parent.name}.{path.name}.new"
+        try:
+            beside.unlink(missing_ok=True)  # the process of an engine that was killed may still write to it
+            with beside.open("wb") as file:
+                write(file)
+            beside.replace(path)
+        except OSError as error:
+            raise HostError(
+                f"catalog '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
+            ) from error
+
+
+def _write_registry(cache_dir: Path, platform: str, file: BinaryIO) -> None:
+    own = own_folder(cache_dir)
+    with TemporaryFile(dir=own) as paths, TemporaryFile(dir=own) as needs:
+        write_stream(_assets(catalog.path_of(cache_dir, platform)), file, paths, needs)
+
+
+def _is_wanted(cache_dir: Path, platform: str) -> bool:
+    return (cache_dir / platform).is_dir() and catalog.path_of(cache_dir, platform).is_file()
+
+
+def _read_known(cache_dir: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((own_folder(cache_dir) / _STATE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamps(cache_dir: Path, platform: str) -> list[list[int]]:
+    return [_stamp(catalog.path_of(cache_dir, platform)), _stamp(path_of(cache_dir, platform))]
+
+
+def _stamp(path: Path) -> list[int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return []
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _assets(path: Path) -> Iterator[RegistryAsset]:
+    """Yield the products of one of our catalogs."""
+    with path.open("rb") as file:
+        next(file, b"")
+        for line in file:
+            item = json.loads(line)
+            uuid, sub_id = _asset_id(item["id"])
+            needs = tuple((*_asset_id(asset), flags) for asset, flags in item["dependencies"])
+            former = tuple(_asset_id(asset)[1] for asset in item["legacy"])
+            yield RegistryAsset(uuid, sub_id, item["path"], UUID(item["type"]).bytes, item["size"], needs, former)
+
+
+def _asset_id(text: str) -> tuple[bytes, int]:
+    guid, _, sub_id = text.rpartition(":")
+    return UUID(guid).bytes, int(sub_id, 16)
+
+
+if __name__ == "__main__":
+    os.nice(_NICE)
+    _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)
+
+
+# Taking over a cache that O3DE's Asset Processor made: its database and products are set aside, never deleted.
+
+
+def adopt(config: Config) -> str:
+    """Set aside what O3DE left in a project's cache; return a sentence about it, "" where it left nothing.
+
+    Raises:
+        HostError: something cannot be renamed.
+    """
+    database = schema.set_aside_foreign(asset_database(config.cache_dir))
+    if database is None:
+        return ""
+    platforms = (*(platform.id for platform in config.project.platforms), *config.project.resting_platforms, INTERMEDIATES)
+    folders = list(_set_aside(config.cache_dir, platforms))
+    named = "".join(f", '{folder.name}'" for folder in folders)
+    return f"the cache of O3DE's Asset Processor was adopted: '{database.name}'{named} in '{config.cache_dir}' are what it left"
+
+
+def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:
+    for name in names:
+        folder, number = cache / name, 1
+        if not folder.is_dir():
+            continue
+        while (aside := cache / f"{name}.{number}.old").exists():
+            number += 1
+        try:
+            folder.rename(aside)
+        except OSError as error:
+            raise HostError(
+                f"the folder '{folder}' cannot be set aside: {error.strerror}",
+                hint="check its permissions and the free space on its disk",
+            ) from error
+        yield aside

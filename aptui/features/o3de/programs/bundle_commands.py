@@ -1,0 +1,317 @@
+"""`bundleSettings`, `bundles` and `bundleSeed` of `AssetBundlerBatch`.
+
+Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.features.o3de.bundling import asset_lists, bundle_files
+from aptui.features.o3de.bundling.asset_lists import ComparisonKind, ListedAsset
+from aptui.features.o3de.bundling.bundle_files import (
+    BUNDLE_SUFFIX,
+    BUNDLE_VERSIONS,
+    MOST_MIB,
+    SETTINGS_SUFFIX,
+    BundleSettings,
+    ComparisonStep,
+    PackedAsset,
+)
+from aptui.features.o3de.programs.bundler_project import BundlerOutput, BundlerProject, for_platform
+from aptui.features.o3de.programs.bundler_switches import HELP, BundlerSwitches
+from aptui.shared.errors import UserError
+
+
+def bundle_settings(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write or change settings, one file for each platform."""
+    name = given.need_switch("bundleSettingsFile")
+    texts: dict[Path, str] = {}
+    for platform in project.platforms_of(name, given.one("assetListFile")):
+        path = project.path(for_platform(name, platform), SETTINGS_SUFFIX)
+        settings = BundleSettings(path if path.exists() else None)
+        asset_list, bundle = given.one("assetListFile"), given.one("outputBundlePath")
+        settings.set(
+            asset_list=str(project.existing(for_platform(asset_list, platform), asset_lists.SUFFIX)) if asset_list else "",
+            bundle=str(project.path(for_platform(bundle, platform), BUNDLE_SUFFIX)) if bundle else "",
+            version=_version(given),
+            max_mib=given.number("maxSize", 1, MOST_MIB),
+        )
+        if not path.exists() or settings.text() != BundleSettings(path).text():
+            texts[path] = settings.text()
+        if given.has("print"):
+            output.say(f"Settings of '{path}':")
+            output.say_all(
+                f"\t{key}: {value}"
+                for key, value in (
+                    ("Asset list", settings.asset_list),
+                    ("Bundle", settings.bundle),
+                    ("Bundle version", settings.version),
+                    ("Largest size in MB", settings.max_mib),
+                )
+            )
+    for path, text in texts.items():
+        output.save(path, text, "Bundle Settings file")
+
+
+def _version(given: BundlerSwitches) -> int:
+    version = given.number("bundleVersion", BUNDLE_VERSIONS[0], 3)
+    if version and version not in BUNDLE_VERSIONS:
+        raise UserError(f"bundles of version {version} are not written", hint="1 and 2 are read by every version of the engine")
+    return version
+
+
+class _Order(Struct, frozen=True):
+    """A bundle that is to be made; `assets` None = those of the list."""
+
+    platform: str
+    target: Path
+    version: int
+    max_mib: int
+    asset_list: Path | None = None
+    assets: Sequence[ListedAsset] = ()
+
+
+def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write the bundles of asset lists."""
+    settings, lists, targets = (list(given.all(name)) for name in ("bundleSettingsFile", "assetListFile", "outputBundlePath"))
+    count = max(len(settings), len(lists), len(targets))
+    if not count:
+        raise UserError(
+            "'bundles' needs --bundleSettingsFile, or --assetListFile and --outputBundlePath", hint=HELP.format("bundles")
+        )
+    for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
+        if len(listed_values) not in (0, count):
+            raise UserError(
+                f"--{name} has {len(listed_values)} values, and others have {count}",
+                hint="give each switch one value for each bundle",
+            )
+    orders = []
+    for at in range(count):
+        one = [values[at] if values else "" for values in (settings, lists, targets)]
+        orders += [_order(given, project, platform, *one) for platform in project.platforms_of(*one)]
+    _make(orders, given, project, output)
+
+
+def _order(given: BundlerSwitches, project: BundlerProject, platform: str, settings: str, asset_list: str, target: str) -> _Order:
+    settings_files = (
+        BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
+    )
+    asset_list, target = asset_list or settings_files.asset_list, target or settings_files.bundle
+    if not asset_list or not target:
+        raise UserError("what to pack, or where to, is missing", hint="see --assetListFile and --outputBundlePath")
+    return _Order(
+        platform,
+        project.path(for_platform(target, platform), BUNDLE_SUFFIX),
+        _version(given) or settings_files.version,
+        given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib,
+        project.asset_list(asset_list, platform),
+    )
+
+
+def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write the bundle of seeds and what they need, without a list."""
+    words = given.all("addSeed")
+    if not words:
+        raise UserError("'bundleSeed' needs --addSeed", hint="name a product, as in --addSeed=levels/main.spawnable")
+    settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
+    orders = []
+    for platform in project.platforms_of(settings, target):
+        settings_files = (
+            BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
+        )
+        if not (target or settings_files.bundle):
+            raise UserError("'bundleSeed' needs --outputBundlePath", hint="name the bundle, as in --outputBundlePath=game.pak")
+        products = project.products(platform)
+        keys = []
+        for word in words:
+            found = products.find_named(word)
+            if not found:
+                output.warn(f"'{word}' is no product for platform '{platform}'")
+            keys += found
+        if not keys:
+            raise UserError(
+                f"none of the seeds has a product for platform '{platform}'",
+                hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
+            )
+        list_assets = products.list_assets(products.closure(keys, ()))
+        path = project.path(for_platform(target or settings_files.bundle, platform), BUNDLE_SUFFIX)
+        max_mib = given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib
+        orders.append(_Order(platform, path, _version(given) or settings_files.version, max_mib, None, list_assets))
+    _make(orders, given, project, output)
+
+
+def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    output.refuse_overwriting(
+        (path for order in orders for path in bundle_files.free_names(order.target)), is_allowed=given.has("allowOverwrites")
+    )
+    for order in orders:
+        if order.version not in BUNDLE_VERSIONS:
+            raise UserError(
+                f"bundles of version {order.version} are not written", hint="1 and 2 are read by every version of the engine"
+            )
+        listed = asset_lists.load(order.asset_list) if order.asset_list is not None else order.assets
+        products = project.products(order.platform)
+        assets = []
+        for item in listed:
+            key = item.guid, item.sub_id
+            if key not in products.assets:
+                raise UserError(
+                    f"'{item.path}' is no product for platform '{order.platform}' any more", hint="make the asset list again"
+                )
+            assets.append(PackedAsset(products.assets[key], products.file_of(key), item.digest))
+        made = bundle_files.write_bundles(assets, order.target, version=order.version, max_mib=order.max_mib)
+        bundle_files.delete_rollovers(order.target, made)
+        for path in made:
+            output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
+
+
+# `comparisonRules` and `compare` of `AssetBundlerBatch`: comparisons in a row, of files or of results called `$name`.
+
+_RULER = "-" * 42
+_END = "-" * 27
+_VARIABLE = "$"
+
+
+def comparison_rules(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write a rules file."""
+    path = project.path(given.need_switch("comparisonRulesFile"), bundle_files.RULES_SUFFIX)
+    steps = _with_files(_steps(given), given)
+    if not steps:
+        raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
+    if path.exists() and given.has("addComparison") and not given.has("allowOverwrites"):
+        steps = [*bundle_files.load_rules(path), *steps]
+    elif not given.has("addComparison"):
+        output.refuse_overwriting([path], is_allowed=given.has("allowOverwrites"))
+    output.save(path, bundle_files.rules_text(steps), "Comparison Rules file")
+
+
+def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Compare asset lists, for each platform by itself."""
+    name = given.one("comparisonRulesFile")
+    ruled = bundle_files.load_rules(project.existing(name, bundle_files.RULES_SUFFIX)) if name else []
+    steps = _with_files([*ruled, *_steps(given)], given)
+    if not steps:
+        raise UserError("'compare' needs --comparisonType or --comparisonRulesFile", hint=HELP.format("compare"))
+    for at, step in enumerate(steps):
+        if not step.first or (
+            not step.second and step.kind not in (ComparisonKind.FILE_PATTERN, ComparisonKind.INTERSECTION_COUNT)
+        ):
+            raise UserError(
+                f"comparison {at + 1} ({step.kind.word}) has too few lists", hint="see --firstAssetFile and --secondAssetFile"
+            )
+    inputs = [name for step in steps for name in (*step.first.split(","), step.second) if name]
+    made = {step.output for step in steps}
+    platforms = project.platforms_of(*(name for name in inputs if name not in made))
+    runs = [_Run(platform, project, output, is_allowed=given.has("allowOverwrites")) for platform in platforms]
+    for run in runs:
+        run.refuse(steps)
+    for run in runs:
+        run.perform(steps)
+        run.show(given, steps)
+        run.save()
+
+
+class _Run:
+    """The comparisons of one platform."""
+
+    def __init__(self, platform: str, project: BundlerProject, output: BundlerOutput, *, is_allowed: bool) -> None:
+        self._platform, self._project, self._output, self._is_allowed = platform, project, output, is_allowed
+        self._results: dict[str, list[ListedAsset]] = {}
+
+    def refuse(self, steps: Sequence[ComparisonStep]) -> None:
+        """Refuse to write over what is there."""
+        outputs = [step.output for step in steps if step.output and not step.output.startswith(_VARIABLE)]
+        paths = [self._project.path(for_platform(name, self._platform), asset_lists.SUFFIX) for name in outputs]
+        self._output.refuse_overwriting(paths, is_allowed=self._is_allowed)
+
+    def perform(self, steps: Sequence[ComparisonStep]) -> None:
+        """Compare, in order."""
+        for step in steps:
+            self._results[step.output] = self._result(step)
+
+    def _result(self, step: ComparisonStep) -> list[ListedAsset]:
+        if step.kind is ComparisonKind.INTERSECTION_COUNT:
+            return asset_lists.appearing([self._list(name) for name in step.first.split(",")], step.count)
+        first = self._list(step.first)
+        if step.kind is ComparisonKind.FILE_PATTERN:
+            return asset_lists.matching(first, step.pattern, is_regex=step.is_regex)
+        return asset_lists.compare_lists(step.kind, first, self._list(step.second))
+
+    def _list(self, name: str) -> list[ListedAsset]:
+        if name in self._results:
+            return self._results[name]
+        if name.startswith(_VARIABLE):
+            raise UserError(f"no comparison before has the output '{name}'", hint="give an earlier comparison this --output")
+        return asset_lists.load(self._project.asset_list(name, self._platform))
+
+    def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
+        """Print what was asked for: the last result, or lists by name."""
+        if not given.has("print") and steps[-1].output:
+            return
+        for name in given.all("print") or (steps[-1].output,):
+            assets = self._list(name)
+            shown = name if name.startswith(_VARIABLE) or not name else for_platform(name, self._platform)
+            self._output.say(f"Printing assets from the comparison result {shown}.")
+            self._output.say(_RULER)
+            self._output.say_all(f"- {item.path}" for item in assets)
+            self._output.say(f"Total number of assets ({len(assets)}).")
+            self._output.say(_END)
+
+    def save(self) -> None:
+        """Write the results that are files."""
+        files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
+        if not files:
+            return
+        self._output.say("Saving results of comparison operation...")
+        paths = {name: self._project.path(for_platform(name, self._platform), asset_lists.SUFFIX) for name in files}
+        self._output.save_lists({paths[name]: assets for name, assets in files.items()}, is_quiet=True)
+        self._output.say("Save successful!")
+
+
+def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
+    """Return the comparisons that the command line names, without their files."""
+    kinds = [asset_lists.kind_of(word) for word in given.all("comparisonType")]
+    patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
+    wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
+    for name, values in (("filePattern", patterns), ("filePatternType", types)):
+        if len(values) != wanted:
+            raise UserError(
+                f"there are {wanted} comparisons by filePattern, and --{name} has {len(values)} values",
+                hint="give one value for each",
+            )
+    if any(word not in ("0", "1") for word in types):
+        raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
+    if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
+        raise UserError("intersectionCount goes with no other comparison", hint="run 'compare' once for each of them")
+    count = given.number("intersectionCount", 1, 1_000_000) or 2
+    steps = []
+    for kind in kinds:
+        step = ComparisonStep(kind, count=count if kind is ComparisonKind.INTERSECTION_COUNT else 0)
+        if kind is ComparisonKind.FILE_PATTERN:
+            step = replace(step, pattern=patterns.pop(0), is_regex=types.pop(0) == "1")
+        steps.append(step)
+    return steps
+
+
+def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
+    """Return comparisons with the files of the command line, in their order; what that does not say stays as it is."""
+    firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
+    done = []
+    for step in steps:
+        is_counting = step.kind is ComparisonKind.INTERSECTION_COUNT
+        first = ",".join(firsts) if is_counting else firsts.pop(0) if firsts else ""
+        takes_two = not is_counting and step.kind is not ComparisonKind.FILE_PATTERN
+        second = seconds.pop(0) if seconds and takes_two else ""
+        output = outputs.pop(0) if outputs else ""
+        done.append(replace(step, first=first or step.first, second=second or step.second, output=output or step.output))
+        firsts = [] if is_counting else firsts
+    left = {"firstAssetFile": firsts, "secondAssetFile": seconds, "output": outputs}
+    for name, values in left.items():
+        if values:
+            raise UserError(f"--{name} has more values than there are comparisons", hint="remove some, or add to --comparisonType")
+    return done

@@ -1,0 +1,410 @@
+"""The project that is bundled: its platforms, its products as the asset database has them, default seeds, where files lie.
+
+Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import TextIO
+
+from msgspec import Struct
+
+from aptui.config.dirs import asset_database
+from aptui.config.model import Config
+from aptui.core.paths import from_text
+from aptui.core.patterns import wildcard
+from aptui.features.o3de.bundling import asset_lists, object_stream, seeds
+from aptui.features.o3de.bundling.asset_lists import ListedAsset
+from aptui.features.o3de.bundling.seeds import Seed, SeedList
+from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
+from aptui.features.o3de.project_facts import ProjectFacts, facts_of
+from aptui.shared.asset_registry import RegistryAsset, type_text
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.sanitize import sanitize
+
+# What `AssetBundlerBatch` prints and writes.
+
+
+class BundlerOutput:
+    """The voice of one command, and its pen."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.is_verbose = False
+        self._stream = stream
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._stream.write("\t".join(map(sanitize, text.split("\t"))) + "\n")
+        self._stream.flush()
+
+    def say_all(self, texts: Iterable[str]) -> None:
+        """Print several lines."""
+        for text in texts:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self.say(f"WARNING: {text}")
+
+    def complain(self, error: KnownError) -> None:
+        """Print an error."""
+        where = f"{error.where}: " if error.where else ""
+        self.say(f"ERROR: {where}{error.what}{f'; {error.hint}' if error.hint else ''}")
+
+    def print_assets(self, platform: str, assets: Iterable[ListedAsset]) -> None:
+        """Print the assets of a list."""
+        listed = list(assets)
+        self.say(f"Printing assets for Platform ( {platform} ):")
+        self.say_all(f"- {item.path}" for item in listed)
+        self.say(f"Total number of assets for Platform ( {platform} ): {len(listed)}.")
+
+    @staticmethod
+    def refuse_overwriting(paths: Iterable[Path], *, is_allowed: bool) -> None:
+        """Refuse to write over what is there, before anything is written.
+
+        Raises:
+            UserError: something is, and --allowOverwrites was not given.
+        """
+        there = [path for path in paths if path.exists()]
+        if there and not is_allowed:
+            raise UserError(f"'{there[0]}' is there already", hint="--allowOverwrites writes over it")
+
+    def save(self, path: Path, text: str, kind: str) -> None:
+        """Write a file of a kind, and say so as the engine does."""
+        self.say(f"Saving {kind} to ( {path} )...")
+        self.write(path, text)
+        self.say("Save successful!")
+
+    def save_lists(self, lists: Mapping[Path, Sequence[ListedAsset]], *, is_quiet: bool = False) -> None:
+        """Write asset lists, all but empty ones.
+
+        Raises:
+            UserError: one is empty: a bundle of it would have nothing in it.
+        """
+        errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
+        for path, assets in lists.items():
+            if assets and is_quiet:
+                self.write(path, asset_lists.text_of(assets))
+            elif assets:
+                self.save(path, asset_lists.text_of(assets), "Asset List file")
+        for error in errors[:-1]:
+            self.complain(error)
+        if errors:
+            raise errors[-1]
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file, whole or not at all.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HostError(
+                f"'{path.parent}' cannot be created: {error.strerror}", hint="check the permissions of the folder above it"
+            ) from error
+        replace_bytes(path, text.encode("utf-8", "surrogateescape"), what=f"'{path}'")
+        if self.is_verbose:
+            self.say(f"Written: {path}")
+
+
+_DEPENDENCY = re.compile(r"<Dependency\s(?P<attributes>[^<>]*)/?>")
+_ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+AssetKey = tuple[str, int]
+"""UUID of the source in braces and upper case, and sub id."""
+
+
+class PlatformProducts(Struct, frozen=True):
+    """All products of one platform that a runtime may load."""
+
+    platform: str
+    folder: Path
+    assets: Mapping[AssetKey, RegistryAsset]
+    by_path: Mapping[str, AssetKey]
+
+    def find_named(self, word: str) -> list[AssetKey]:
+        """Return the products that a path or a pattern names: relative to the platform's folder, or absolute below the cache."""
+        path = word.replace("\\", "/").lower()
+        for cache in (self.folder.parent, self.folder.parent.resolve()):
+            if path.startswith(f"{cache}/".lower()):
+                path = path[len(f"{cache}/") :].partition("/")[2]  # without the platform: a path names the product of each platform
+        path = path.removeprefix(f"{self.platform}/")
+        if path in self.by_path:
+            return [self.by_path[path]]
+        if not ("*" in path or "?" in path):
+            return []
+        match = wildcard(path).fullmatch
+        return [key for name, key in self.by_path.items() if match(name)]
+
+    def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
+        """Return what ships: {product: what pulled it in, None for the starts}; what is skipped pulls in nothing."""
+        left_out = {key for word in skipped for key in self.find_named(word)}
+        reached: dict[AssetKey, AssetKey | None] = {}
+        todo: list[tuple[AssetKey, AssetKey | None]] = [(key, None) for key in starts]
+        while todo:
+            ahead: list[tuple[AssetKey, AssetKey | None]] = []
+            for key, reason in todo:
+                if key in reached or key in left_out or key not in self.assets:
+                    continue
+                reached[key] = reason
+                ahead += [((_guid(uuid), sub_id), key) for uuid, sub_id, _flags in self.assets[key].needs]
+            todo = ahead
+        return reached
+
+    def file_of(self, key: AssetKey) -> Path:
+        """Return the file of a product."""
+        return self.folder / os.fsdecode(from_text(self.assets[key].path))
+
+    def list_assets(self, keys: Iterable[AssetKey]) -> list[ListedAsset]:
+        """Return the entries of an asset list for these products.
+
+        Raises:
+            HostError: one cannot be read.
+        """
+        found = []
+        for key in keys:
+            path = self.file_of(key)
+            try:
+                with path.open("rb") as file:
+                    digest, seconds = hashlib.file_digest(file, "sha1").digest(), int(os.fstat(file.fileno()).st_mtime)
+            except OSError as error:
+                raise HostError(
+                    f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again"
+                ) from error
+            found.append(ListedAsset(*key, self.assets[key].path, seconds, digest))
+        return found
+
+
+class BundlerProject:
+    """A project for the length of one command."""
+
+    def __init__(self, config: Config, given: BundlerSwitches) -> None:
+        self.config, self._given = config, given
+        self.facts = facts_of(config) or ProjectFacts()
+        self._products: dict[str, PlatformProducts] = {}
+
+    @cached_property
+    def enabled(self) -> tuple[str, ...]:
+        """The platforms that the project makes products for."""
+        return tuple(platform.id for platform in self.config.project.platforms if platform.id != "common")
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The platforms that the command line names.
+
+        Raises:
+            UserError: the project does not declare one.
+        """
+        known = {*self.config.project.declared_platforms, *self.enabled}
+        for name in self._given.all("platform"):
+            if name.lower() not in known:
+                raise UserError(f"there is no platform '{name}'", hint=f"there are {', '.join(sorted(self.enabled))}")
+        return tuple(dict.fromkeys(name.lower() for name in self._given.all("platform")))
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms that a command is for."""
+        return self.asked or self.enabled
+
+    def platforms_of(self, *names: str) -> tuple[str, ...]:
+        """Return the platforms that a command is for, given the files it reads: one that is named after a platform is for that one.
+
+        Raises:
+            UserError: they are for different ones, or for others than were asked for.
+        """
+        platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
+        if len(platforms) > 1:
+            raise UserError(
+                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="name files of one platform"
+            )
+        if platforms and self.asked and not platforms.issubset(self.asked):
+            raise UserError(
+                f"the file is for platform '{next(iter(platforms))}', and --platform says {', '.join(self.asked)}",
+                hint="correct one of the two",
+            )
+        return tuple(platforms) or self.platforms
+
+    # ------------------------------------------------------------------------------------------------------------- products
+
+    def products(self, platform: str) -> PlatformProducts:
+        """Return the products of a platform.
+
+        Raises:
+            UserError: nothing was processed yet.
+        """
+        if platform not in self._products:
+            self._products[platform] = self._read(platform)
+        return self._products[platform]
+
+    def _read(self, platform: str) -> PlatformProducts:
+        from aptui.store.graph.dependencies import catalog_rows
+        from aptui.store.queries.reader import open_reader
+
+        database = asset_database(self.config.cache_dir)
+        if not database.is_file():
+            raise UserError(
+                f"nothing was processed yet: there is no '{database}'", hint="'AssetProcessorBatch' processes the project"
+            )
+        with closing(open_reader(database)) as reader, reader.snapshot():
+            assets = [registry_asset(*row) for row in catalog_rows(reader, platform)]
+        by_key = {(_guid(item.uuid), item.sub_id): item for item in assets}
+        folder = self.config.cache_dir / platform
+        return PlatformProducts(platform, folder, by_key, {item.path: key for key, item in by_key.items()})
+
+    # ---------------------------------------------------------------------------------------------------------------- seeds
+
+    def default_seed_lists(self) -> list[Path]:
+        """Return the seed lists that engine, gems and project bring along."""
+        engine, project = Path(self.facts.engine), self.config.project_dir
+        names = [engine / "Assets" / "Engine" / "SeedAssetList.seed"]
+        names += [Path(path) / "Assets" / "seedList.seed" for _name, path in self.facts.gems]
+        names += [project / "SeedAssetList.seed", project / "Assets" / "seedList.seed"]
+        return [path for path in dict.fromkeys(names) if path.is_file()]
+
+    def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
+        """Return the products that files of default dependencies name, and what of it nobody makes although it has to be there."""
+        engine, project = Path(self.facts.engine), self.config.project_dir
+        files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
+        files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]
+        files += [project / f"{self.config.name}_Dependencies.xml"]
+        found: dict[AssetKey, None] = {}
+        missing: list[str] = []
+        for path in files:
+            if not path.is_file():
+                continue
+            entries = list(_dependencies(path))
+            without = {key for name, _is_optional in entries if name.startswith(":") for key in products.find_named(name[1:])}
+            for name, is_optional in entries:
+                keys = [] if name.startswith(":") else products.find_named(name)
+                found.update(dict.fromkeys(key for key in keys if key not in without))
+                if not keys and not is_optional and not name.startswith(":"):
+                    missing.append(f"{path.name} names '{name}', and platform '{products.platform}' has no such product")
+        return list(found), missing
+
+    # ---------------------------------------------------------------------------------------------------------------- files
+
+    def path(self, name: str, suffix: str) -> Path:
+        """Return where a file lies that the command line names: relative to the engine's folder.
+
+        Raises:
+            UserError: it has another suffix.
+        """
+        name = name.replace("\\", "/")
+        if not name.lower().endswith(suffix):
+            raise UserError(f"'{name}' does not end with {suffix}", hint=f"name a {suffix} file")
+        return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
+
+    def existing(self, name: str, suffix: str) -> Path:
+        """Return a file that is to be read; one that is not in the engine's folder may be in the current one."""
+        path = self.path(name, suffix)
+        here = Path(os.path.abspath(name.replace("\\", "/")))
+        return here if not path.exists() and here.exists() else path
+
+    def asset_list(self, name: str, platform: str) -> Path:
+        """Return the asset list of a platform that is to be read.
+
+        Raises:
+            UserError: it does not exist.
+        """
+        path = self.existing(for_platform(name, platform), asset_lists.SUFFIX)
+        if not path.exists():
+            raise missing_list(self.path(name, asset_lists.SUFFIX), f" For platform '{platform}' it is '{path.name}'")
+        return path
+
+    def seed_list(self, name: str) -> SeedList:
+        """Return a seed list that is to be read.
+
+        Raises:
+            UserError: it does not exist, or is not a seed list.
+        """
+        path = self.existing(name, seeds.SUFFIX)
+        if not path.exists():
+            raise UserError(f"Cannot load Seed List file ( {path} ): File does not exist.")
+        return SeedList.load(path)
+
+
+def platform_of(name: str) -> str:
+    """Return the platform that a file is named after (`list_pc.assetlist`), "" = none."""
+    stem = os.path.basename(name.replace("\\", "/")).rpartition(".")[0]
+    last = stem.rpartition("_")[2].lower()
+    return last if "_" in stem and last in seeds.PLATFORMS else ""
+
+
+def missing_list(path: Path, more: str = "") -> UserError:
+    """Return the error for an asset list that does not exist, in the engine's words."""
+    return UserError(f"Cannot load Asset List file ( {path} ): File does not exist.{more}")
+
+
+def refuse_missing_lists(given: BundlerSwitches) -> None:
+    """Refuse asset lists to pack that exist for no platform: no project is needed to see that.
+
+    Raises:
+        UserError: one does not exist.
+    """
+    for name in given.all("assetListFile") if given.command == "bundles" else ():
+        path = Path(os.path.abspath(name.replace("\\", "/")))
+        if not any(map(os.path.exists, (str(path), *(for_platform(str(path), platform) for platform in seeds.PLATFORMS)))):
+            raise missing_list(path)
+
+
+def for_platform(name: str, platform: str) -> str:
+    """Return the name that a file has for one platform."""
+    stem, dot, suffix = name.rpartition(".")
+    return name if platform_of(name) else f"{stem}_{platform}{dot}{suffix}"
+
+
+def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
+    """Return the products that seeds mean on a platform, and a sentence for each seed that has none there."""
+    found: list[AssetKey] = []
+    missing: list[str] = []
+    for seed in listed:
+        if not seeds.is_for(seed.flags, products.platform):
+            continue
+        if (seed.guid, seed.sub_id) in products.assets:
+            found.append((seed.guid, seed.sub_id))
+        else:
+            missing.append(f"seed {seed.guid}:{seed.sub_id:x} ('{seed.hint}') has no product for platform '{products.platform}'")
+    return found, missing
+
+
+def load_seeds(path: Path) -> SeedList:
+    """Return the seed list in a file; an empty one if it is not there."""
+    return SeedList.load(path) if path.exists() else SeedList()
+
+
+def registry_asset(
+    uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, _digest: bytes, needs: str | None, former: str | None
+) -> RegistryAsset:
+    """Return a row of the database as a runtime knows it."""
+    words = needs.split() if needs else []
+    wanted = tuple(
+        (bytes.fromhex(guid), int(sub), int(flags)) for guid, sub, flags in zip(words[::3], words[1::3], words[2::3], strict=True)
+    )
+    legacy = tuple(map(int, former.split())) if former else ()
+    return RegistryAsset(uuid, sub_id, name.partition("/")[2], kind, size, wanted, legacy)
+
+
+def _guid(uuid: bytes) -> str:
+    return type_text(uuid)
+
+
+def _dependencies(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield (path, whether it may be missing) of a file of default dependencies."""
+    try:
+        text = path.read_text("utf-8", "surrogateescape")[: object_stream.MOST_BYTES]
+    except OSError as error:
+        raise HostError(f"'{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
+    for match in _DEPENDENCY.finditer(_COMMENT.sub("", text)):
+        given = {name: one or other for name, one, other in _ATTRIBUTE.findall(match["attributes"])}
+        if given.get("path"):
+            yield given["path"].strip(), given.get("optional", "false").lower() in ("true", "1")

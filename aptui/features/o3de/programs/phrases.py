@@ -1,0 +1,346 @@
+"""The lines that O3DE's asset processor prints, for people and for tools that parse them.
+
+A message has no window in front and no line break at its end; `physical` makes lines of it. Where this room says more than the
+reference does it uses a form that none of its readers looks for.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.shared.errors import HostError, KnownError
+from aptui.shared.sanitize import sanitize
+from aptui.store.logs.joblog import EngineLog
+
+# The processor's own log, `AP_Batch.log` or `AP_GUI.log`: records of what was said, in the reference's form.
+#
+# What a record is, and that a full log is rolled, is `store.joblog`'s; here is which of them a run has, and that a disk that
+# fails costs the log alone.
+
+BATCH, LIVE = "AP_Batch", "AP_GUI"
+"""The names of the logs, without `.log`."""
+
+
+class ProgramLog:
+    """The log of one run.
+
+    Args:
+        folder: where logs are.
+        base: `BATCH` or `LIVE`.
+        started_ms: when the run began.
+    """
+
+    def __init__(self, folder: Path, base: str, started_ms: int) -> None:
+        self.trouble = ""
+        """Why nothing is written any more, "" = it is."""
+        self._log: EngineLog | None = None
+        try:
+            self._log = EngineLog(folder, base, started_ms)
+        except HostError as error:
+            self.trouble = str(error)
+
+    def append(self, level: LogLevel, window: str, text: str, time_ms: int) -> None:
+        """Write one record a line of `text`."""
+        if self._log is None:
+            return
+        try:
+            self._log.append(LogRecord(level, window, text, time_ms))
+        except HostError as error:
+            self.trouble = str(error)
+            self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+WINDOW = "AssetProcessor"
+"""What most lines begin with."""
+SYSTEM_WINDOW = "System"
+BUILDERS_WINDOW = "BuilderManager"
+MOST_FAILURES = 9
+"""So many failed assets replay their log."""
+FATAL = "Error: "
+"""What stands before an error that ends the run before it began."""
+
+RULER = "-" * 41
+STARTED = "Asset Processor Batch Processing Started."
+SCANNING = "Scanning file system for changes..."
+SCANNED = "File system scan done."
+ANALYZING = "Analyzing scanned files for changes..."
+CHECKING_MISSING = "Initial Scan complete, checking for missing files..."
+SHUTTING_DOWN = "No assets remain in the build queue.  Saving the catalog, and then shutting down."
+COMPLETE = "Asset Processor Batch Processing complete"
+COMPLETED = "Asset Processor Batch Processing Completed."
+FAILED_ASSETS = "---------------FAILED ASSETS-------------"
+TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
+
+_TRACE_RULER = "=" * 66
+_TRACES = {LogLevel.ERROR: "Trace::Error", LogLevel.WARNING: "Trace::Warning"}
+_LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
+
+
+def physical(window: str, text: str) -> list[str]:
+    """Return a message as the lines that are printed: each begins with its window, and none moves a terminal's cursor."""
+    return [f"{window}: {line}" for line in _lines_of(text)]
+
+
+def format_traced(level: LogLevel, text: str, place: str = "", window: str = WINDOW) -> list[str]:
+    """Return a warning or an error as it is printed, between rulers; `place` is `file:line`, or empty."""
+    file, _, line = place.partition(":")
+    where = f" {file or 'aptui'}({line.partition(':')[0] or 0}): '{window}'"
+    middle = [f"{SYSTEM_WINDOW}: {_TRACES[level]}", f"{SYSTEM_WINDOW}: {where}", *physical(window, text)]
+    return [f"{SYSTEM_WINDOW}: {_TRACE_RULER}", *middle, f"{SYSTEM_WINDOW}: {_TRACE_RULER}"]
+
+
+def _lines_of(text: str) -> list[str]:
+    """Return the lines of a message, made safe; tabs stay, for some lines begin with them."""
+    return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
+
+
+# ------------------------------------------------------------------------------------------------------------------- start
+
+
+def listening_port(port: int) -> str:
+    """Say where the processor listens."""
+    return f"Listening Port: {port}"
+
+
+def control_port(port: int) -> str:
+    """Say where the control channel is."""
+    return f"Control Port: {port}"
+
+
+def format_turned_away(cache: str) -> str:
+    """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
+    return (
+        "Somebody connected to the listening port and was refused: O3DE's own protocol is not spoken here, so that the "
+        "Editor and launchers"
+        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control "
+        f"channel (--acceptInput)"
+        " and aptui's own screen and verbs answer questions. This is said once."
+    )
+
+
+def project_root(project: str) -> str:
+    """Say whose assets these are."""
+    return f"AssetProcessor will process assets from project root {project}."
+
+
+def job_slots(asked: int, count: int) -> str:
+    """Say how many jobs run at once, and whether the settings or the machine say so."""
+    if asked <= 1:
+        return f"Auto ({asked}) selected for maxJobs: up to {count} jobs run at once on this machine."
+    return f"Up to {count} jobs run at once (maxJobs)."
+
+
+def unknown_platform(platform: str) -> str:
+    """Say that a platform was asked for that the configuration does not define."""
+    return (
+        f'The list of enabled platforms in the settings registry does not contain platform "{platform}" entries'
+        " - check command line and settings registry files for errors!"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------------- scan
+
+
+def format_received(count: int) -> str:
+    """Say how many files the scan met."""
+    return f"Received {count} files from the scanner.  Assessing..."
+
+
+def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 0) -> str:
+    """Say how much of the work could be left out."""
+    return (
+        f"Builder optimization: {analysed} / {seen} files required full analysis, "
+        f"{unclaimed} sources found but not processed by anyone. {overrides} override collisions."
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------------- jobs
+
+
+def processing(source: str, platform: str) -> str:
+    """Say that a job starts; `source` is the relative path."""
+    return f"Processing {source} ({platform})..."
+
+
+def format_processed(path: str, platform: str) -> str:
+    """Say that a job succeeded; `path` is absolute."""
+    return f'Processed "{path}" ("{platform}")... '
+
+
+def format_failed(path: str, platform: str) -> str:
+    """Say that a job failed."""
+    return f"Failed {path}, ({platform})... "
+
+
+def create_jobs_failed(path: str) -> str:
+    """Say that an analysis failed."""
+    return f"Createjobs Failed: {path}."
+
+
+def job_log(time_ms: int, level: int, window: str, text: str) -> str:
+    """Return one line of a failed job's log; the form is the one that the reference copies lines in."""
+    moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
+    return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
+
+
+def format_preload_cycle(chain: Sequence[str]) -> str:
+    """Say that products load each other before themselves, for the one that `chain` begins and ends with."""
+    return (
+        f"Preload circular dependency detected while processing asset ({chain[0]})."
+        f" Preload hierarchy is {' -> '.join(chain)} . One of these must not be loaded before the one that needs it."
+    )
+
+
+def idle(seconds: float) -> str:
+    """Say that everything is done for now."""
+    return f"Job processing completed. Asset Processor is currently idle. Process time: {seconds:f}s"
+
+
+# --------------------------------------------------------------------------------------------------------------------- end
+
+
+def missing_scan(product: str) -> str:
+    """Say in which product missing dependencies are looked for."""
+    return f"Scanning for missing dependencies:\t{product}"
+
+
+def missing_dependency(text: str, guid: str, sub_id: int) -> str:
+    """Say that a product names what it does not depend on; `guid` in braces."""
+    return f'\t\tMissing dependency: String "{text}" matches asset: {guid}:{sub_id:x}'
+
+
+def format_saved_catalog(platform: str, count: int, seconds: float) -> str:
+    """Say that a platform's catalog was saved."""
+    return f"Saved {platform} catalog containing {count} assets in {seconds:f}s"
+
+
+def format_failed_assets(paths: Iterable[str]) -> list[str]:
+    """Return the block of what failed, nothing when nothing did."""
+    listed = sorted(paths)
+    return [FAILED_ASSETS, *listed, RULER] if listed else []
+
+
+def totals(processed_count: int, failed_count: int, warnings: int, errors: int, seconds: float) -> list[str]:
+    """Return the sums at the end."""
+    return [
+        f"Number of Assets Successfully Processed: {processed_count}.",
+        f"Number of Assets Failed to Process: {failed_count}.",
+        f"Number of Warnings Reported: {warnings}.",
+        f"Number of Errors Reported: {errors}.",
+        f"Total Assets Processing Time: {seconds:f}s",
+    ]
+
+
+def builder_list(builder: str, paths: Iterable[str]) -> list[str]:
+    """Return what one builder processed, in its order, as `--debugOutput` asks; `builder` is its UUID in braces."""
+    return [f"Builder {builder} processed these assets:", *(f"Builder with ID {builder} processed {path}" for path in paths)]
+
+
+# Output of an asset processor: lines on stdout for its parent, records in its log for tools; `lines` has their text.
+
+
+class ProgramConsole:
+    """The voice of one run.
+
+    Args:
+        stream: stdout, unless somebody tests.
+        now_ms: milliseconds since 1970.
+        window: what stands before warnings and errors.
+    """
+
+    def __init__(
+        self, stream: TextIO, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, window: str = WINDOW
+    ) -> None:
+        self._window = window
+        self.started_ms = now_ms()
+        self.is_verbose = False
+        """Whether records of debug severity are written."""
+        self._stream: TextIO | None = stream
+        self._now_ms = now_ms
+        self._log: ProgramLog | None = None
+        self._early: list[tuple[LogLevel, str, str, int]] = []
+        """What was said before there was a log."""
+
+    def keep(self, log: ProgramLog) -> None:
+        """Write everything to `log` too, from the beginning of the run."""
+        self._log = log
+        for record in self._early:
+            log.append(*record)
+        self._early.clear()
+        self._print_trouble(log)
+
+    def say(self, text: str, window: str = WINDOW) -> None:
+        """Say a message."""
+        self._print(physical(window, text))
+        self._record(LogLevel.INFO, window, text)
+
+    def say_all(self, texts: Iterable[str], window: str = WINDOW) -> None:
+        """Say several messages."""
+        for text in texts:
+            self.say(text, window)
+
+    def note(self, text: str, window: str = WINDOW) -> None:
+        """Write a record of debug severity, if the log is to be verbose."""
+        if self.is_verbose:
+            self._record(LogLevel.DEBUG, window, text)
+
+    def warn(self, text: str, place: str = "") -> None:
+        """Say a warning."""
+        self._trace(LogLevel.WARNING, text, place)
+
+    def complain(self, error: KnownError | str) -> None:
+        """Say an error."""
+        if isinstance(error, KnownError):
+            text = f"{error.what}; {error.hint}" if error.hint else error.what
+            self._trace(LogLevel.ERROR, text, error.where)
+        else:
+            self._trace(LogLevel.ERROR, error, "")
+
+    def complain_fatal(self, error: KnownError) -> None:
+        """Say an error that ends the run before it began, in the form in which the reference says those."""
+        text = f"{error.what}; {error.hint}" if error.hint else error.what
+        self._trace(LogLevel.ERROR, f"{FATAL}{text}", error.where)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._log is not None:
+            self._log.close()
+
+    def _trace(self, level: LogLevel, text: str, place: str) -> None:
+        self._print(format_traced(level, text, place, self._window))
+        self._record(level, self._window, f"{place}: {text}" if place else text)
+
+    def _print(self, shown: Iterable[str]) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write("".join(f"{line}\n" for line in shown))
+            self._stream.flush()  # tools read line by line, and wait for some of them
+        except (BrokenPipeError, ValueError):
+            self._stream = None
+
+    def _record(self, level: LogLevel, window: str, text: str) -> None:
+        if self._log is None:
+            self._early.append((level, window, text, self._now_ms()))
+            return
+        was_well = not self._log.trouble
+        self._log.append(level, window, text, self._now_ms())
+        if was_well:
+            self._print_trouble(self._log)
+
+    def _print_trouble(self, log: ProgramLog) -> None:
+        if log.trouble:
+            with suppress(OSError):
+                self._print(format_traced(LogLevel.WARNING, log.trouble))

@@ -1,0 +1,197 @@
+"""What an asset processor does when nothing is left in the queue, and what it says at the end; the same for both programs.
+
+Order, as in the reference: files of `--reprocessFileList` one after the other, missing dependencies, moving and deleting, catalogs.
+
+Tests: `tests/features/o3de/programs/test_asset_processor.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from aptui.core.model import PathKey
+from aptui.core.paths import key_of, to_text
+from aptui.core.project import Project
+from aptui.engine.cache.cache import Cache
+from aptui.engine.cache.catalog import path_of
+from aptui.engine.loop.opening import PreparedSession
+from aptui.features.o3de.programs import phrases
+from aptui.features.o3de.programs.events import EventPrinter, Stat, report
+from aptui.features.o3de.programs.run_request import RunRequest
+from aptui.shared.errors import UserError
+from aptui.store.db.schema import delete_if_newer
+from aptui.store.queries.reader import JobRow, open_reader
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ERRORS_FATAL, _WARNINGS_FATAL = 1, 2
+RELOCATION = (
+    "move",
+    "delete",
+    "confirm",
+    "leaveEmptyFolders",
+    "allowBrokenDependencies",
+    "updateReferences",
+    "excludeMetaDataFiles",
+)
+_ELSEWHERE = ("common", "all")
+"""Where intermediate products and failed analyses stand."""
+
+
+# ------------------------------------------------------------------------------------------------------------------ opening
+
+
+def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSession:
+    """Take the cache and find out what there is to do.
+
+    Raises:
+        BusyError: another engine has it. KnownError: it cannot be used.
+    """
+    delete_newer_database(start)
+    opening = PreparedSession(start.config, trusts_times=trusts_times)
+    opening.take()
+    return opening
+
+
+def delete_newer_database(start: RunRequest) -> None:
+    """With `--ignoreFutureAssetDatabaseVersionError`: delete a database that a newer program wrote, and say so."""
+    if not start.given.has("ignoreFutureAssetDatabaseVersionError"):
+        return
+    project = start.config.project
+    cache = Cache(start.config.cache_dir, [*(platform.id for platform in project.platforms), *project.resting_platforms])
+    cache.take()
+    try:
+        note = delete_if_newer(start.database)
+    finally:
+        cache.close()
+    if note:
+        start.console.say(note)
+
+
+# ------------------------------------------------------------------------------------------------------------- reprocessing
+
+
+def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
+    """Yield the sources of `--reprocessFileList`, in its order; what is no source of the project is said."""
+    name = start.given.first("reprocessFileList")
+    if name is None:
+        return
+    try:
+        text = Path(name).read_text("utf-8", "surrogateescape")
+    except OSError as error:
+        start.console.complain(f"Unable to open reprocess file list with path {name}. ({error.strerror})")
+        return
+    listed = [line.strip() for line in text.splitlines() if line.strip()]
+    if not listed:
+        start.console.complain(f"No files listed to reprocess in the file at path {name}.")
+    for path in listed:
+        key = key_in(start.config.project, path)
+        if key is None:
+            start.console.complain(f"'{path}' of the reprocess file list lies in no scan folder.")
+        else:
+            yield key
+
+
+def key_in(project: Project, path: str) -> PathKey | None:
+    """Return the key of a source given by its absolute path or relative to its scan folder; None when no scan folder has it."""
+    if not os.path.isabs(path):
+        return key_of(to_text(os.fsencode(os.path.normpath(path))))
+    path = os.path.normpath(path)
+    for folder in sorted(project.scan_folders, key=lambda item: -len(item.path)):
+        if path.startswith(f"{folder.path}/"):
+            return key_of(to_text(os.fsencode(path[len(folder.path) + 1 :])))
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------------- what failed
+
+
+def find_failed_assets(start: RunRequest) -> set[str]:
+    """Return the absolute paths of all sources that have a failed job now, whichever run that was.
+
+    An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no
+    part in it.
+    """
+    level = start.given.number("warningLevel") or 0
+    if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
+        raise UserError(
+            f"--warningLevel is 1 or 2, not {level}",
+            hint="1: an asset with errors in its log counts as failed; 2: one with warnings too",
+        )
+    roots = {folder.name: folder.path for folder in start.config.project.scan_folders}
+    asked = {platform.id for platform in start.config.project.platforms} | set(_ELSEWHERE)
+    with closing(open_reader(start.database)) as database:
+        rows = database.jobs() if level else database.jobs(statuses=("failed",))
+        return {
+            f"{roots.get(row.scan_folder, '')}/{row.source}" for row in rows if row.platform in asked and _is_failed(row, level)
+        }
+
+
+def _is_failed(row: JobRow, level: int) -> bool:
+    if row.status == "failed":
+        return True
+    return (level >= _ERRORS_FATAL and row.errors > 0) or (level >= _WARNINGS_FATAL and row.warnings > 0)
+
+
+def roots_in_database(start: RunRequest) -> dict[int, str]:
+    """Return {id of a scan folder: its path} as the database has them."""
+    with closing(open_reader(start.database)) as database:
+        return dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders"))
+
+
+def source_count(start: RunRequest) -> int:
+    """Return how many sources the database knows."""
+    with closing(open_reader(start.database)) as database:
+        return database.totals().sources
+
+
+# --------------------------------------------------------------------------------------------------------------------- end
+
+
+def finish(start: RunRequest, printer: EventPrinter) -> None:
+    """Do what is done once, when nothing is left in the queue and this process does not hold the cache any more."""
+    pattern = start.given.first("dependencyScanPattern")
+    if pattern is not None:
+        from aptui.features.o3de.programs.final_tasks import scan_missing  # only where it is asked for
+
+        scan_missing(start, pattern)
+    if any(start.given.has(name) for name in RELOCATION):
+        from aptui.features.o3de.programs.final_tasks import relocate_sources  # only where it is asked for
+
+        relocate_sources(start)
+    start.console.say(phrases.SHUTTING_DOWN)
+    for platform in start.config.project.platforms:
+        _print_catalog(start, printer, path_of(start.config.cache_dir, platform.id), platform.id)
+
+
+def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
+    """Say that a catalog was saved, if this run did: the engine saves those that are out of date as soon as it has come to rest."""
+    try:
+        saved_s = path.stat().st_mtime
+        with path.open("rb") as file:
+            count = sum(1 for _line in file) - 1
+    except OSError:
+        return
+    if saved_s * 1000 >= start.console.started_ms:
+        start.console.say(phrases.format_saved_catalog(platform, count, max(0.0, saved_s - printer.last_notice_s)))
+
+
+def print_totals(start: RunRequest, printer: EventPrinter, failed_count: int, seconds: float) -> None:
+    """Print the sums."""
+    start.console.say_all(phrases.totals(printer.processed_count, failed_count, printer.warnings, printer.errors, seconds))
+
+
+def print_end(start: RunRequest, printer: EventPrinter) -> None:
+    """Print what comes last: with `--debugOutput` what each builder processed, and the report on times."""
+    if start.given.has("debugOutput"):
+        for builder, paths in printer.processed_by.items():
+            start.console.say_all(phrases.builder_list(builder, paths), phrases.BUILDERS_WINDOW)
+    began_s = time.monotonic()
+    stats = {**printer.stats, "AssetScanning": Stat(printer.scan_ms)}
+    report(stats, start.facts.stats)
+    stats["ComputeStatsTime"] = Stat(int((time.monotonic() - began_s) * 1000))
+    start.console.say_all(report(stats, start.facts.stats))

@@ -1,0 +1,431 @@
+"""Where an O3DE project's parts are: project, engine, gems, cache, logs; which settings files that gives is `layout`'s business.
+
+Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.json`) are read as leniently as settings are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from aptui.config.compiled import find_compiled_file
+from aptui.config.model import ConfigErrors
+from aptui.config.yaml.nodes import Node
+from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, TAGS, Options, is_project
+from aptui.features.o3de.registry.input_recorder import InputRecorder
+from aptui.features.o3de.registry.json_reader import read_json
+from aptui.features.o3de.registry.settings_registry import Registry, os_name, plain_text, split_texts, truth
+from aptui.shared.errors import UserError
+
+BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
+PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
+
+__all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "ProjectRoots", "is_project", "locate", "merge_options"]
+
+_BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
+_BUILDS = ("profile", "debug", "release")
+_PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
+"""Whose list of active gems is asked for, the first that is there."""
+_NAME = re.compile(r"[^=<>~!\s]+")
+"""The name in `PhysX5>=1.0`."""
+
+
+class Gem(Struct, frozen=True):
+    """An active gem and its folder."""
+
+    name: str
+    path: str
+
+
+class ProjectRoots(Struct, frozen=True):
+    """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
+
+    `missing` are gems that are asked for and were not found.
+    """
+
+    name: str
+    project: str
+    engine: str
+    asset_root: str
+    gems: tuple[Gem, ...]
+    missing: tuple[str, ...]
+    program: str = ""
+
+
+def merge_options(registry: Registry, options: Options) -> None:
+    """Merge what the command line sets and removes, files apart."""
+    for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
+        if name == "regremove":
+            registry.remove(option)
+        else:
+            registry.set(option)
+
+
+def early_registry(options: Options, recorder: InputRecorder) -> Registry:
+    """Return what is known before it is known where things are: the person's settings and the command line."""
+    registry = Registry(recorder, options.tags)
+    registry.merge_folder(user_registry())
+    merge_options(registry, options)
+    return registry
+
+
+def user_registry() -> str:
+    """Return the folder of a person's own settings."""
+    return os.path.join(os.path.expanduser("~"), ".o3de", "Registry")
+
+
+def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRoots:
+    """Find what belongs to the project in this folder.
+
+    Raises:
+        UserError: there is no project, or no engine for it.
+    """
+    early = early_registry(options, recorder)
+    own = read_manifest(os.path.join(project, MARKER), recorder)
+    if own is None:
+        raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder that has it, with '-C DIR'")
+    known = read_manifest(_manifest_path(early), recorder)
+    engine = _engine(project, own, early, options, known, recorder)
+    engine_file = read_manifest(os.path.join(engine, "engine.json"), recorder)
+    sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], recorder)
+    program, wanted = _program(project, engine, own, early, recorder)
+    if not wanted:
+        wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
+    gems, missing = _active(wanted, sources)
+    optional = {name for file in (own, engine_file) for name in _optional_gems(file)}
+    missing = tuple(name for name in missing if name not in optional)
+    return ProjectRoots(
+        name=_plain(own, "project_name") or os.path.basename(project),
+        project=project,
+        engine=engine,
+        asset_root=os.path.abspath(options.asset_root) if options.asset_root else engine,
+        gems=gems,
+        missing=missing,
+        program=program,
+    )
+
+
+def read_manifest(path: str, recorder: InputRecorder) -> Node | None:
+    """Return what a manifest says, None where there is none.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    data = recorder.read(path)
+    found = None if data is None else read_json(data, path)
+    if found is not None and not isinstance(found.value, dict):
+        raise UserError("no JSON object stands here", where=found.where, hint='a manifest is one, like {"project_name": "…"}')
+    return found
+
+
+def _plain(node: Node | None, key: str) -> str:
+    found = node.get(key) if node is not None else None
+    return plain_text(found) if found is not None else ""
+
+
+def _manifest_path(early: Registry) -> str:
+    asked = early.text(f"{BOOTSTRAP}/o3de_manifest_path")
+    return os.path.abspath(asked) if asked else os.path.join(os.path.expanduser("~"), ".o3de", "o3de_manifest.json")
+
+
+# ── the engine ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
+    """Return the engine's folder: the first way that leads to one.
+
+    As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings,
+    as an earlier command was told.
+    """
+    asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
+        read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
+    )
+    if asked:
+        asked = os.path.abspath(os.path.expanduser(asked))
+        if not recorder.is_folder(asked):
+            raise UserError(f"the engine's folder '{asked}' is not there", hint="see --engine-path")
+        return asked
+    roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
+    around, wanted = _engine_among(roots, recorder), _bare(_plain(own, "engine"))
+    registered = _find_registered_engine(wanted, known, recorder)
+    if around and (
+        not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
+    ):
+        return around  # a project inside of an engine belongs to it, unless it names another one that is registered
+    found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
+    if found:
+        return found
+    for folder in reversed(roots):
+        if recorder.read(os.path.join(folder, "Registry", PLATFORM_CONFIG)) is not None:
+            return folder
+    if remembered := _find_remembered_engine(project, recorder):
+        return remembered
+    raise UserError(
+        f"no engine is found for project '{project}'",
+        where=os.path.join(project, MARKER),
+        hint="say where it is: --engine-path DIR",
+    )
+
+
+def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
+    """Return the engine that an earlier command used with this project, "" if there is none."""
+    data = recorder.read(find_compiled_file(ENGINE_MEMORY, project))
+    try:
+        engine = json.loads(data or b'""')
+    except ValueError:
+        return ""
+    return engine if isinstance(engine, str) and engine and recorder.is_folder(engine) else ""
+
+
+def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
+    """Return the first of these folders that is an engine's, "" when none is."""
+    return next((folder for folder in folders if recorder.read(os.path.join(folder, "engine.json")) is not None), "")
+
+
+def _program_roots(program: str) -> Iterator[str]:
+    """Yield the folders above a program, as it was called and as it really lies."""
+    yield from _upwards(os.path.dirname(program))
+    yield from _upwards(os.path.dirname(os.path.realpath(program)))
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    while True:
+        yield folder
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+
+
+def _find_registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
+    """Return the engine of this name in the person's manifest; the only one there if the project names none."""
+    name = _bare(wanted)
+    if known is None:
+        return ""
+    paths = known.get("engines_path")
+    by_name = {key: plain_text(node) for key, node in paths.value.items()} if paths and isinstance(paths.value, dict) else {}
+    if by_name.get(name):
+        return by_name[name]
+    found = {}
+    for folder in [*by_name.values(), *(node.value for node in split_texts(known.get("engines")))]:
+        engine = read_manifest(os.path.join(folder, "engine.json"), recorder)
+        if engine is not None:
+            found[folder] = _plain(engine, "engine_name")
+    if name:
+        return next((folder for folder, called in found.items() if called == name), "")
+    return next(iter(found), "") if len(found) == 1 else ""
+
+
+# ── gems ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Source(Struct, frozen=True):
+    path: str
+    dependencies: tuple[str, ...]
+
+
+def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _Source]:
+    """Return {gem: its folder} of all gems that manifests lead to; of two with one name the first counts."""
+    found: dict[str, _Source] = {}
+    todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
+    seen = set(todo)
+    while todo:
+        folder = todo.pop(0)
+        gem = read_manifest(os.path.join(folder, "gem.json"), recorder)
+        if gem is None:
+            continue
+        name = _plain(gem, "gem_name")
+        if name:
+            found.setdefault(name, _Source(folder, tuple(_bare(node.value) for node in split_texts(gem.get("dependencies")))))
+        below = [os.path.normpath(os.path.join(folder, each)) for each in _subfolders(gem)]
+        todo += [each for each in below if each not in seen]
+        seen.update(below)
+    return found
+
+
+def _subfolders(file: Node | None) -> Iterable[str]:
+    return [node.value for node in split_texts(file.get("external_subdirectories"))] if file is not None else []
+
+
+def _gem_names(file: Node | None) -> Iterator[str]:
+    """Yield the gems a manifest asks for; an entry is a name, or an object with one."""
+    entries = file.get("gem_names") if file is not None else None
+    for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
+        name = _plain(node, "name") if isinstance(node.value, dict) else plain_text(node)
+        if name:
+            yield _bare(name)
+
+
+def _optional_gems(file: Node | None) -> Iterator[str]:
+    """Yield the gems that a manifest can do without."""
+    entries = file.get("gem_names") if file is not None else None
+    for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
+        if isinstance(node.value, dict) and truth(node.get("optional")):
+            yield _bare(_plain(node, "name"))
+
+
+def _bare(name: str) -> str:
+    found = _NAME.match(name.strip())
+    return found[0] if found else ""
+
+
+def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
+    """Return the gems that are active, in the order they are asked for, what they need behind them; and those that were not found.
+
+    Args:
+        wanted: {name: folder, if it is known}.
+    """
+    gems: dict[str, Gem] = {}
+    missing: list[str] = []
+    todo = list(wanted)
+    for name in todo:
+        source = sources.get(name)
+        path = wanted.get(name) or (source.path if source else "")
+        if not path:
+            missing.append(name)
+            continue
+        gems[name] = Gem(name, path)
+        todo += [each for each in (source.dependencies if source else ()) if each not in todo]
+    return tuple(gems.values()), tuple(missing)
+
+
+# ── the built programs, which know their gems exactly ──────────────────────────────────────────────────────────────────
+
+
+def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:
+    """Return the folder of built programs, and {active gem: its folder or ""} as the build wrote it down."""
+    asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
+    builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
+    builds += [os.path.join(root, "build", *name) for root in (project, engine) for name in ((), ("linux",))]
+    name = (_plain(own, "project_name") or os.path.basename(project)).lower()
+    bins = [os.path.join(build, "bin", *machine, kind) for build in builds for kind in _BUILDS for machine in ((), (os_name(),))]
+    for folder in (*bins, *builds[:1]):
+        registry = os.path.join(folder, "Registry")
+        names = {each.lower(): each for each in recorder.names(registry)}
+        for program in _PROGRAMS:
+            for wanted in (f"cmake_dependencies.{name}.{program}.setreg", f"cmake_dependencies.{program}.setreg"):
+                if wanted in names:
+                    return folder, _gems_in(os.path.join(registry, names[wanted]), engine, recorder)
+    return (builds[0] if asked else ""), {}
+
+
+def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
+    """Return the gems of a `cmake_dependencies` file.
+
+    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below
+    `/Amazon/Gems` are called as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
+    """
+    registry = Registry(recorder)
+    registry.merge_file(path)
+    found: dict[str, str] = {}
+    for pointer in ("/O3DE/Gems", "/Amazon/Gems"):
+        for name, node in registry.members(pointer).items():
+            paths = split_texts(node.get("SourcePaths"))
+            folder: Any = os.path.normpath(os.path.join(engine, paths[0].value)) if paths else ""
+            found.setdefault(name.partition(".")[0], folder)
+    return found
+
+
+# The order in which the settings of engine, gems, project, person and command line are merged: later ones win, as in O3DE.
+
+SETTINGS = "/Amazon/AssetProcessor/Settings"
+
+
+def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorder) -> Registry:
+    """Return the settings of a project.
+
+    Raises:
+        ConfigErrors: all files that cannot be understood.
+    """
+    registry = Registry(recorder, _tags(places, options))
+    mistakes: list[UserError] = []
+    for step in _steps(registry, places, options, recorder):
+        try:
+            step()
+        except UserError as mistake:
+            if str(mistake) not in map(str, mistakes):
+                mistakes.append(mistake)
+    if mistakes:
+        raise ConfigErrors(mistakes)
+    return registry
+
+
+def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
+    """Return the active specialisations: the project's name is one too, and stands with the names of programs."""
+    at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
+    return (*options.tags[:at], places.name, *options.tags[at:])
+
+
+def _steps(registry: Registry, places: ProjectRoots, options: Options, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
+    def folder(*parts: str) -> Callable[[], object]:
+        return partial(registry.merge_folder, os.path.join(*parts))
+
+    yield partial(_set_found, registry, places)
+    if places.program:
+        yield folder(places.program, "Registry")
+    yield folder(places.engine, "Registry")
+    yield from (folder(gem.path, "Registry") for gem in places.gems)
+    yield folder(places.project, "Registry")
+    yield folder(user_registry())
+    yield partial(merge_options, registry, options)
+    yield folder(places.project, "user", "Registry")
+    yield from _own_files(registry, places, recorder)
+    yield from (partial(registry.merge_option, option) for option in options.regset_file)
+    yield partial(merge_options, registry, options)
+
+
+def _own_files(registry: Registry, places: ProjectRoots, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
+    """Yield what an asset processor merges on its own account, beyond the folders that every program reads."""
+    for root in dict.fromkeys((places.engine, places.asset_root)):
+        yield _merging(registry, os.path.join(root, PLATFORM_CONFIG))
+        for path in _platform_files(root, recorder):
+            yield _merging(registry, path)
+    for gem in places.gems:
+        yield from (_merging(registry, os.path.join(gem.path, f"AssetProcessorGemConfig.{end}")) for end in ("ini", "setreg"))
+    for end in ("ini", "setreg"):
+        yield _merging(registry, os.path.join(places.project, f"AssetProcessorGamePlatformConfig.{end}"))
+
+
+def _merging(registry: Registry, path: str) -> Callable[[], object]:
+    if path.endswith(".ini"):
+        return partial(registry.merge_ini, path, SETTINGS)
+    return partial(registry.merge_file, path)
+
+
+def _platform_files(root: str, recorder: InputRecorder) -> list[str]:
+    """Return the files of `AssetProcessorConfig`, of the engine itself and of what lies under restrictions."""
+    restricted = os.path.join(root, "restricted")
+    folders = [os.path.join(root, "AssetProcessorConfig")]
+    folders += [os.path.join(restricted, name, "AssetProcessorConfig") for name in recorder.names(restricted)]
+    found: list[str] = []
+    for folder in folders:
+        found += _below(folder, recorder)
+    return found
+
+
+def _below(folder: str, recorder: InputRecorder) -> list[str]:
+    found: list[str] = []
+    for name in recorder.names(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            found += _below(path, recorder)
+        elif name.lower().endswith((".ini", ".setreg")):
+            found.append(path)
+    return found
+
+
+def _set_found(registry: Registry, places: ProjectRoots) -> None:
+    """Begin with the places that were found, for whoever reads the registry."""
+    for key, path in (
+        ("project_path", places.project),
+        ("engine_path", places.engine),
+        ("project_cache_path", os.path.join(places.project, "Cache")),
+        ("project_user_path", os.path.join(places.project, "user")),
+    ):
+        registry.begin_with(f"{BOOTSTRAP}/{key}", Node(path, "where it was found"))

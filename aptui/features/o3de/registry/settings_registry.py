@@ -1,0 +1,384 @@
+"""The settings registry: files and options merged step by step into one tree; which folders there are is `layout`'s business."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from aptui.config.yaml.nodes import Node
+from aptui.features.o3de.project_facts import TAGS
+from aptui.features.o3de.registry.input_recorder import InputRecorder
+from aptui.features.o3de.registry.json_reader import read_json
+from aptui.features.o3de.registry.registry_merge import (
+    find,
+    json_patch,
+    merge_patch,
+    put,
+    resolve_imports,
+    step_text,
+    steps_of,
+    without,
+)
+from aptui.shared.errors import UserError
+
+# Which files of a `Registry` folder are merged, and in which order: names, tags, platforms; what is in them is not looked at.
+
+MAX_FILES = 128
+MERGE, PATCH = "setreg", "setregpatch"
+_PLATFORM = "Platform"
+_HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+"""FNV-1a of 64 bits, by which the reference sorts the tags of a file."""
+
+
+class SettingsFile(Struct, frozen=True):
+    """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as the reference does."""
+
+    path: str
+    name: str
+    tags: tuple[str, ...]
+    is_platform: bool = False
+
+
+def os_name() -> str:
+    """Return what the folder of this machine's own settings is called."""
+    return {"darwin": "Mac", "win32": "Windows"}.get(sys.platform, "Linux")
+
+
+def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
+    """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
+
+    Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first
+    different tags decide: the one whose tag stands later in `tags` is merged later. Which tags are first is a matter of hash
+    values, as in the reference (`SettingsRegistryImpl::IsLessThan`).
+
+    Args:
+        tags: the active specialisations.
+
+    Raises:
+        UserError: more than 128 files that are used, a name with a tag twice, or two files with the same name and tags, whether
+            they are merge patches or JSON patches.
+    """
+    own = os.path.join(folder, _PLATFORM, os_name())
+    found: list[SettingsFile] = []
+    doubts: list[str] = []
+    for place, is_platform in ((folder, False), (own, True)):
+        for name in recorder.names(place):
+            path = os.path.join(place, name)
+            if name.rpartition(".")[2].lower() in (MERGE, PATCH):
+                found.append(_parse_name(path, is_platform=is_platform))
+            elif "." not in name and not os.path.isdir(path):
+                doubts.append(f"{path}: a settings file has an extension, .{MERGE} or .{PATCH}; this file is not used")
+    ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
+    used = [file for file in found if ranks.keys() >= set(file.tags)]
+    if len(used) > MAX_FILES:
+        raise UserError(f"more than {MAX_FILES} settings files", where=folder, hint="merge some of them")
+    _refuse_duplicates(used)
+    spellings: dict[str, str] = {}
+    for name in sorted((file.name for file in used), reverse=True):
+        spellings[name.lower()] = f"{name}."
+    used.sort(key=lambda file: (spellings[file.name.lower()], len(file.tags), [ranks[tag] for tag in file.tags], file.is_platform))
+    return used, doubts
+
+
+def _parse_name(path: str, *, is_platform: bool) -> SettingsFile:
+    name, *tags = os.path.basename(path).split(".")[:-1]
+    tags = [tag.lower() for tag in tags]
+    for tag in tags:
+        if tags.count(tag) > 1:
+            raise UserError(f"tag '{tag}' stands twice in the file's name", where=path)
+    return SettingsFile(path, name, tuple(sorted(tags, key=_hash)), is_platform)
+
+
+def _hash(text: str) -> int:
+    value = _HASH_START
+    for byte in text.encode("utf-8", "surrogateescape"):
+        value = (value ^ byte) * _HASH_PRIME & _HASH_MASK
+    return value
+
+
+def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
+    seen: dict[tuple[str, tuple[str, ...], bool], str] = {}
+    for file in files:
+        key = (file.name.lower(), file.tags, file.is_platform)
+        if key in seen:
+            what = f"has the same name and tags as '{os.path.basename(seen[key])}'"
+            raise UserError(what, where=file.path, hint="which of them wins is not defined; rename one")
+        seen[key] = file.path
+
+
+# Reads the INI files that the reference still has: sections of `key = value`, each value with its place.
+
+
+def read_ini(data: bytes, name: str) -> dict[str, Node]:
+    """Return {section: its keys}; every value is text.
+
+    Raises:
+        UserError: a line is neither a section, a key, nor a comment.
+    """
+    sections: dict[str, Node] = {}
+    keys: dict[str, Node] = {}
+    for number, raw in enumerate(data.decode("utf-8-sig", "replace").splitlines(), 1):
+        line = raw.strip()
+        where = f"{name}:{number}:{len(raw) - len(raw.lstrip()) + 1}"
+        if not line or line[0] in ";#":
+            continue
+        if line[0] == "[":
+            if not line.endswith("]"):
+                raise UserError("']' is missing at the end of a section's name", where=where)
+            section = line[1:-1].strip()
+            keys = sections.setdefault(section, Node({}, where, where)).value
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise UserError(f"'{line}' is not 'key = value'", where=where)
+        if not sections:
+            raise UserError(f"'{key}' stands before the first [section]", where=where)
+        if len(value) > 1 and value[0] == value[-1] == '"':
+            value = value[1:-1]
+        keys[key] = Node(value, where, where)
+    return sections
+
+
+_INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
+_SHOWN = 100
+_BEYOND = 1 << 63
+
+
+class RegistryMessage(Struct, frozen=True):
+    """One thing that was said about a key: `text` is the value it had from then on, None when it was removed by this."""
+
+    where: str
+    text: str | None
+
+
+class Registry:
+    """A tree of settings. It can be asked for a value, and for all that was ever said about one.
+
+    Args:
+        recorder: reads the files.
+        tags: active specialisations.
+    """
+
+    def __init__(self, recorder: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
+        self.root = Node({}, "")
+        self.warnings: list[str] = []
+        self._recorder = recorder or InputRecorder()
+        self._tags = tuple(tags)
+        self._history: list[tuple[str, Node]] = []
+        self._parsed: dict[str, Node] = {}
+
+    # ── what is merged ──
+
+    def merge_folder(self, folder: str) -> None:
+        """Merge the settings files of a `Registry` folder that are meant for this program and machine."""
+        files, doubts = files_of(folder, self._tags, self._recorder)
+        self.warnings += [doubt for doubt in doubts if doubt not in self.warnings]
+        for file in files:
+            self.merge_file(file.path)
+
+    def merge_file(self, path: str, anchor: str = "") -> bool:
+        """Merge one file below `anchor`: a `.setregpatch` is a JSON patch, all else a merge patch. Return whether it is there."""
+        patch = self._read(path)
+        if patch is None:
+            return False
+        steps = steps_of(anchor)
+        base = find(self.root, steps)
+        if path.lower().endswith(f".{PATCH}"):
+            merged = json_patch(base or Node({}, path), patch)
+        else:
+            if not isinstance(patch.value, dict) and not anchor:
+                raise UserError("settings are an object: { … }", where=patch.where)
+            merged = merge_patch(base, patch)
+        self._take(path, put(self.root, steps, merged))
+        return True
+
+    def merge_ini(self, path: str, anchor: str) -> bool:
+        """Merge an INI file: sections are objects below `anchor`. Return whether it is there."""
+        data = self._recorder.read(path)
+        if data is None:
+            return False
+        steps = steps_of(anchor)
+        patch = Node(dict(read_ini(data, path)), f"{path}:1:1")
+        self._take(path, put(self.root, steps, merge_patch(find(self.root, steps), patch)))
+        return True
+
+    def set(self, option: str) -> None:
+        """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of."""
+        pointer, equals, text = unquote(option).partition("=")
+        if not equals or not pointer.startswith("/"):
+            self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
+            return
+        where = f"--regset {pointer}"
+        self._take(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
+
+    def begin_with(self, pointer: str, node: Node) -> None:
+        """Set what is known before any file is read."""
+        self._take(node.where, put(self.root, steps_of(pointer), node))
+
+    def remove(self, pointer: str) -> None:
+        """Remove a key, as `--regremove` does."""
+        pointer = unquote(pointer)
+        if not pointer.startswith("/"):
+            self._doubt(f"--regremove {pointer}: not a JSON pointer; it is ignored")
+            return
+        self._take(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
+
+    def merge_option(self, option: str) -> None:
+        """Merge `file[::/anchor]`, as `--regset-file` takes it.
+
+        Raises:
+            UserError: there is no such file.
+        """
+        path, _, anchor = unquote(option).partition("::")
+        if not self.merge_file(os.path.abspath(os.path.expanduser(path)), anchor):
+            raise UserError(f"there is no file '{path}'", where=f"--regset-file {option}")
+
+    def _doubt(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _take(self, label: str, root: Node) -> None:
+        self.root = root
+        self._history.append((label, root))
+
+    def _read(self, path: str) -> Node | None:
+        """Return a file's value with its imports; what is merged twice is parsed once."""
+        if path not in self._parsed:
+            data = self._recorder.read(path)
+            if data is None:
+                return None
+            self._parsed[path] = resolve_imports(read_json(data, path, self._doubt), self._importer(path, (path,)))
+        return self._parsed[path]
+
+    def _importer(self, path: str, chain: tuple[str, ...]) -> Callable[[str, str], Node]:
+        def read(name: str, asked: str) -> Node:
+            file = os.path.normpath(os.path.join(os.path.dirname(path), name))
+            if file in chain:
+                raise UserError(f"'{name}' imports itself", where=asked)
+            data = self._recorder.read(file)
+            if data is None:
+                raise UserError(f"there is no file '{file}' to import", where=asked)
+            return resolve_imports(read_json(data, file, self._doubt), self._importer(file, (*chain, file)))
+
+        return read
+
+    # ── what is asked ──
+
+    def node(self, pointer: str) -> Node | None:
+        """Return the value at a pointer with its place, or None."""
+        return find(self.root, steps_of(pointer))
+
+    def text(self, pointer: str, default: str = "") -> str:
+        """Return a value as text; "" and what is no plain value are `default`."""
+        node = self.node(pointer)
+        return default if node is None else plain_text(node) or default
+
+    def members(self, pointer: str) -> dict[str, Node]:
+        """Return the members of an object; nothing where there is none."""
+        node = self.node(pointer)
+        return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
+
+    def dump(self, pointer: str = "") -> str:
+        """Return what is below a pointer as JSON, as `--regdump` prints it; the whole for ""."""
+        node = self.node(pointer)
+        return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
+
+    def explain(self, pointer: str) -> list[RegistryMessage]:
+        """Return all that was said about a key, the first first; the last is in force."""
+        steps = steps_of(pointer)
+        messages: list[RegistryMessage] = []
+        before: Node | None = None
+        for label, root in self._history:
+            now = find(root, steps)
+            if now is not before:
+                if now is None:
+                    messages.append(RegistryMessage(label, None))
+                elif before is None or not _is_same(now, before):
+                    messages.append(RegistryMessage(_place(now, label), describe_node(now)))
+            before = now
+        return messages
+
+
+def _place(node: Node, label: str) -> str:
+    """Return the line that says a value; where an object was only added to, the file that did."""
+    if not isinstance(node.value, dict | list):
+        return node.where
+    return next((where for where in (node.key_where, node.where) if where.startswith(f"{label}:")), label)
+
+
+def _is_same(one: Node, other: Node) -> bool:
+    """Whether two values are the same, said by the same line."""
+    if isinstance(one.value, dict) and isinstance(other.value, dict):
+        return bool(one.plain() == other.plain())
+    return one.where == other.where and bool(one.plain() == other.plain())
+
+
+def describe_node(node: Node) -> str:
+    """Return a value on one line, for people."""
+    text = json.dumps(node.plain(), ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def unquote(text: str) -> str:
+    """Return an option without the blanks and the literal quotes it may be wrapped in."""
+    text = text.strip()
+    while len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return text
+
+
+def parse_typed(text: str) -> bool | float | str:
+    """Return the value of an option: true, false, whole numbers (also 0x…), numbers; all else is text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text) and len(text) <= _SHOWN:
+        return int(text, 16 if "x" in text.lower() else 10)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def plain_text(node: Node) -> str:
+    """Return a plain value as text, "" for an object, a list or null."""
+    value: Any = node.value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def truth(node: Node | None, *, default: bool = False) -> bool:
+    """Return a value as yes or no: settings say true, 1, "1", "true" and "enabled" (and their opposites) alike."""
+    if node is None:
+        return default
+    text = plain_text(node).strip().lower()
+    return text in ("1", "1.0", "true", "enabled", "on", "yes") if text else default
+
+
+def whole(number: float) -> int:
+    """Return a number of settings as a whole one.
+
+    Raises:
+        ValueError: databases and wires hold none that is so large.
+    """
+    if not -_BEYOND < number < _BEYOND:
+        raise ValueError("too large")
+    return int(number)
+
+
+def split_texts(node: Node | None) -> list[Node]:
+    """Return a list of texts, which may be one text with commas, as nodes without blanks."""
+    if node is None:
+        return []
+    if isinstance(node.value, list):
+        return [Node(text, item.where) for item in node.value if (text := plain_text(item).strip())]
+    return [Node(part.strip(), node.where) for part in plain_text(node).split(",") if part.strip()]
+
+
+def pointer(*keys: str) -> str:
+    """Return the JSON pointer of a way of keys."""
+    return "".join(f"/{step_text(key)}" for key in keys)

@@ -1,0 +1,341 @@
+"""`lint`: what breaks later or elsewhere: spelling of references, dead dependencies, unreachable assets, names equal but for case.
+
+It looks at what was processed last, and reads the text of sources; it changes nothing.
+
+Tests: `tests/features/shipping/test_findings.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
+
+from msgspec import Struct, to_builtins
+
+from aptui.batch.options import load_config
+from aptui.batch.summary import findings_line
+from aptui.cli.naming import AskedAssets, AssetNames, database_argument, open_asked
+from aptui.cli.opening import OpenedProject, open_for_reading, os_path
+from aptui.cli.spelling import find_misspelt
+from aptui.config import trust
+from aptui.config.own_files import note_written
+from aptui.core.paths import cache_path
+from aptui.core.project import SHARE_OF_MEMORY
+from aptui.core.results.checks import Check, CheckLevel
+from aptui.core.results.retry import FailureKind
+from aptui.features.shipping.asset_list import closure, orphans
+from aptui.shared import printing
+from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.named_files import describe_difference, same_letters
+from aptui.store.graph.asset_graph import AssetGraph, Node
+from aptui.store.queries.named import find_named_sources, list_same_but_for_case
+from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
+from aptui.worker.commands.command import CommandError, Invocation, execute, find_program
+from aptui.worker.processes import kill_family
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+    from aptui.engine.pool.sandbox import Sandbox
+
+
+FOUND = 1
+CHECKS = {
+    "spelling": "a reference in another spelling than the file: found here, or on Windows, and not on Linux",
+    "dead": "a dependency of a product that nothing fulfils",
+    "unreachable": "an asset that the roots do not reach",
+    "case": "sources or products whose names differ in case or in how accents are stored alone: one file on Windows or macOS",
+}
+
+
+class LintFinding(Struct, frozen=True):
+    """One finding: `check` is one of `CHECKS`, `asset` the source or product it is about."""
+
+    check: str
+    asset: str
+    what: str
+    next: str
+
+
+def lint_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `lint`."""
+    parser.epilog = "checks:\n" + "\n".join(f"  {name:<12} {text}" for name, text in CHECKS.items())
+    parser.add_argument(
+        "--roots", nargs="+", action="extend", default=[], metavar="SEED",
+        help="assets that the game loads by itself: what they do not reach is found; nothing is, unless they are given",
+    )  # fmt: skip
+    parser.add_argument("--only", action="append", choices=list(CHECKS), default=[], metavar="CHECK", help=f"{', '.join(CHECKS)}")
+    parser.add_argument("--platform", default="", metavar="ID", help="of this platform alone")
+    parser.add_argument("--fail", action="store_true", help="exit 1 when something is found")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit XML")
+    database_argument(parser)
+
+
+def lint(arguments: Namespace) -> int:
+    """Look, and tell what was found."""
+    wanted = arguments.only or list(CHECKS)
+    with open_asked(arguments) as place:
+        found = sorted(
+            set(_find(place, wanted, arguments)), key=lambda each: (list(CHECKS).index(each.check), each.asset, each.what)
+        )
+    if arguments.junit:
+        _write_junit(arguments.junit, wanted, found)
+    counts = Counter(each.check for each in found)
+    if arguments.json:
+        printing.say_json({"findings": [to_builtins(each) for each in found], "counts": {name: counts[name] for name in wanted}})
+    else:
+        for each in found:
+            printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
+        summary = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
+        note = (
+            "" if arguments.roots or "unreachable" not in wanted else "; name assets with --roots to look for unreachable ones, too"
+        )
+        printing.say(f"{printing.count(len(found), 'finding')}{f': {summary}' if summary else ''}{note}")
+    return FOUND if found and arguments.fail else 0
+
+
+def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
+    """Return what these checks find in the project, without roots."""
+    asked_for = copy(arguments)
+    asked_for.roots, asked_for.platform, asked_for.database = [], "", None
+    with open_asked(asked_for) as place:
+        return sorted(set(_find(place, wanted, asked_for)), key=lambda each: (each.check, each.asset, each.what))
+
+
+def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> Iterator[LintFinding]:
+    graph = place.graph(arguments.platform)
+    if "spelling" in wanted:
+        yield from _misspelt(place)
+    if "dead" in wanted:
+        yield from _dead(graph, arguments.platform)
+    if "unreachable" in wanted and arguments.roots:
+        yield from _unreachable(place, graph, arguments)
+    if "case" in wanted:
+        yield from _find_same_names(place)
+
+
+# ---------------------------------------------------------------------------------------------------------------- spelling
+
+
+def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
+    for item in find_named_sources(place.database):
+        for each in find_misspelt(item):
+            yield LintFinding("spelling", each.named_by, each.what, "write it as the file is spelled, or rename the file")
+
+
+# ---------------------------------------------------------------------------------------------------- dead and unreachable
+
+
+def _dead(graph: AssetGraph, platform: str) -> Iterator[LintFinding]:
+    everything = [Node(fact.product_id) for fact in graph.products()]
+    for end in closure(graph, everything, (), platform).loose_ends:
+        if end.kind == "unmet":
+            yield LintFinding(
+                "dead", end.product, f"needs '{end.target}', which does not exist", "fix the path, or create the asset"
+            )
+        elif end.kind == "dangling":
+            yield LintFinding(
+                "dead", end.product, f"needs asset {end.target}, which does not exist", "fix the id, or restore the asset"
+            )
+
+
+def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) -> Iterator[LintFinding]:
+    names = AssetNames(place, graph)
+    seeds = {node for word in arguments.roots for node in graph.ends_of_chains(names.products(word))}
+    for product in orphans(graph, seeds, arguments.platform).products:
+        yield LintFinding("unreachable", product.name, "no root reaches it", "delete its source, or name it among the roots")
+
+
+# -------------------------------------------------------------------------------------------------------------------- case
+
+
+def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
+    for name, source in list_same_but_for_case(place.database):
+        yield LintFinding("case", name, f"of '{source}' differs in case alone from another product", "rename one of them")
+    roots = [] if place.config is None else [folder.path for folder in place.config.project.scan_folders]
+    cache = os.fspath(place.cache_dir)
+    for root in roots:
+        for names in _list_same_names(root, cache):
+            others = ", ".join(f"'{name}'" for name in names[1:])
+            how = describe_difference(names[0], names[1])
+            yield LintFinding("case", names[0], f"differs in {how} alone from {others}", "rename all but one")
+
+
+def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
+    """Yield names below a scan folder that would be one on a disk that ignores case, or how accents are stored."""
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
+        alike: dict[str, list[str]] = {}
+        for name in (*below, *names):
+            alike.setdefault(same_letters(name), []).append(os.path.relpath(os.path.join(folder, name), root))
+        yield from (sorted(group) for group in alike.values() if len(group) > 1)
+
+
+# ------------------------------------------------------------------------------------------------------------------- JUnit
+
+
+def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding]) -> None:
+    """Write a test case for each check, and a failure for each finding."""
+    try:
+        Path(file).write_text("\n".join(_junit(wanted, found)) + "\n", encoding="utf-8")
+        note_written(file)
+    except OSError as error:
+        raise HostError(
+            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another FILE"
+        ) from None
+
+
+def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]:
+    by_check = {name: [each for each in found if each.check == name] for name in wanted}
+    count = sum(max(1, len(each)) for each in by_check.values())
+    failures = sum(map(len, by_check.values()))
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield f'<testsuites><testsuite name="aptui lint" tests="{count}" failures="{failures}" errors="0" skipped="0">'
+    for name, listed in by_check.items():
+        if not listed:
+            yield f'<testcase classname="lint" name="{name}"/>'
+        for each in listed:
+            message = quoteattr(printing.line(f"{each.what}; {each.next}"))
+            asset = quoteattr(printing.line(each.asset))
+            yield f'<testcase classname="lint.{name}" name={asset}><failure message={message}/></testcase>'
+    yield "</testsuite></testsuites>"
+
+
+# `aptui check`: what the checks of `aptui.yaml` find in what was processed: names, sizes, facts, budgets, lint, commands.
+
+_COMMAND_LIMIT_S = 60.0
+_MOST_CHARS = 1000
+"""Maximum length of what a command says."""
+_LISTED = 200
+_COLOURS = {CheckLevel.WARN: "yellow", CheckLevel.FAIL: "red", CheckLevel.BLOCK: "red"}
+
+
+def check_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `check`."""
+    parser.add_argument("--only", action="append", default=[], metavar="CHECK", help="only this one; may be given several times")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = """\
+checks stand in aptui.yaml; 'aptui batch' applies them too, but for commands and lint:
+  checks:
+    textures: {files: ["textures/*"], width: "<= 4096", power_of_two: true, level: fail}
+exit code 1 when one of level fail or block finds something"""
+
+
+def check(arguments: Namespace) -> int:
+    """Apply the checks, and tell what they found."""
+    config = load_config(arguments)
+    wanted = _choose_wanted(config.checks, arguments.only)
+    if not wanted and not arguments.json:
+        printing.say("no checks are configured: 'checks:' in aptui.yaml")
+        return 0
+    with open_for_reading(arguments, config) as project:
+        found = findings(project.database, wanted)
+        commands = [each for each in wanted if each.command]
+        skipped = commands if commands and not trust.is_trusted(config) else []
+        found += _of_commands(project, [] if skipped else commands)
+    for each in skipped:
+        why = "it runs a command of this project, which you have not trusted; see 'aptui trust'"
+        printing.complain(f"aptui: check '{printing.line(each.name)}' was not applied: {why}", "yellow")
+    found += _of_lint(arguments, [each for each in wanted if each.lint])
+    if arguments.json:
+        counts = Counter(each.check for each in found)
+        printing.say_json(
+            {"findings": [to_builtins(each) for each in found], "counts": {each.name: counts[each.name] for each in wanted}}
+        )
+    else:
+        print_findings(found, _LISTED)
+        printing.say(findings_line(found, len(wanted)), "" if found else "green")
+    if any(each.level != CheckLevel.WARN for each in found):
+        return FOUND
+    return UserError.exit_code if skipped else 0
+
+
+def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check, ...]:
+    known = {each.name for each in checks}
+    for name in only:
+        if name not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml has none"
+            raise UserError(f"--only: there is no check '{name}'", hint=there)
+    return tuple(each for each in checks if not only or each.name in only)
+
+
+def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
+    """Print findings, at most so many."""
+    for each in found[:limit]:
+        about = printing.line(each.product or each.source or "all together")
+        colour = _COLOURS[CheckLevel(each.level)]
+        printing.say(f"{each.level:<5} {printing.line(each.check)}  {about}: {printing.line(each.what)}", colour)
+    if len(found) > limit:
+        printing.say(f"and {len(found) - limit:,} more: aptui check --json")
+
+
+# ---------------------------------------------------------------------------------------------------------------- commands
+
+
+def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
+    """Run the commands of checks as workers run those of builders: in the sandbox, with their environment, output and limits."""
+    if not checks:
+        return []
+    from aptui.engine.pool.sandbox import sandbox_of  # only checks with commands need the engine's room
+
+    config = project.config
+    sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))
+    asked = [(each, item) for item in products_to_check(project.database) for each in checks if each.wants(item.source)]
+    with contextlib.chdir(config.project_dir), ThreadPoolExecutor(os.cpu_count()) as pool:
+        answers = pool.map(lambda pair: _ask(config, sandbox, *pair), asked)
+        return [finding for finding in answers if finding is not None]
+
+
+def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToCheck) -> CheckFinding | None:
+    """Run the command on one product; what it writes last is what is wrong."""
+    from aptui.engine.pool.spawning import MARK_VARIABLE, python_environment
+
+    name = check.command[0]
+    program = find_program(name)
+    if not program:
+        if os.path.exists(name):
+            raise UserError(
+                f"the check '{check.name}' cannot run '{name}': it is not a program", hint="correct 'command' of the check"
+            )
+        raise UserError(f"the check '{check.name}' runs '{name}', which is not there", hint="install it")
+    words = [os.path.abspath(program), *check.command[1:], os.path.join(config.cache_dir, os_path(cache_path(item.product.name)))]
+    if config.limits.memory_bytes not in (0, SHARE_OF_MEMORY):
+        words = ["/bin/sh", "-c", 'ulimit -v "$0" && exec "$@"', str(config.limits.memory_bytes >> 10), *words]
+    if sandbox is not None:
+        words = sandbox.command(words, str(config.project_dir))
+    mark = f"check-{os.getpid()}-{os.urandom(8).hex()}"
+    command = Invocation(words[0], tuple(words), shlex.join(words))
+    try:
+        done = execute(command, python_environment({MARK_VARIABLE: mark}), limit_s=_COMMAND_LIMIT_S)
+    except CommandError as error:
+        raise UserError(f"the check '{check.name}' cannot run: {error}", hint="correct 'command' of the check") from None
+    if done.kind == FailureKind.TIMEOUT:
+        kill_family(-1, f"{MARK_VARIABLE}={mark}")
+        what = f"'{name}' takes longer than {_COMMAND_LIMIT_S:g} s"
+    elif not done.error:
+        return None
+    else:
+        lines = [line.strip() for line in done.output.lines() if line.strip()]
+        what = lines[-1][:_MOST_CHARS] if lines else f"'{name}' failed: {done.error}"
+    return CheckFinding(check.name, check.level, item.source, item.product.name, what, item.job_id)
+
+
+# -------------------------------------------------------------------------------------------------------------------- lint
+
+
+def _of_lint(arguments: Namespace, checks: Sequence[Check]) -> Iterator[CheckFinding]:
+    if not checks:
+        return
+    for each in checks:
+        for finding in find_with(arguments, each.lint):
+            if each.wants(finding.asset):
+                yield CheckFinding(each.name, each.level, finding.asset, "", f"{finding.what}; {finding.next}")

@@ -1,0 +1,268 @@
+"""Reader processes of the search for missing dependencies, seen from the searcher: a path in, a future of its names out.
+
+Each process has a thread of its own that talks to it and waits for it. One that dies takes the file it was
+at with it: that file is broken, the next gets another process.
+
+Tests: `tests/features/shipping/test_name_scanner.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+from xml.parsers import expat
+
+from msgspec import Struct, field
+
+from aptui.core.patterns import wildcard
+from aptui.engine.pool.spawning import python_environment
+from aptui.features.shipping.missing_records import Names
+from aptui.shared.globs import PATTERN_LIMIT
+
+
+class Reading(Struct, frozen=True):
+    """What came of reading a file: `names`, or `error`. `is_broken` = the process died of it."""
+
+    digest: bytes = b""
+    names: Names | None = None
+    error: str = ""
+    is_broken: bool = False
+
+
+class Readers:
+    """The processes; they are started when there is something to read.
+
+    Args:
+        count: how many at most.
+        extensions, line_limit: see `shared.missing.Scan`.
+    """
+
+    def __init__(self, count: int, extensions: Collection[str], line_limit: int) -> None:
+        self._first_line = json.dumps([sorted(extensions), line_limit]).encode() + b"\n"
+        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="aptui-missing")
+        self._resting: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def read(self, path: str) -> Future[Reading]:
+        """Have a file read; `path` is as Python's file functions want it."""
+        return self._threads.submit(self._read, path)
+
+    def close(self) -> None:
+        """Kill the processes; what they are at is broken."""
+        with self._lock:
+            self._is_closed = True
+            processes = list(self._processes)
+        for process in processes:
+            process.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for process in processes:
+            _bury(process)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------------- a thread each
+
+    def _read(self, path: str) -> Reading:
+        try:
+            process = self._process()
+        except OSError as error:
+            return Reading(error=f"no process can be started: {error.strerror}", is_broken=True)
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(path).encode() + b"\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:
+            answer = b""
+        if not answer.endswith(b"\n"):
+            self._drop(process)
+            return Reading(error="the process that read it died", is_broken=True)
+        self._resting.put(process)
+        return _reading(json.loads(answer))
+
+    def _process(self) -> subprocess.Popen[bytes]:
+        with contextlib.suppress(queue.Empty):
+            return self._resting.get_nowait()
+        with self._lock:
+            if self._is_closed:
+                raise OSError(0, "the search was given up")
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", "aptui.features.shipping.missing_records"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=python_environment(),
+                start_new_session=True,  # the interrupt of a terminal is ours to deal with
+            )
+            self._processes.add(process)
+        assert process.stdin is not None
+        process.stdin.write(self._first_line)
+        return process
+
+    def _drop(self, process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            self._processes.discard(process)
+        process.kill()
+        _bury(process)
+
+
+def _bury(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what was to be written has no reader
+                stream.close()
+    process.wait()
+
+
+def _reading(answer: dict[str, Any]) -> Reading:
+    if "error" in answer:
+        return Reading(error=answer["error"])
+    names = Names(
+        {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in answer["assets"]},
+        {bytes.fromhex(uuid): text for uuid, text in answer["uuids"]},
+        dict(answer["paths"]),
+        answer["is_partial"],
+    )
+    return Reading(bytes.fromhex(answer["digest"]), names)
+
+
+# Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).
+#
+# Both lie at the top of a scan folder. They are read as written; one that cannot be read has no rules, and says so.
+
+_SIZE_MAX = 16 << 20
+_EXACT, _WILDCARD = 0, 1
+"""Forms of a pattern in a `.filetag` file; 2 is a regular expression."""
+_SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
+_SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
+
+
+class ScanRules(Struct):
+    """The rules of all scan folders; `complaints` says which files could not be read."""
+
+    shipped: list[re.Pattern[str]] = field(default_factory=list)
+    excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
+    included: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def is_shipped(self, *paths: str) -> bool:
+        """Whether one of these paths (lower case, without a platform) is always shipped."""
+        return any(pattern.fullmatch(path) for pattern in self.shipped for path in paths)
+
+    def tags_of(self, path: str, *, is_product: bool) -> tuple[str, ...]:
+        """Return the tags for which a file (lower case, without a platform) is not scanned, () = it is."""
+        for wanted in _SKIPPED_PRODUCTS if is_product else _SKIPPED_FILES:
+            if _has(self.excluded, path, wanted) and not _has(self.included, path, wanted):
+                return tuple(sorted(wanted))
+        return ()
+
+
+def _has(rules: Iterable[tuple[Callable[[str], object], frozenset[str]]], path: str, wanted: frozenset[str]) -> bool:
+    return any(wanted <= tags and matches(path) for matches, tags in rules)
+
+
+def read_rules(roots: Iterable[str]) -> ScanRules:
+    """Read the rules of these scan folders."""
+    rules = ScanRules()
+    for path in _files(roots):
+        name = path.name.lower()
+        try:
+            data = path.read_bytes() if path.stat().st_size <= _SIZE_MAX else b""
+            if name.endswith(".filetag"):
+                target = rules.included if name.startswith("include") else rules.excluded
+                target += _tags(data)
+            else:
+                rules.shipped += [wildcard(pattern.replace("\\", "/").lower()) for pattern in _read_shipped(data)]
+        except (OSError, expat.ExpatError, re.error, ValueError) as error:
+            rules.complaints.append(f"'{path}' is not followed: {error}")
+    return rules
+
+
+def _files(roots: Iterable[str]) -> Iterator[Path]:
+    for root in roots:
+        try:
+            with os.scandir(root) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_file())
+        except OSError:
+            continue
+        yield from (Path(root, name) for name in names if name.lower().endswith(("_dependencies.xml", ".filetag")))
+
+
+def _elements(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    """Return names and attributes of all elements, in order."""
+    found: list[tuple[str, dict[str, str]]] = []
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda name, attributes: found.append((name, attributes))
+    parser.Parse(data, True)
+    return iter(found)
+
+
+def _read_shipped(data: bytes) -> Iterator[str]:
+    for name, attributes in _elements(data):
+        if name == "Dependency" and attributes.get("path"):
+            yield attributes["path"]
+
+
+def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
+    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` is the pattern, then its form and its tags follow."""
+    pattern, form, tags = "", _WILDCARD, set[str]()
+    for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
+        value = attributes.get("value", "")
+        match attributes.get("field"):
+            case "value1":
+                if pattern:
+                    yield _matcher(pattern, form), frozenset(tags)
+                pattern, form, tags = value, _WILDCARD, set()
+            case "FilePatternType":
+                form = int(value)
+            case "element" if value:
+                tags.add(value.lower())
+
+
+def _matcher(pattern: str, form: int) -> Callable[[str], object]:
+    if form == _EXACT:
+        return lambda path: path == pattern.lower()
+    if form == _WILDCARD:
+        return wildcard(pattern).fullmatch
+    return _linear(pattern)
+
+
+def _linear(regex: str) -> Callable[[str], object]:
+    """Return what matches a whole path with a regex that lies among the assets: by an engine that cannot be made to take long.
+
+    Raises:
+        ValueError: it is none.
+    """
+    from aptui.store.jobs.regex import PatternError, compile_pattern
+
+    whole = rf"(?is)\A(?:{regex})\z"
+    if len(regex) > PATTERN_LIMIT:
+        raise ValueError(f"a regex of more than {PATTERN_LIMIT} characters")
+    try:
+        pattern = compile_pattern(whole)
+    except PatternError as error:
+        raise ValueError(f"'{regex}' is no regex that is understood here: {error}") from None
+
+    def match(path: str) -> bool:
+        data = path.encode("utf-8", "replace")
+        return pattern.span(data, 0, len(data)) is not None
+
+    return match

@@ -1,0 +1,206 @@
+"""What the screen asks of the engine, and what it says when the engine comes, goes or refuses.
+
+Tests: `tests/tui/test_foreign_database.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aptui.shared.errors import KnownError
+from aptui.tui.actions import Actions
+from aptui.tui.data.session import Session, SessionState
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.geometry import Size
+
+    from aptui.link.port import Answer, Verb
+
+
+class EngineDialogue(Protocol):
+    """What this needs of the app."""
+
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message."""
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask people in a box."""
+
+    def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
+        """Have `do` called in the app's thread."""
+
+
+class EngineControl(Actions):
+    """Asks the engine through the session.
+
+    Args:
+        leave: ends the screen, when the engine was stopped.
+    """
+
+    def __init__(self, session: Session, screen: EngineDialogue, leave: Callable[[], object]) -> None:
+        self._session, self._screen, self._leave = session, screen, leave
+        self._was_attached = False
+        self._is_supposed = False
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there may be an engine that does what it is told."""
+        return self._is_supposed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
+
+    @contextmanager
+    def suppose(self) -> Iterator[None]:
+        """Have it seem, within a `with` block, as if there were one that is told things: to see what else could be done."""
+        self._is_supposed = True
+        try:
+            yield
+        finally:
+            self._is_supposed = False
+
+    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
+        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""
+        self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._take_answer, answer, done, then))
+
+    def _take_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
+        error = answer.exception()
+        if error is None:
+            if done:
+                self._screen.show_toast(done)
+            if then is not None:
+                then(answer.result())
+        elif isinstance(error, KnownError):
+            self._screen.show_toast(str(error), "error", 10)
+        else:
+            raise error
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
+        """Leave out what needs an engine where none can be asked."""
+        return self.can_ask
+
+    def action_pause(self) -> None:
+        """Pause; or, while paused, ask whether to run the next job or to go on."""
+        from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # for start-up: the verbs come after the first paint
+
+        health = self._session.latest_health
+        if health is None or not health.is_paused:
+            self.ask(PauseJobs(), "paused; 'P' again runs the next job or resumes")
+            return
+        choices = [
+            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),
+            Choice("r", "go on", lambda: self.ask(ResumeJobs(), "going on")),
+            Choice("s", "stay paused"),
+        ]
+        self._screen.question("paused", choices)
+
+    def action_stop(self) -> None:
+        """Stop the engine, after asking."""
+        from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
+
+        progress = self._session.latest_progress
+        running = progress.jobs_running if progress else 0
+        text = f"stop the engine? {running:,} jobs are running" if running else "stop the engine?"
+        choices = [
+            Choice("y", "stop it", lambda: self.ask(StopEngine(), then=lambda _answer: self._leave())),
+            Choice("w", "when idle", lambda: self.ask(StopEngine(is_when_idle=True), "the engine stops when it is idle")),
+            Choice("n", "let it run"),
+        ]
+        self._screen.question(text, choices)
+
+    def show_state(self) -> None:
+        """Say that the engine came back; called when the session's state changed. The banner tells of one that is too old."""
+        session = self._session
+        if session.state is not SessionState.ATTACHED:
+            return
+        if self._was_attached:
+            self._screen.show_toast(f"attached to the engine again, pid {session.engine.pid}")
+        self._was_attached = True
+
+
+# The question before the engine of an untrusted project starts; `config.trust` decides, `cli.trust_verb` words it.
+
+_MOST_LINES = 8
+"""Limit of lines in the box: it fits on a screen of 24 lines, and the list has the rest."""
+_MARGINS = 3
+
+
+class TrustDialogue(Protocol):
+    """What this needs of the app."""
+
+    sheets: Any
+
+    @property
+    def size(self) -> Size:
+        """The size of the screen."""
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask people in a box."""
+
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message."""
+
+
+class TrustQuestion:
+    """Whether the user trusts a project.
+
+    Args:
+        changes: sentences about files that changed since the user trusted the project; empty if the user never did.
+        runs: what would run: a sentence, then lines.
+        trust: records trust and starts the engine.
+        restrict: has the screen only look.
+        is_running: an engine runs already, so nothing is asked.
+    """
+
+    def __init__(
+        self,
+        changes: Sequence[str],
+        runs: Sequence[str],
+        trust: Callable[[], None],
+        restrict: Callable[[], None],
+        *,
+        is_running: bool = False,
+    ) -> None:
+        self._changes, self._runs, self._is_running = tuple(changes), tuple(runs), is_running
+        self._trust, self._restrict = trust, restrict
+        self._is_listing = False
+
+    def ask(self, screen: TrustDialogue) -> None:
+        """Ask, or with a running engine report the changes."""
+        if self._is_running:
+            if self._changes:
+                screen.show_toast("; ".join(self._changes), "warning", 15)
+            return
+        lines = [*self._changes, *self._runs]
+        left = len(lines) - _MOST_LINES
+        more = [f"  and {left:,} more"] if left > 0 else []
+        choices = [
+            Choice("y", "trust it and start the engine", lambda: self._take_trust(screen)),
+            Choice("l", "list everything", lambda: self._list(screen)),
+            Choice("n", "only look: run nothing of it", self._restrict),
+        ]
+        screen.question("\n".join(["trust this project?", *lines[:_MOST_LINES], *more]), choices)
+
+    def ask_again(self, screen: TrustDialogue) -> None:
+        """Ask again after the list was shown."""
+        if self._is_listing:
+            self._is_listing = False
+            self.ask(screen)
+
+    def _take_trust(self, screen: TrustDialogue) -> None:
+        try:
+            self._trust()
+        except KnownError as error:
+            self._restrict()
+            screen.show_toast(str(error), "error", 10)
+
+    def _list(self, screen: TrustDialogue) -> None:
+        self._is_listing = True
+        width = max(_MARGINS + 1, screen.size.width) - _MARGINS
+        lines = [part for line in (*self._changes, *self._runs) for part in wrap(line, width, subsequent_indent="    ")]
+        screen.sheets.show([(Part(f" {line}"),) for line in lines])

@@ -1,0 +1,261 @@
+"""What people do with the terminal itself: its mouse, its scrollback, its shell, and drawing all of it again.
+
+What is written to it is `tui.terminal`'s.
+
+Tests: `tests/tui/screens/tools/test_pane.py`, `tests/tui/test_shell.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from aptui.shared.printing import count
+from aptui.shared.sanitize import sanitize
+from aptui.tui.actions import Actions
+from aptui.tui.preferences.keymap import show_key
+from aptui.tui.words import shorten
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.screen import Screen
+
+    from aptui.tui.data.session import Session
+    from aptui.tui.preferences.state import UiMemory
+    from aptui.tui.terminal.clipboard import Clipboard
+
+
+# Lends the terminal for a while: plain lines in its own scrollback, a program, or the shell that started the screen.,
+# `tests/tui/terminal/output/test_tmux.py`.
+
+
+class AwayHost(Protocol):
+    """What this needs of the app."""
+
+    session: Session
+
+    @property
+    def app(self) -> App[Any]:
+        """The app as Textual's own."""
+
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message."""
+
+    def wake(self) -> None:
+        """Ask for a frame."""
+
+
+def show_plain(host: AwayHost) -> None:
+    """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
+    from aptui.tui import plain  # for start-up: few people ask for it
+
+    if not _can_leave(host):
+        host.show_toast("this terminal has no scrollback of its own", "warning")
+        return
+    with host.app.suspend():
+        plain.visit(host.session, cast(Any, sys.__stdout__))
+    host.wake()
+
+
+def suspend(host: AwayHost) -> None:
+    """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
+    if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
+        host.show_toast("no shell to go back to: 'q' leaves the screen", "warning")
+        return
+    with host.app.suspend():
+        print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
+        _stop_until_foreground()
+    host.wake()
+
+
+def lend(host: AwayHost, command: list[str], folder: str | None = None, note: str = "") -> None:
+    """Let a program have the terminal until it ends; `note` is written above what it writes."""
+    if not _can_leave(host):
+        host.show_toast("this terminal cannot be lent to another program", "warning")
+        return
+    with host.app.suspend():
+        if note and sys.__stdout__ is not None:
+            print(sanitize(note), file=sys.__stdout__, flush=True)
+        trouble = run_in_front(command, folder)
+    if trouble:
+        host.show_toast(trouble, "error")
+    host.wake()
+
+
+def show_folder(host: AwayHost, folder: str) -> None:
+    """Show a folder in a window where there are some, else in a shell that begins there."""
+    if not os.path.isdir(folder):
+        host.show_toast(f"there is no folder '{sanitize(folder)}'", "warning")
+    elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
+        if trouble := _run_beside([browser, folder]):
+            host.show_toast(trouble, "error")
+    else:
+        lend(host, [os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
+
+
+def _run_beside(command: list[str]) -> str:
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    except OSError as error:
+        return _not_started(command, error)
+    return ""
+
+
+def run_in_front(command: list[str], folder: str | None = None) -> str:
+    """Run a command that takes over the terminal; return what went wrong, "" = nothing."""
+    try:
+        subprocess.run(command, cwd=folder, check=False)
+    except OSError as error:
+        return _not_started(command, error)
+    return ""
+
+
+def _not_started(command: list[str], error: OSError) -> str:
+    return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
+
+
+def _can_leave(host: AwayHost) -> bool:
+    app = host.app
+    return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
+
+
+def has_shell(process: int, parent: int) -> bool:
+    """Whether somebody with job control started this: an ancestor in the same session, but in a group of its own.
+
+    Without one, nobody would ever wake who stops (POSIX calls such a group orphaned).
+    """
+    group, session = os.getpgid(process), os.getsid(process)
+    try:
+        while os.getpgid(parent) == group and parent > 1:
+            parent = _parent_of(parent)
+        return parent > 1 and os.getsid(parent) == session
+    except (OSError, ValueError):
+        return False
+
+
+def _parent_of(process: int) -> int:
+    with open(f"/proc/{process}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def _stop_until_foreground() -> None:
+    """Stop all of our group, again where `bg` woke it: in the background nothing can be drawn."""
+    terminal = cast(Any, sys.__stdin__).fileno()
+    while True:
+        os.killpg(0, signal.SIGSTOP)
+        if os.tcgetpgrp(terminal) == os.getpgrp():
+            return
+
+
+class TerminalControl(Actions):
+    """Acts on the terminal that the app runs in.
+
+    Args:
+        host: the app.
+        person: remembers whether the mouse is on.
+        read_again: reads what is shown again.
+    """
+
+    def __init__(self, host: AwayHost, person: UiMemory, read_again: Callable[[], object]) -> None:
+        self._host, self._person, self._read_again = host, person, read_again
+        self.has_mouse = True
+
+    def set_mouse(self, *, is_on: bool) -> None:
+        """Turn the mouse on or off: off leaves selecting to the terminal."""
+        self.has_mouse = is_on
+        self._person.put("mouse", is_on)
+        turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual turns it when it starts, and never again
+        if turn is not None:
+            turn(is_on=is_on)
+        self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects")
+
+    def action_mouse(self) -> None:
+        """Turn the mouse on or off."""
+        self.set_mouse(is_on=not self.has_mouse)
+
+    def action_redraw(self) -> None:
+        """Draw everything again, and read it again."""
+        app = self._host.app
+        if app._driver is not None and not app.is_headless:  # noqa: SLF001  # nothing else clears a terminal
+            app._driver.write("\x1b[2J")  # noqa: SLF001  # as above
+        app.refresh(layout=True)
+        self._read_again()
+
+    def action_plain(self) -> None:
+        """Write news as lines in the terminal's own scrollback, until a key is pressed."""
+        show_plain(self._host)
+
+    def action_suspend(self) -> None:
+        """Leave the terminal to the shell until its `fg`."""
+        suspend(self._host)
+
+
+# Copying to the terminal people sit at, and `Ctrl+C`, which copies what is selected and leaves when nothing is.
+
+_SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
+"""So many cells of what was copied are said, fewer where the line is short."""
+_TWICE_S = 2.0
+"""Within so long a second `Ctrl+C` leaves."""
+
+
+class CopyDialogue(Protocol):
+    """What this needs of the app."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen on which something may be selected."""
+
+    def exit(self) -> None:
+        """Leave."""
+
+    def show_toast(self, text: str) -> None:
+        """Show a message."""
+
+    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have `do` called in the app's thread."""
+
+    def actions_here(self) -> list[tuple[str, str, str]]:
+        """Return (key, id, what it does) of all actions with a key."""
+
+
+class Copying(Actions):
+    """Copies, and says what was copied and which way it went."""
+
+    def __init__(self, app: CopyDialogue, clips: Clipboard) -> None:
+        self._app, self._clips = app, clips
+        self._ctrl_c_at = -_TWICE_S
+
+    def copy(self, text: str, *, raw: bool = False) -> None:
+        """Copy text; `raw`: as it is."""
+        first, _, rest = text.strip("\n").partition("\n")
+        more = f" and {count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
+
+        def say(way: str) -> None:
+            rest = f"{more} · {way}"
+            free_width = self._app.screen.size.width - _AROUND - len("copied ") - len(rest)
+            self._app.show_toast(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, free_width)))}{rest}")
+
+        self._clips.copy_soon(text, lambda copied: self._app.in_ui(say, copied.toast()), raw=raw)
+
+    def action_copy_or_quit(self) -> None:
+        """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
+        app = self._app
+        if selected := app.screen.get_selected_text():
+            self.copy(selected)
+            app.screen.clear_selection()
+            return
+        now = time.monotonic()
+        if now - self._ctrl_c_at < _TWICE_S:
+            app.exit()
+            return
+        self._ctrl_c_at = now
+        key = next((key for key, name, _ in app.actions_here() if name == "app.detach"), "")
+        leaves = f"'{show_key(key)}' leaves, and so does ^C again" if key else "^C again leaves"
+        app.show_toast(f"{leaves}; the engine goes on")

@@ -1,0 +1,68 @@
+"""What is looked at: passed on with a second, refused where it is too much, forgotten after a while."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aptui.engine.live.requests import LASTS_S, InterestRequests
+from aptui.link import port
+from aptui.shared.errors import KnownError
+
+
+class Live:
+    """An engine that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.asked: list[tuple[str, tuple[str, ...], int]] = []
+        self.engine: Any = SimpleNamespace(ask=self._ask)
+        self.now = 100.0
+
+    def _ask(self, verb: str, *, keys: tuple[str, ...] = (), value: int = 0) -> None:
+        self.asked.append((verb, keys, value))
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live()
+
+
+def look(interest: InterestRequests, *keys: str) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    request: Any = SimpleNamespace(answer=lambda **more: said.update(more))
+    interest.take(request, port.NoteInterest(keys))
+    return said
+
+
+def test_a_look_has_its_second_and_is_forgotten_when_it_is_old(live: Live) -> None:
+    interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
+    assert interest.next_deadline(live.now) is None
+    assert look(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}
+    live.now += 10.5
+    look(interest, "c.txt")
+    look(interest, "d.txt")
+    assert live.asked == [("interest", ("a.txt", "b.txt"), 1), ("interest", ("c.txt",), 11), ("interest", ("d.txt",), 11)]
+
+    live.asked.clear()
+    assert interest.next_deadline(live.now) == 100.0 + 1 + LASTS_S
+    interest.poll(100.0 + LASTS_S)
+    assert live.asked == []
+    interest.poll(100.0 + 1 + LASTS_S)
+    assert live.asked == [("fade", (), 1)]
+    interest.poll(100.0 + 11 + LASTS_S)
+    assert live.asked[1:] == [("fade", (), 11)]
+    assert interest.next_deadline(live.now) is None
+
+
+def test_too_much_is_refused_and_nothing_is_asked_of_no_engine(live: Live) -> None:
+    interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
+
+    with pytest.raises(KnownError, match="1,001 sources are too many"):
+        look(interest, *(f"{number}.txt" for number in range(1_001)))
+    assert look(interest, *(f"{number}.txt" for number in range(1_000))) == {"count": 1_000}
+    live.engine = None
+    with pytest.raises(KnownError, match="not working"):
+        look(interest, "a.txt")

@@ -1,0 +1,136 @@
+"""What a job that runs has logged so far: told while it runs, nothing where nothing runs, and always an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from live_project import own_live_project
+
+from aptui.engine.live.requests import ANSWER_TIMEOUT_S, LogRequests
+from aptui.engine.pool.messages import LogSoFar
+from aptui.link import port
+from aptui.shared.errors import KnownError
+from aptui.worker.commands.output import BoundedText
+from aptui.worker.wire import LogAnswer
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}]
+builders:
+- name: slow
+  patterns: ["*.slow"]
+  command: "echo 'warning: hot'; echo begun; while ! test -e GO; do sleep 0.01; done; cp {source} {products_dir}"
+"""
+
+
+# ------------------------------------------------------------------------------------------------------------ over an engine
+
+
+@pytest.mark.real
+def test_a_job_tells_its_log_while_it_runs_and_no_more_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = own_live_project(tmp_path, monkeypatch, SETTINGS, {})
+    project.config(SETTINGS.replace("GO", f"{project.root}/go"))
+    with project.running() as live:
+        project.write("assets/a.slow", "a")
+        project.until(lambda: live.engine is not None and live.engine.pipeline.running_job_ids())
+        assert live.engine is not None
+        (job_id,) = live.engine.pipeline.running_job_ids()
+
+        def told(verb: port.ReadRunLog) -> dict[str, Any]:
+            said = project.ask(verb).answered
+            assert said is not None
+            return said
+
+        project.until(lambda: len(told(port.ReadRunLog(job_id))["records"]) == 2)
+        first = told(port.ReadRunLog(job_id))
+        assert [(record.level, record.text) for record in first["records"]] == [(2, "hot"), (1, "begun")]
+        again = told(port.ReadRunLog(job_id, first["run_key"], first["stamp"]))
+        assert again == {**first, "records": None}, "nothing is new"
+        assert told(port.ReadRunLog(job_id, 4711, first["stamp"])) == first, "what is known is of another run"
+        assert told(port.ReadRunLog(4711)) == {"run_key": 0, "stamp": -1, "records": []}
+
+        project.write("go", "")
+        project.until_idle()
+        assert told(port.ReadRunLog(job_id)) == {"run_key": 0, "stamp": -1, "records": []}
+
+
+# ---------------------------------------------------------------------------------------------------------- by the clock
+
+
+class Live:
+    """An engine at one run, whose worker answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.said: LogAnswer | None = LogAnswer(7, 3)
+        self.is_awaited, self.now = True, 100.0
+        job = SimpleNamespace(id=1, is_analysis=False)
+        self.engine: Any = SimpleNamespace(pipeline=SimpleNamespace(running={7: job}), runs=SimpleNamespace(pool_if_any=self))
+
+    def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
+        assert run_key == 7
+        return LogSoFar(self.said, "w", BoundedText(), self.is_awaited) if self.said else None
+
+
+def asked(logs: LogRequests, job_id: int = 1, client: int = 1) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    request: Any = SimpleNamespace(answer=lambda **more: said.update(more), client=client)
+    logs.take(request, port.ReadRunLog(job_id))
+    return said
+
+
+@pytest.fixture
+def live() -> Live:
+    return Live()
+
+
+@pytest.fixture
+def logs(live: Live) -> LogRequests:
+    return LogRequests(live, lambda: live.now)  # type: ignore[arg-type]
+
+
+def test_a_worker_that_answers_late_is_waited_for_no_longer_than_a_second(live: Live, logs: LogRequests) -> None:
+    assert logs.next_deadline(live.now) is None
+    said = asked(logs)
+    logs.poll(live.now)
+    assert not said
+    assert logs.next_deadline(live.now) == live.now + ANSWER_TIMEOUT_S
+
+    logs.poll(live.now + ANSWER_TIMEOUT_S)
+
+    assert said == {"run_key": 7, "stamp": 3, "records": ()}
+    assert logs.next_deadline(live.now) is None
+
+
+def test_who_asked_about_a_run_that_has_ended_meanwhile_is_told_so(live: Live, logs: LogRequests) -> None:
+    one, other = asked(logs), asked(logs, client=2)
+    live.said = None
+    logs.poll(live.now)
+
+    assert one == other == {"run_key": 0, "stamp": -1, "records": []}
+
+
+def test_an_engine_that_is_opened_anew_answers_what_the_one_before_was_asked(live: Live, logs: LogRequests) -> None:
+    said = asked(logs)
+    live.engine = None
+    logs.poll(live.now)
+
+    assert said["run_key"] == 0
+    with pytest.raises(KnownError, match="the engine is not working"):
+        asked(logs)
+
+
+def test_a_run_that_no_worker_is_at_has_no_lines_yet(live: Live, logs: LogRequests) -> None:
+    live.said = None
+    assert asked(logs) == {"run_key": 7, "stamp": -1, "records": []}
+
+
+def test_a_client_that_is_gone_is_not_answered(live: Live, logs: LogRequests) -> None:
+    said = asked(logs)
+    logs.forget_client(1)
+    live.is_awaited = False
+    logs.poll(live.now)
+
+    assert not said

@@ -1,0 +1,213 @@
+"""Who is told what: one digest for many jobs, only news, nothing twice; a program or hook that does not answer harms nobody."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aptui.config.sections.alerts import Alert, AlertSettings
+from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import JobChanged, Progress
+from aptui.features.insight import alerter
+from aptui.features.insight.alerter import Alerter
+
+LONG_S = 3_600.0
+
+
+def job(number: int, status: str = "failed", name: str = "") -> JobChanged:
+    path = RelPath(name or f"{number}.png")
+    return JobChanged(0, number, path, 1, "linux", "key", "image", status, "", "broken", 0, 0, 1, "", RunKey(1))
+
+
+def progress(*, waiting: int) -> Progress:
+    return Progress(0, 0, 0, 0, waiting, 0, 0, 0, is_scanning=False)
+
+
+class Room:
+    """An alerter whose programs are not run: what they are told is kept."""
+
+    def __init__(self, folder: Path, *said: Alert, failing: tuple[int | str, ...] = (), quiet_s: float = LONG_S) -> None:
+        self.now, self.said = 100.0, [""]
+        self.said.clear()
+        self.terminal = io.StringIO()
+        settings = AlertSettings(said, quiet_s)
+        config: Any = SimpleNamespace(on=settings, name="game", project_dir=folder, cache_dir=folder, sandbox="auto")
+        self.alerter = Alerter(lambda: config, failing, self.said.append, self.terminal, lambda: self.now)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(alerter, "_run_program", lambda _alert, digest: found.append(digest))
+    return found
+
+
+ALL = tuple(Alert(event, ("tell",)) for event in ("failed", "mended", "idle"))
+
+
+def test_many_failures_are_one_digest_with_the_first_ones_by_name(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, ALL[0])
+    for number in range(1, 51):
+        room.alerter(job(number))
+    room.alerter.close()
+
+    (digest,) = heard
+    assert digest["text"] == "game: 50 jobs failed: 1.png, 2.png, 3.png and 47 more"
+    assert (digest["count"], len(digest["jobs"])) == (50, alerter.LISTED)
+    assert digest["jobs"][0] == {
+        "source": "1.png", "platform": "linux", "job_key": "key", "builder": "image", "error": "broken"
+    }  # fmt: skip
+
+
+def test_what_failed_before_is_no_news_and_what_works_again_is(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, *ALL, failing=(1, 2, "a.py"))
+    for notice in (job(1), job(2, "completed"), job(0, "completed", "a.py"), job(3, "completed")):
+        room.alerter(notice)
+    room.alerter.close(has_rested=True)
+
+    assert [(digest["event"], digest["count"]) for digest in heard] == [("mended", 2), ("idle", 4)]
+    assert heard[1]["text"] == "game: all is done, 4 jobs run, 1 failed"
+
+
+def test_what_fails_and_is_mended_at_once_is_not_told(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, *ALL[:2])
+    for notice in (job(1), job(1, "completed"), job(2), job(2, "")):
+        room.alerter(notice)
+    room.alerter.close()
+
+    assert heard == []
+
+
+def test_what_failed_and_is_gone_is_not_mended(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, *ALL[:2], failing=(1,))
+    room.alerter(job(1, ""))
+    room.alerter.close()
+
+    assert heard == []
+
+
+def test_nothing_is_told_before_the_engine_rests_or_it_was_quiet_long_enough(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, *ALL)
+    room.alerter(progress(waiting=5))
+    room.alerter(job(1))
+
+    assert room.alerter._wait_s() == LONG_S
+    room.now += LONG_S / 2
+    assert room.alerter._wait_s() == LONG_S / 2
+    with room.alerter._changed:
+        room.alerter._is_at_rest = True
+        assert (room.alerter._wait_s() or 0) < 0
+        room.alerter._sent_s = room.now - 10
+        assert room.alerter._wait_s() == LONG_S - 10
+    assert heard == []
+    room.alerter.close()
+
+
+def test_a_save_that_is_dealt_with_at_once_is_no_news_and_long_work_is(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+    room = Room(tmp_path, ALL[2])
+    for seconds in (1, 2 * LONG_S):
+        room.alerter(progress(waiting=1))
+        room.alerter(job(1, "completed"))
+        room.now += seconds
+        room.alerter(progress(waiting=0))
+    room.alerter.close()
+
+    assert [digest["count"] for digest in heard] == [1]
+
+
+def test_where_nobody_is_to_be_told_nothing_is_kept_and_no_thread_begins(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    room.alerter(job(1))
+    room.alerter.close(has_rested=True)
+
+    assert room.alerter._thread is None
+    assert not room.alerter._failing
+
+
+@pytest.mark.real
+def test_a_program_gets_the_digest_without_a_shell_in_the_projects_folder(tmp_path: Path) -> None:
+    code = "import os,sys; open('told','w').write(sys.stdin.read()+os.environ['APTUI_EVENT']+sys.argv[1])"
+    room = Room(tmp_path, Alert("failed", (sys.executable, "-c", code, "$HOME; x")))
+    room.alerter(job(1))
+    room.alerter.close()
+
+    text = (tmp_path / "told").read_text()
+    assert text.endswith("}failed$HOME; x")
+    assert json.loads(text.removesuffix("failed$HOME; x"))["count"] == 1
+    assert room.said == []
+
+
+@pytest.mark.real
+def test_what_does_not_work_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(alerter, "PROGRAM_LIMIT_S", 0.05)
+    wrong = [Alert("failed", ("./nothing-here",), desktop=True), Alert("failed", ("/bin/sh", "-c", "exit 7"))]
+    slow = Alert("failed", ("/bin/sh", "-c", "while :; do :; done"))
+    room = Room(tmp_path, *wrong, slow)
+    digest = {"event": "failed", "text": "x", "folder": str(tmp_path)}
+    room.alerter._send(digest)
+    room.alerter._send(digest)
+
+    assert len(room.said) == 4
+    assert "No such file" in room.said[0]
+    assert room.said[1] == "on.failed.desktop: there is no 'notify-send' here"
+    assert room.said[2].endswith("ended with exit code 7")
+    assert "was stopped" in room.said[3]
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Takes posts."""
+
+    got: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        self.got.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(302 if self.path == "/elsewhere" else 204)
+        self.send_header("Location", "/x")
+        self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    Hook.got = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.real
+def test_a_hook_gets_the_digest_and_is_not_followed_elsewhere(tmp_path: Path, hook: str) -> None:
+    room = Room(tmp_path, Alert("failed", webhook=f"{hook}/x?a=b"), Alert("failed", webhook=f"{hook}/elsewhere"))
+    room.alerter(job(1))
+    room.alerter.close()
+
+    assert [path for path, _ in Hook.got] == ["/x?a=b", "/elsewhere"]
+    assert json.loads(Hook.got[0][1])["text"] == "game: 1 job failed: 1.png"
+    assert room.said == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
+
+
+def test_a_terminal_rings_and_nothing_in_a_name_commands_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
+    room = Room(tmp_path, Alert("failed", bell=True))
+    room.alerter(job(1, name="a;\x1b[31m\x07.png"))
+    room.alerter.close()
+
+    text = room.terminal.getvalue()
+    assert text.startswith("\a\x1b]9;game: 1 job failed: a,")
+    assert text.count("\x1b") == 1
+    assert text.count("\a") == 2

@@ -1,0 +1,201 @@
+"""What an asset processor says of the engine's news, and to whom."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from aptui.core.cycles import CYCLE_PROBLEM, JOIN
+from aptui.core.model import RelPath, RunKey
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
+from aptui.features.o3de.programs.events import EventPrinter
+from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
+from aptui.store.logs import joblog
+
+NOW_MS = 1_000_000
+
+
+def changed(status: str = "completed", **fields: object) -> JobChanged:
+    """Return news of a job that ended now."""
+    usual: dict[str, object] = {
+        "cause": 1,
+        "job_id": 1,
+        "source": RelPath("a.txt"),
+        "scan_folder": 1,
+        "platform": "linux",
+        "job_key": "txt",
+        "builder": "copy",
+        "status": status,
+        "reason": "new",
+        "error": "",
+        "warnings": 0,
+        "errors": 0,
+        "duration_ms": 5,
+        "log_file": "",
+        "run_key": RunKey(9),
+        "completed_ms": NOW_MS,
+    }
+    return JobChanged(**{**usual, **fields})  # type: ignore[arg-type]
+
+
+class Room:
+    """A teller, and what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stream = io.StringIO()
+        self.folder = folder
+        self.console = ProgramConsole(self.stream, lambda: NOW_MS)
+        self.teller = EventPrinter(self.console, folder, {1: "/p"}.__getitem__, lambda name: f"{{{name}}}")
+
+    def tell(self, *notices: Notice) -> list[str]:
+        for notice in notices:
+            self.teller(notice)
+        return [line.removeprefix("AssetProcessor: ") for line in self.stream.getvalue().splitlines()]
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+def test_a_job_is_told_when_it_starts_and_when_it_ends(room: Room) -> None:
+    lines = room.tell(changed("pending"), changed("processing"), changed(warnings=2, errors=1))
+
+    assert lines == ["Processing a.txt (linux)...", 'Processed "/p/a.txt" ("linux")... ']
+    assert (room.teller.processed_count, room.teller.warnings, room.teller.errors) == (1, 2, 1)
+    assert list(room.teller.stats) == ["ProcessJob,/p,a.txt,txt,linux,{copy}"]
+    assert room.teller.processed_by == {"{copy}": ["/p/a.txt"]}
+
+
+def test_what_rests_since_an_earlier_run_is_no_news(room: Room) -> None:
+    assert room.tell(changed(completed_ms=NOW_MS - 1)) == []
+    assert room.teller.processed_count == 0
+
+
+def test_a_failure_is_told_once_with_its_log(room: Room) -> None:
+    records = [LogRecord(LogLevel.INFO, "w", "about to", NOW_MS), LogRecord(LogLevel.ERROR, "w", "broken", NOW_MS)]
+    joblog.write(room.folder / "JobLogs" / "a.log", records, 0, 1)
+    failure = changed("failed", log_file="JobLogs/a.log", error="broken", errors=1)
+
+    lines = room.tell(failure, failure)
+
+    assert lines[0] == "Failed /p/a.txt, (linux)... "
+    assert [line.rpartition("origin: ")[2] for line in lines[1:]] == [
+        "w | about to",
+        "w | broken",
+        "aptui | 1 errors, 0 warnings",
+    ]
+    assert room.teller.errors == 1
+
+
+def test_a_failure_without_a_log_says_why(room: Room) -> None:
+    lines = room.tell(changed("failed", error="has failed because another source has already produced the same product"))
+
+    assert lines[1].endswith(
+        "| ERROR | origin: AssetProcessor | has failed because another source has already produced the same product"
+    )
+
+
+def test_a_failed_analysis_is_told_in_its_own_words(room: Room) -> None:
+    analysis = changed("failed", job_key="CreateJobs_{00}", platform="all", error="no", run_key=RunKey(0))
+
+    lines = room.tell(changed("processing", job_key="CreateJobs_{00}"), analysis)
+
+    assert lines[0] == "Createjobs Failed: /p/a.txt."
+    assert list(room.teller.stats) == ["CreateJobs,a.txt,copy"]
+    assert room.teller.processed_count == 0
+
+
+def test_the_end_of_a_scan_is_told_once(room: Room) -> None:
+    room.teller.begin_scan()
+    progress = Progress(1, 12, 0, 0, 0, 0, 0, 0, is_scanning=False)
+
+    lines = room.tell(Progress(1, 4, 0, 0, 0, 0, 0, 0, is_scanning=True), progress, progress)
+    room.teller.end_scan()
+    room.teller.end_analysis(10)
+
+    assert lines[1:] == [
+        "File system scan done.",
+        "Analyzing scanned files for changes...",
+        "Received 12 files from the scanner.  Assessing...",
+        "Initial Scan complete, checking for missing files...",
+    ]
+    assert room.tell()[-1].startswith("Builder optimization: 0 / 12 files required full analysis, 2 sources found")
+    assert not room.teller.is_scan_open
+
+
+def test_the_engines_own_sentences_are_passed_on(room: Room) -> None:
+    lines = room.tell(
+        EngineMessage(1, LogLevel.INFO, "the engine goes on"), EngineMessage(1, LogLevel.WARNING, "a link is not followed")
+    )
+
+    assert lines[0] == "the engine goes on"
+    assert lines[-2] == "a link is not followed"
+    assert "System: Trace::Warning" in lines
+
+
+@pytest.mark.parametrize("is_verbose", [True, False])
+def test_why_a_job_is_queued_stands_in_a_verbose_log_alone(room: Room, is_verbose: bool) -> None:
+    room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
+    room.console.is_verbose = is_verbose
+
+    assert room.tell(changed("pending")) == []
+
+    room.console.close()
+    assert ("~~0~~" in (room.folder / "AP_Batch.log").read_text()) == is_verbose
+
+
+def test_what_was_said_before_there_is_a_log_stands_in_it(room: Room) -> None:
+    room.console.say("early")
+    room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
+    room.console.close()
+
+    assert (room.folder / "AP_Batch.log").read_text().splitlines()[-1].endswith("~~AssetProcessor~~early")
+
+
+def test_a_log_that_cannot_be_written_is_said_once(room: Room) -> None:
+    (room.folder / "file").write_text("")
+    room.console.keep(ProgramLog(room.folder / "file", BATCH, NOW_MS))
+
+    room.console.say("one")
+    room.console.say("two")
+
+    assert room.stream.getvalue().count("cannot be written") == 1
+
+
+def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
+    class Broken(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    console = ProgramConsole(Broken())
+
+    console.say("one")
+    console.say("two")
+    console.keep(ProgramLog(tmp_path, BATCH, 0))
+    console.close()
+
+    assert (tmp_path / "AP_Batch.log").read_text().count("~~AssetProcessor~~") == 2
+
+
+def test_what_the_engine_says_as_an_error_is_one(room: Room) -> None:
+    lines = room.tell(EngineMessage(1, LogLevel.ERROR, "the disk is full"))
+
+    assert lines[1:4] == ["System: Trace::Error", "System:  aptui(0): 'AssetProcessor'", "the disk is full"]
+
+
+def test_products_that_load_each_other_are_an_error_in_the_words_of_the_reference(room: Room) -> None:
+    lines = room.tell(EngineMessage(1, LogLevel.ERROR, f"{CYCLE_PROBLEM}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
+
+    said = [line for line in lines if line.startswith("Preload circular dependency detected while processing asset (")]
+    assert len(said) == 2
+    assert "(linux/a.slice). Preload hierarchy is linux/a.slice -> linux/b.slice -> linux/a.slice " in said[0]
+    assert "(linux/b.slice). Preload hierarchy is linux/b.slice -> linux/a.slice -> linux/b.slice " in said[1]
+    assert lines.count("System: Trace::Error") == 2
+    assert (room.teller.errors, room.teller.warnings) == (2, 0)
+
+
+def test_warnings_of_the_engine_are_counted(room: Room) -> None:
+    room.tell(EngineMessage(1, LogLevel.WARNING, "a link is not followed"), EngineMessage(1, LogLevel.INFO, "so"))
+
+    assert (room.teller.errors, room.teller.warnings) == (0, 1)

@@ -1,0 +1,210 @@
+"""Where engine and gems of a project are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_engine import SmallEngine
+
+from aptui.cli import main
+from aptui.features.o3de.project.project_roots import Gem, Options, ProjectRoots, is_project, locate
+from aptui.features.o3de.registry.input_recorder import InputRecorder
+from aptui.features.o3de.registry.settings_registry import os_name
+from aptui.shared.errors import UserError
+
+
+def find(engine: SmallEngine, project: Path | None = None, options: Options | None = None) -> ProjectRoots:
+    return locate(str(project or engine.project), options or Options(), InputRecorder())
+
+
+def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:
+    """Return a project that lies in no engine."""
+    folder = engine.root.parent / "lone"
+    folder.mkdir()
+    (folder / "project.json").write_text(text)
+    return folder
+
+
+def test_a_manifest_that_names_a_project_marks_it(tmp_path: Path) -> None:
+    (tmp_path / "project.json").write_text('{"name": "of something else"}')
+
+    assert not is_project(str(tmp_path))
+    assert not is_project(str(tmp_path / "none"))
+
+    (tmp_path / "project.json").write_text('{"project_name": "Mine"}')
+    assert is_project(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["7", "[]", '["project_name"]', "{", ""])
+def test_a_manifest_that_is_no_object_is_named(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "project.json").write_text(text)
+    monkeypatch.chdir(tmp_path / "below")
+
+    for words in (["config", "--project", str(tmp_path)], ["config"]):
+        assert main.main(words) == 3
+        assert f"{tmp_path / 'project.json'}:1:" in capsys.readouterr().err
+
+
+def test_a_manifest_of_another_program_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "project.json").write_text('{"name": "of something else"}')
+
+    assert main.main(["config", "--project", str(tmp_path)]) == 3
+    assert "no 'aptui.yaml' in" in capsys.readouterr().err
+
+
+def test_the_engine_is_around_the_project(engine: SmallEngine) -> None:
+    places = find(engine)
+
+    assert (places.name, places.engine, places.asset_root) == ("Game", str(engine.root), str(engine.root))
+
+
+def test_the_engine_can_be_said(engine: SmallEngine) -> None:
+    folder = lone(engine)
+
+    said = find(engine, folder, Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
+    assert said.engine == str(engine.root)
+
+    (folder / "user").mkdir()
+    (folder / "user" / "project.json").write_text(f'{{"engine_path": "{engine.root}"}}')
+    assert find(engine, folder).engine == str(engine.root)
+
+
+def test_an_engine_that_is_said_must_be_there(engine: SmallEngine) -> None:
+    with pytest.raises(UserError, match="the engine's folder '/no/such' is not there"):
+        find(engine, options=Options(regset=("/Amazon/AzCore/Bootstrap/engine_path=/no/such",)))
+
+
+@pytest.mark.parametrize(
+    ("manifest", "wanted"),
+    [
+        ('{"engines_path": {"small": "ENGINE", "other": "/x"}}', "small"),
+        ('{"engines": ["/gone", "ENGINE"]}', "small>=1.0"),
+        ('{"engines": ["ENGINE"]}', ""),
+    ],
+)
+def test_the_engine_is_in_the_persons_manifest(engine: SmallEngine, manifest: str, wanted: str) -> None:
+    home = engine.root.parent / "home" / ".o3de"
+    home.mkdir(parents=True)
+    (home / "o3de_manifest.json").write_text(manifest.replace("ENGINE", str(engine.root)))
+
+    assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
+
+
+def test_the_engine_is_around_the_program(engine: SmallEngine) -> None:
+    program = engine.root / "build" / "linux" / "bin" / "profile" / "AssetProcessorBatch"
+
+    assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
+
+
+def test_a_link_in_the_engines_folder_to_a_program_elsewhere_will_do(engine: SmallEngine) -> None:
+    program = engine.root / "AssetProcessorBatch"
+    program.symlink_to("/usr/bin/env")
+
+    assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
+
+
+def test_a_project_inside_of_one_engine_may_name_another_one_that_is_registered(engine: SmallEngine) -> None:
+    other, home = engine.root.parent / "other", engine.root.parent / "home" / ".o3de"
+    for folder in (other, home):
+        folder.mkdir(parents=True)
+    (other / "engine.json").write_text('{"engine_name": "other"}')
+    (home / "o3de_manifest.json").write_text(f'{{"engines_path": {{"other": "{other}", "o3de": "/elsewhere"}}}}')
+    engine.write("engine.json", {"engine_name": "o3de"})
+
+    engine.write("Game/project.json", {"project_name": "Game", "engine": "other"})
+    assert find(engine).engine == str(other)
+
+    engine.write("Game/project.json", {"project_name": "Game", "engine": "o3de"})
+    assert find(engine).engine == str(engine.root)
+
+
+def test_without_an_engine_its_settings_alone_will_do(engine: SmallEngine) -> None:
+    (engine.root / "engine.json").unlink()
+
+    assert find(engine).engine == str(engine.root)
+
+
+def test_an_asset_root_elsewhere_may_have_the_settings(engine: SmallEngine) -> None:
+    (engine.root / "engine.json").unlink()
+
+    places = find(engine, lone(engine), Options(asset_root=str(engine.root)))
+
+    assert (places.engine, places.asset_root) == (str(engine.root), str(engine.root))
+
+
+def test_a_project_without_an_engine_is_told_what_to_do(engine: SmallEngine) -> None:
+    with pytest.raises(UserError, match=r"no engine is found for project '.*lone'; say where it is: --engine-path DIR"):
+        find(engine, lone(engine))
+
+
+# gems
+
+
+def gems_of(engine: SmallEngine) -> None:
+    engine.write("engine.json", {"external_subdirectories": ["Gems/A", "Gems/B", "Gems/Gone"], "gem_names": ["B"]})
+    engine.write("Gems/A/gem.json", {"gem_name": "A", "external_subdirectories": ["Inner"]})
+    engine.write("Gems/A/Inner/gem.json", {"gem_name": "Inner", "dependencies": ["B", "Nowhere"]})
+    engine.write("Gems/B/gem.json", {"gem_name": "B"})
+    engine.write("Game/Gem/gem.json", {"gem_name": "Game"})
+
+
+def test_gems_are_found_through_manifests_and_bring_what_they_need(engine: SmallEngine) -> None:
+    gems_of(engine)
+    gems = ["Game", {"name": "Inner", "optional": True}, "Missing==1.0"]
+    engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["Gem"], "gem_names": gems})
+
+    places = find(engine)
+
+    assert places.gems == (
+        Gem("Game", str(engine.project / "Gem")),
+        Gem("Inner", str(engine.root / "Gems" / "A" / "Inner")),
+        Gem("B", str(engine.root / "Gems" / "B")),
+    )
+    assert places.missing == ("Missing", "Nowhere")
+
+
+def test_the_gem_of_a_project_wins_over_one_of_the_same_name(engine: SmallEngine) -> None:
+    gems_of(engine)
+    engine.write("Game/B/gem.json", {"gem_name": "B"})
+    engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["B"]})
+
+    assert find(engine).gems == (Gem("B", str(engine.project / "B")),)
+
+
+def test_a_build_knows_its_gems_exactly(engine: SmallEngine) -> None:
+    gems_of(engine)
+    file = "Game/build/linux/bin/profile/Registry/cmake_dependencies.game.assetbuilder.setreg"
+    engine.write(file, {"O3DE": {"Gems": {"A": {}, "Other": {"SourcePaths": ["Elsewhere/Other"]}}}})
+
+    places = find(engine)
+
+    assert places.gems == (Gem("A", str(engine.root / "Gems" / "A")), Gem("Other", str(engine.root / "Elsewhere" / "Other")))
+    assert places.program == str(engine.project / "build" / "linux" / "bin" / "profile")
+
+
+def test_what_a_build_wrote_down_is_read_as_it_is_written_today_and_as_it_was(engine: SmallEngine) -> None:
+    gems_of(engine)
+    today = {"O3DE": {"Gems": {"B": {"Targets": {"B.Tools": {"Modules": ["libB.Tools.so"]}, "B.Builders": {}}}}}}
+    older = {"Amazon": {"Gems": {f"Old.{part}": {"Module": "x", "SourcePaths": ["Gems/Old"]} for part in ("Editor", "Builders")}}}
+    build = engine.root.parent / "build"
+    options = Options(regset=(f"/Amazon/Project/Settings/Build/project_build_path={build}",))
+
+    for said, folder, gem in (
+        (today, f"bin/{os_name()}/profile", Gem("B", str(engine.root / "Gems" / "B"))),
+        (older, "bin/profile", Gem("Old", str(engine.root / "Gems" / "Old"))),
+    ):
+        engine.write(str(build / folder / "Registry" / "cmake_dependencies.assetprocessor.setreg"), said)
+        places = find(engine, options=options)
+
+        assert (places.gems, places.program) == ((gem,), str(build / folder))
+
+
+def test_a_manifest_that_cannot_be_read_is_told_with_its_place(engine: SmallEngine) -> None:
+    engine.write("Game/project.json", '{"project_name": "Game",\n oops}')
+
+    with pytest.raises(UserError, match=r"project\.json:2:2: not valid JSON"):
+        find(engine)

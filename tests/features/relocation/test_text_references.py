@@ -1,0 +1,166 @@
+"""Texts that name what moved: every spelling is found, nothing else is touched, and a file is rewritten whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aptui.features.relocation.text_references import Rename, UnreadableError, mend, rewrite, why_not_writable, write_as_seen_from
+
+OLD, NEW = "00112233445566778899aabbccddeeff", "fedcba98765432100123456789abcdef"
+DASHED = "00112233-4455-6677-8899-aabbccddeeff"
+NEW_DASHED = "fedcba98-7654-3210-0123-456789abcdef"
+PATH = Rename("Textures/rock.png", "Stones/rock 2.png", 0)
+UUID = Rename(OLD, NEW, 0, is_uuid=True)
+PREFIXES = ("/home/me/game/assets/", "assets/")
+
+
+def mended(text: str, *renames: Rename) -> str:
+    return mend(text.encode(), renames or (PATH, UUID), PREFIXES).data.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"Textures/rock.png"', '"Stones/rock 2.png"'),
+        ("Textures\\rock.png", "Stones\\rock 2.png"),
+        ('"Textures\\\\rock.png"', '"Stones\\\\rock 2.png"'),
+        ('"Textures\\/rock.png"', '"Stones\\/rock 2.png"'),
+        ("textures/rock.png", "stones/rock 2.png"),
+        ("hint={Textures/rock.png}", "hint={Stones/rock 2.png}"),
+        ("/Textures/rock.png", "/Stones/rock 2.png"),
+        ("@projectroot@/Textures/rock.png", "@projectroot@/Stones/rock 2.png"),
+        ("assets/Textures/rock.png", "assets/Stones/rock 2.png"),
+        ("/home/me/game/assets/Textures/rock.png", "/home/me/game/assets/Stones/rock 2.png"),
+        ("the file Textures/rock.png.", "the file Stones/rock 2.png."),
+    ],
+)
+def test_a_path_is_found_as_people_write_it(text: str, expected: str) -> None:
+    assert mended(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MyTextures/rock.png", "other/Textures/rock.png", "../Textures/rock.png", "Textures/rock.png.meta", "Textures/rock.pngx",
+        "Textures/rock.png/x", "old-Textures/rock.png", "x.Textures/rock.png",
+    ],
+)  # fmt: skip
+def test_a_longer_name_is_another_file(text: str) -> None:
+    assert mended(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OLD, NEW),
+        (OLD.upper(), NEW.upper()),
+        (DASHED, NEW_DASHED),
+        (f"{{{DASHED.upper()}}}", f"{{{NEW_DASHED.upper()}}}"),
+        (f"id={{{DASHED}}}:1f", f"id={{{NEW_DASHED}}}:1f"),
+        (f"{OLD}0", f"{OLD}0"),
+        (f"x{DASHED}", f"x{DASHED}"),
+    ],
+)
+def test_a_uuid_is_found_with_and_without_dashes_and_braces_in_any_case(text: str, expected: str) -> None:
+    assert mended(text) == expected
+
+
+def test_a_path_seen_from_the_folder_counts_where_nothing_stands_before_it() -> None:
+    here = Rename("rock.png", "../Stones/rock.png", 0, is_seen_from_here=True)
+
+    assert mended('"rock.png" "./rock.png" "sub/rock.png" "bedrock.png"', here) == (
+        '"../Stones/rock.png" "./../Stones/rock.png" "sub/rock.png" "bedrock.png"'
+    )
+
+
+def test_a_url_stays_a_url() -> None:
+    assert mended("uri: my%20rock.png", Rename("my rock.png", "our rock.png", 0)) == "uri: our%20rock.png"
+
+
+def test_what_keeps_its_name_is_found_and_not_changed() -> None:
+    same = Rename("rock.png", "rock.png", 4, is_seen_from_here=True)
+
+    found = mend(b"rock.png", [same], ())
+
+    assert (found.count, found.same, found.changed) == (0, frozenset({4}), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\ufefftextures/a.png\r\nx\r\n".encode(), "\ufeffb.png\r\nx\r\n".encode()),
+        (b"textures/a.png \xff\xfe\x80 no utf-8\rold mac", b"b.png \xff\xfe\x80 no utf-8\rold mac"),
+        (b"\xff\xfe" + "textures/a.png\r\n".encode("utf-16-le"), b"\xff\xfe" + "b.png\r\n".encode("utf-16-le")),
+        (b"\xfe\xff" + "ä textures/a.png".encode("utf-16-be"), b"\xfe\xff" + "ä b.png".encode("utf-16-be")),
+    ],
+)
+def test_encoding_byte_order_mark_and_line_ends_stay(before: bytes, after: bytes) -> None:
+    assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
+
+
+def test_a_name_beyond_ascii_is_found_in_any_case() -> None:
+    assert mended("BILDER/ÄPFEL.png", Rename("Bilder/Äpfel.png", "obst.png", 0)) == "obst.png"
+
+
+def test_of_two_paths_that_begin_alike_the_longer_one_is_meant() -> None:
+    short, long = Rename("a/b", "x", 0), Rename("a/b/c.png", "y", 1)
+    other = Rename("a/bc", "z", 2)
+
+    assert mended("a/b a/b/c.png a/bc a\\b a/b/c", short, long, other) == "x y z x a/b/c"
+
+
+def test_thousands_of_names_in_a_long_text_are_found_in_one_pass() -> None:
+    renames = [Rename(f"images/set{at // 100}/picture{at}.png", f"art/{at}.png", at) for at in range(3_000)]
+    text = "\n".join(f"{rename.old} and images/set{rename.target}/none.png" for rename in renames) * 3
+
+    found = mend(text.encode(), renames, ())
+
+    assert found.count == 9_000 - 2  # where the text is repeated, two lines run together
+    assert len(found.changed) == 3_000
+
+
+def test_binary_data_is_not_searched() -> None:
+    with pytest.raises(UnreadableError, match="no text"):
+        mend(b"glTF\x02\0\0\0textures/a.png", [PATH], ())
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "expected"),
+    [
+        ("", "a.png", "a.png"),
+        ("a", "a/b.png", "b.png"),
+        ("a/b", "a/c/d.png", "../c/d.png"),
+        ("a", "a", "../a"),
+        ("A/b", "a/b/c", "c"),
+    ],
+)
+def test_a_path_is_seen_from_a_folder(folder: str, path: str, expected: str) -> None:
+    assert write_as_seen_from(folder, path) == expected
+
+
+def test_a_file_is_rewritten_with_its_mode_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    file = tmp_path / "a.scene"
+    file.write_bytes(b"old")
+    file.chmod(0o640)
+
+    rewrite(str(file), b"new")
+
+    assert file.read_bytes() == b"new"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["a.scene"]
+
+
+def test_a_file_that_is_read_only_or_a_link_is_not_rewritten(tmp_path: Path) -> None:
+    file, link = tmp_path / "a.scene", tmp_path / "b.scene"
+    file.write_bytes(b"old")
+    file.chmod(0o444)
+    link.symlink_to("a.scene")
+
+    with pytest.raises(UnreadableError, match="read-only"):
+        rewrite(str(file), b"new")
+
+    assert why_not_writable(str(link)) == "it is a link"
+    assert file.read_bytes() == b"old"

@@ -1,0 +1,148 @@
+"""`lint`: each check finds what it is for and leaves the rest alone; JSON, JUnit and exit codes for CI."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from aptui.cli import main
+from aptui.cli.spelling import spelling
+from aptui.features.shipping.findings import CHECKS
+
+CONFIG = """
+scan_folders: [{name: game, path: assets, order: 0}]
+builders:
+  - {name: data, copy: ["*.txt"]}
+  - {name: refs, copy: ["*.ref"], references: ["ref (.*)"]}
+"""
+FILES = {
+    "level.ref": "ref TEX/Hero.txt\nref tex/Other.txt\nref tex/gone.txt\n",
+    "tex/Hero.txt": "hero",
+    "tex/Other.txt": "other",
+    "lonely.txt": "lonely",
+    "Twin.txt": "1",
+    "twin.TXT": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("lint")
+    (root / "aptui.yaml").write_text(CONFIG)
+    for name, text in FILES.items():
+        (root / "assets" / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / "assets" / name).write_text(text)
+    main.main(["batch", "-C", str(root)])
+    return root
+
+
+def found(project: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    main.main(["lint", "-C", str(project), "--json", *words])
+    findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
+    return findings
+
+
+@pytest.mark.real
+def test_a_reference_in_another_spelling_is_found_and_one_as_the_file_is_not(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (only,) = found(project, capsys, "--only", "spelling")
+
+    assert (only["asset"], only["what"]) == ("level.ref", "names 'TEX/Hero.txt', the file is 'tex/Hero.txt'")
+
+
+@pytest.mark.real
+def test_a_dependency_that_nobody_makes_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (only,) = found(project, capsys, "--only", "dead")
+
+    assert only["asset"].endswith("/level.ref")
+    assert "tex/gone.txt" in only["what"]
+
+
+@pytest.mark.real
+def test_what_the_roots_do_not_reach_is_found_and_without_roots_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert found(project, capsys, "--only", "unreachable") == []
+
+    (only,) = found(project, capsys, "--only", "unreachable", "--roots", "level.ref")
+    assert only["asset"].endswith("/lonely.txt")
+
+
+@pytest.mark.real
+def test_names_that_differ_in_case_alone_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (only,) = found(project, capsys, "--only", "case")
+
+    assert (only["asset"], only["what"]) == ("Twin.txt", "differs in case alone from 'twin.TXT'")
+
+
+@pytest.mark.real
+def test_ci_gets_an_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["lint", "-C", str(project)]) == 0
+    assert (
+        "3 findings: 1 spelling, 1 dead, 1 case; name assets with --roots to look for unreachable ones, too"
+        in capsys.readouterr().out
+    )
+    assert main.main(["lint", "-C", str(project), "--fail", "--junit", str(tmp_path / "l.xml")]) == 1
+    assert main.main(["lint", "-C", str(project), "--fail", "--only", "unreachable"]) == 0
+
+    suite = ET.fromstring((tmp_path / "l.xml").read_text()).find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == (str(len(CHECKS)), "3")
+    assert len(suite.findall(".//failure")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "written"),
+    [
+        (b"see tex/Hero.png", b"tex/Hero.png", b"tex/Hero.png"),
+        (b"see Tex/Hero.png", b"tex/Hero.png", b"Tex/Hero.png"),
+        (b"see hero.PNG", b"tex/Hero.png", b"hero.PNG"),
+        (b"see Hero.png", b"tex/Hero.png", b"Hero.png"),
+        (b"nothing", b"tex/Hero.png", None),
+        (b"hero.png and Hero.png", b"tex/Hero.png", b"Hero.png"),
+    ],
+)
+def test_the_longest_end_of_the_path_decides(text: bytes, path: bytes, written: bytes | None) -> None:
+    assert spelling(text, path) == written
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("patterns", ["['*.png', '*.mtl']", "['*.png']"])
+def test_texture_that_a_material_file_spells_otherwise_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], patterns: str
+) -> None:
+    builders = f"[{{name: m, uses: mesh}}, {{copy: {patterns}, name: c}}]"
+    (tmp_path / "aptui.yaml").write_text(f"scan_folders: [{{name: game, path: assets}}]\nbuilders: {builders}\n")
+    for name, text in {
+        "obj/case.obj": "mtllib case.mtl\nv 0 0 0\nv 1 0 0\nv 0 1 0\nusemtl a\nf 1 2 3\n",
+        "obj/case.mtl": "newmtl a\nmap_Kd TEX.PNG\nbump right.png\n",
+        "obj/tex.png": "x",
+        "obj/right.png": "x",
+    }.items():
+        (tmp_path / "assets" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "assets" / name).write_text(text)
+    main.main(["batch", "-C", str(tmp_path)])
+
+    (only,) = found(tmp_path, capsys, "--only", "spelling")
+
+    assert (only["asset"], only["what"]) == ("obj/case.mtl", "names 'TEX.PNG', the file is 'obj/tex.png'")
+    main.main(["deps", "-C", str(tmp_path), "obj/case.obj"])
+    assert "obj/tex.png  (obj/case.mtl names 'TEX.PNG', the file is 'obj/tex.png')" in capsys.readouterr().out
+
+
+@pytest.mark.real
+def test_names_that_differ_in_how_accents_are_stored_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nbuilders: [{name: c, copy: ['*.txt']}]\n")
+    (tmp_path / "assets").mkdir()
+    for form in ("NFC", "NFD"):
+        (tmp_path / "assets" / unicodedata.normalize(form, "café.txt")).write_text("x")
+    main.main(["batch", "-C", str(tmp_path)])
+
+    (only,) = found(tmp_path, capsys, "--only", "case")
+
+    assert "differs in how accents are stored (NFC and NFD) alone from" in only["what"]

@@ -1,0 +1,112 @@
+"""`^Z` leaves the terminal to the shell that the screen was started from, and nowhere else; `fg` brings the same screen back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tools import needs
+
+from aptui.tui.frame.terminal_control import has_shell
+from tests.tui.tmux_room import Home, Pane, Tmux
+
+pytestmark = [pytest.mark.real, needs("tmux")]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Pane]:
+    """Yield a shell with job control in a project that was processed."""
+    home = Home(tmp_path)
+    with home, Tmux(home, columns=100) as tmux:
+        home.run("batch")
+        start = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(home.project), "sh"]
+        pane, pid = tmux.say(*start).split()
+        yield Pane(tmux, pane, int(pid))
+
+
+def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) -> None:
+    shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
+    shell.keys("Enter")
+    shell.shows("bad.json", "q detach")
+    shell.keys("?")
+    shell.shows("Esc back")
+    before = shell.keys("Escape") or shell.shows("q detach", "2 lines")
+
+    shell.keys("C-z")
+
+    shell.shows("'fg' brings it back")
+    shell.type("echo here we $((40 + 2))")
+    shell.keys("Enter")
+    shell.shows("here we 42")
+    shell.type("bg")
+    shell.keys("Enter")
+    shell.type("fg")
+    shell.keys("Enter")
+    after = shell.shows("bad.json", "q detach")
+    assert after.splitlines()[2:] == before.splitlines()[2:]
+    shell.keys("q")
+    shell.shows("here we 42")
+
+
+def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> None:
+    shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
+    shell.keys("Enter")
+    before = shell.shows("bad.json", "q detach", "2 lines")
+    (screen,) = map(int, Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split())
+
+    os.kill(screen, signal.SIGSTOP)
+    shell.shows("Stopped")
+    shell.type("stty sane; echo; echo here we $((40 + 2))")
+    shell.keys("C-j")  # the terminal is still as the screen had it
+    shell.shows("here we 42")
+    shell.type("fg")
+    shell.keys("Enter")
+    after = shell.shows_no("here we 42")
+
+    assert after.splitlines()[2:] == before.splitlines()[2:]
+    shell.keys("q")
+    shell.shows_no("q detach")
+    shell.type("stty -a")
+    shell.keys("Enter")
+    shell.shows(" echo ", " icanon ")
+
+
+def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> None:
+    pane = shell.tmux.open("open", "Cache")
+    pane.shows("bad.json", "q detach")
+
+    for _ in range(5):
+        os.kill(pane.pid, signal.SIGCONT)
+        pane.keys("?")
+        pane.shows("Esc back")
+        pane.keys("Escape")
+        pane.shows("q detach")
+
+    pane.keys("q")
+    pane.wait_until_gone()
+
+
+def test_where_no_shell_would_wake_it_nothing_stops() -> None:
+    code = "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
+
+    alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
+
+    assert alone.returncode == 0
+
+
+def test_a_group_of_its_own_below_a_shell_can_stop_and_so_can_what_a_script_started() -> None:
+    code = (
+        "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
+    )
+
+    direct = subprocess.run([sys.executable, "-c", code], process_group=0, check=False)
+    script = subprocess.run(["sh", "-c", f"{shlex.join([sys.executable, '-c', code])}; exit $?"], process_group=0, check=False)
+
+    assert (direct.returncode, script.returncode) == (0, 0)
+    assert not has_shell(os.getpid(), 1)

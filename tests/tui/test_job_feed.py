@@ -1,0 +1,56 @@
+"""Names of builders are remembered, so that the first rows have them the next time."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from aptui.tui.job_feed import find_known_names, finder
+from aptui.tui.preferences.state import UiMemory
+from tests.store.conftest import BUILDER, job_row, source_row
+from tests.tui.database import database
+
+SHIPPED, OWN = SimpleNamespace(uuid=b"s" * 16, name="image"), SimpleNamespace(uuid=b"o" * 16, name="wordlist")
+
+
+def app_with(memory: UiMemory, *, has_more: bool = True) -> SimpleNamespace:
+    config = SimpleNamespace(project=SimpleNamespace(builders=(SHIPPED,)), has_builders_to_find=has_more)
+    return SimpleNamespace(
+        config=config, memory=memory, all_builders=lambda: (SHIPPED, OWN), in_ui=lambda do, *arguments: do(*arguments)
+    )
+
+
+def test_what_was_found_is_known_the_next_time(tmp_path):
+    memory = UiMemory(tmp_path / "memory.json")
+    app = app_with(memory)
+    assert find_known_names(app) == {SHIPPED.uuid: "image"}
+
+    assert finder(app)() == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
+    memory.save()
+
+    assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
+
+
+def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
+    assert finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
+
+
+def test_without_a_configuration_jobs_tell_the_names(tmp_path):
+    with database(tmp_path) as made:
+        made.put(
+            put_source=[source_row()],
+            put_job=[
+                job_row(1, inputs='[["rule","before","00"]]'), job_row(2, platform="pc", inputs='[["rule","now","00"]]'),
+                job_row(3, builder=b"X" * 16, platform="mac"),
+            ],
+        )  # fmt: skip
+        app = SimpleNamespace(config=None, all_builders=None, session=SimpleNamespace(cache_dir=made.path.parent))
+
+        assert finder(app)() == {BUILDER: "now"}
+
+
+@pytest.mark.parametrize("remembered", [{"no hex": "x"}, {"0g": 1}, []])
+def test_a_memory_that_somebody_spoiled_is_none(tmp_path, remembered):
+    memory = UiMemory(tmp_path / "memory.json")
+    memory.put("shell.builders", remembered)
+
+    assert find_known_names(app_with(memory)) == {SHIPPED.uuid: "image"}
