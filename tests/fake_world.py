@@ -80,9 +80,9 @@ from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
-from aptui.core.records.rows import PlainCopy
-from aptui.core.results.retry import FailureKind
-from aptui.core.results.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
+from aptui.core.retry import FailureKind
+from aptui.core.rows import PlainCopy
+from aptui.core.run_report import TICK_NS, Stamp, Used, UsedFile, code_digest
 from aptui.core.settings import merge_params
 from aptui.engine.scan.up_to_date import signature
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.core import fingerprint, identity
+from aptui.core import fingerprint, identity, retry, rows, run_report
+from aptui.core.asset_checks import Check
 from aptui.core.messages import FolderSeen, Rows
 from aptui.core.model import (
     ANALYSIS_KEY,
@@ -45,12 +46,9 @@ from aptui.core.project import (
     RetryFailed,
     ScanFolder,
 )
-from aptui.core.records import rows
-from aptui.core.records.archive import ROW_OPERATIONS, SETTINGS_STATE
-from aptui.core.results import retry, run_report
-from aptui.core.results.checks import Check
-from aptui.core.results.retry import RetryRule
-from aptui.core.results.run_report import OUTSIDE_STATE, OutsideFile
+from aptui.core.retry import RetryRule
+from aptui.core.rows import ROW_OPERATIONS, SETTINGS_STATE
+from aptui.core.run_report import OUTSIDE_STATE, OutsideFile
 from aptui.core.settings import file_key
 from aptui.core.state.conflicts import folders_above
 

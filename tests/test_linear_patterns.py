@@ -14,13 +14,13 @@ import aptui
 _NAMES_RE = re.compile(r"\bre\.")
 _CALLS = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
 PROVEN = {
-    "aptui.core.shell.code": "names of shells, which are constants",
+    "aptui.core.command_template": "names of shells, which are constants",
     "aptui.features.insight.report": "wildcards of CODEOWNERS that commit to their first match, of bounded length",
     "aptui.shared.globs": "pieces of a fixed length",
     "aptui.core.patterns": "wildcards that commit to their first match; regexes of the project's own configuration",
-    "aptui.core.results.checks": "regexes of the project's own configuration",
+    "aptui.core.asset_checks": "regexes of the project's own configuration",
     "aptui.config.compiler": "the project's own configuration, when it is read",
-    "aptui.core.state.companions": "regexes of the project's own configuration",
+    "aptui.core.planner": "regexes of the project's own configuration",
     "aptui.features.relocation.plan": "regexes of the project's own configuration",
     "aptui.features.sharing.shared_cache": "regexes of the project's own configuration",
     "aptui.features.relocation.text_references": "alternatives of escaped words",

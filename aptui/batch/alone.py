@@ -25,7 +25,7 @@ from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import from_text
 from aptui.core.project import Builder, UndeclaredReads
-from aptui.core.results.quality import quality_of
+from aptui.core.quality import quality_of
 from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1

@@ -22,9 +22,9 @@ from aptui.core.model import describe_key
 from aptui.core.notices import LogLevel
 from aptui.shared.files.replacing import replacing
 from aptui.shared.printing import count, line
-from aptui.store.logs import joblog
-from aptui.store.logs.joblog import JobLogLine
-from aptui.store.logs.logs import path_of
+from aptui.store import joblog
+from aptui.store.joblog import JobLogLine
+from aptui.store.queries.logs import path_of
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:

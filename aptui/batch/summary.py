@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from aptui.batch.reporter import Reporter, job_name
 from aptui.config.dirs import asset_database
+from aptui.core.asset_checks import CheckLevel
 from aptui.core.model import describe_key
 from aptui.core.project import RetryFailed
-from aptui.core.results.checks import CheckLevel
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -32,7 +32,7 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.shared.account import SharingSum
-    from aptui.store.queries.problems.checks import CheckFinding
+    from aptui.store.queries.checks import CheckFinding
 
 _MOST_SLOWER = 10
 _MOST_MARKED = 10
@@ -55,7 +55,7 @@ class Failure(Struct, frozen=True):
 
 
 class SlowJob(Struct, frozen=True):
-    """A job whose last run took longer than the noise of those before it explains (`store.history.pace`)."""
+    """A job whose last run took longer than the noise of those before it explains (`store.queries.session_history`)."""
 
     source: str
     platform: str
@@ -324,12 +324,12 @@ def add_complaints(summary: Summary, config: Config, fail_on: str | None) -> Non
 
 def add_slower(summary: Summary, config: Config, builders: Mapping[bytes, str], limit: float | None) -> None:
     """Name the jobs that take longer than they did, the worst first; `limit`: the factor from which that is a failure."""
-    from aptui.store.history import pace
+    from aptui.store.queries import session_history
 
     database = open_reader(asset_database(config.cache_dir))
     try:
         asked = set(_find_asked_platforms(config))
-        for job_id, one in pace.slower_jobs(database).items():
+        for job_id, one in session_history.slower_jobs(database).items():
             row = database.job(job_id)
             if row is not None and row.platform in asked:
                 name = builders.get(row.builder, uuid_text(row.builder))
@@ -389,7 +389,7 @@ def add_findings(summary: Summary, config: Config) -> None:
     """Apply the checks of the configuration that need no program."""
     if not config.checks:
         return
-    from aptui.store.queries.problems.checks import findings  # only projects that have checks pay for it
+    from aptui.store.queries.checks import findings  # only projects that have checks pay for it
 
     database = open_reader(asset_database(config.cache_dir))
     try:

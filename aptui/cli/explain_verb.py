@@ -24,9 +24,9 @@ from aptui.config.yaml.scalars import pattern_of
 from aptui.core.model import PathKey, RelPath
 from aptui.core.paths import key_of
 from aptui.core.patterns import matches
+from aptui.core.planner import companion_key
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder
 from aptui.core.settings import SKIP, SettingsTree, Value, choose_references, is_settings
-from aptui.core.state.companions import companion_key
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 

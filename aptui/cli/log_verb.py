@@ -24,18 +24,18 @@ from aptui.config.model import Config
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
 from aptui.core.orders import Outcome
-from aptui.core.records.history import Made, RunStep, moments
+from aptui.core.run_history import Made, RunStep, moments
 from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer, RunLogSoFar, make_run_log
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.store.logs import joblog
-from aptui.store.logs.joblog import JobLogLine, lines_of
-from aptui.store.logs.logs import engine_logs
+from aptui.store import joblog
+from aptui.store.joblog import JobLogLine, lines_of
+from aptui.store.queries.logs import engine_logs
 from aptui.store.queries.reader import JobRow, RunRow, open_reader
 
 if TYPE_CHECKING:
-    from aptui.store.logs.joblog import JobLogLine
+    from aptui.store.joblog import JobLogLine
 
 
 _ENGINE_LINES = 50
@@ -71,7 +71,7 @@ def log(arguments: Namespace) -> int:
         return _without_log(row, arguments)
     if arguments.raw:
         return _copy_raw(file)
-    from aptui.store.logs import joblog
+    from aptui.store import joblog
 
     lines = joblog.parse(file)
     if arguments.json:
@@ -109,7 +109,7 @@ def logs(arguments: Namespace) -> int:
         for file in files:
             printing.say(printing.line(str(file)))
         return 0
-    from aptui.store.logs import joblog
+    from aptui.store import joblog
 
     lines = joblog.parse(files[0])
     _say(lines[-max(1, arguments.lines) :])
@@ -117,7 +117,7 @@ def logs(arguments: Namespace) -> int:
 
 
 def _say(lines: Sequence[JobLogLine]) -> None:
-    from aptui.store.logs import joblog
+    from aptui.store import joblog
 
     for line in lines:
         mark = {2: "warning: ", 3: "error: "}.get(line.level, "")

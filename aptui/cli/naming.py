@@ -22,7 +22,7 @@ from aptui.core.paths import builder_uuid, from_text, normalize, to_text
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
 from aptui.shared.printing import line
-from aptui.store.graph.asset_graph import AssetGraph, Node, is_product
+from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow, open_reader
 

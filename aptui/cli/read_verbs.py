@@ -22,11 +22,11 @@ from aptui.config import trust
 from aptui.config.dirs import asset_database, own_folder
 from aptui.config.model import Config
 from aptui.core.model import describe_key
-from aptui.core.results.run_report import ContentFacts
+from aptui.core.run_report import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.history import pace
-from aptui.store.queries.problems.checks import CheckMark, check_marks, findings
+from aptui.store.queries import session_history
+from aptui.store.queries.checks import CheckMark, check_marks, findings
 from aptui.store.queries.reader import STATUSES, JobRow
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def jobs(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         from aptui.store.jobs.parts import read_facts
 
-        slower = pace.slower_jobs(project.database)
+        slower = session_history.slower_jobs(project.database)
         rows = _find_wanted_jobs(project, arguments, running)
         if arguments.slower:
             rows = (row for row in rows if row.job_id in slower)
@@ -170,7 +170,7 @@ def _names(row: JobRow, project: OpenedProject) -> tuple[str, str, str]:
     return row.source, row.platform, describe_key(row.job_key, project.builder_of(row.builder))
 
 
-def _status(row: JobRow, slow: pace.JobPace | None = None) -> str:
+def _status(row: JobRow, slow: session_history.JobPace | None = None) -> str:
     if row.status != "completed":
         return row.status
     text = "completed, errors" if row.errors else "completed, warnings" if row.warnings else "completed"
@@ -185,7 +185,7 @@ def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
     return {} if facts is None else {name: value for name, value in asdict(facts).items() if value}
 
 
-def _pace_json(one: pace.JobPace | None) -> dict[str, Any] | None:
+def _pace_json(one: session_history.JobPace | None) -> dict[str, Any] | None:
     return None if one is None else one.to_json()
 
 
@@ -230,7 +230,7 @@ def status_arguments(parser: ArgumentParser) -> None:
 def status(arguments: Namespace) -> int:
     """Show totals."""
     from aptui.link import gateways
-    from aptui.store.queries import health
+    from aptui.store.queries import integrity as health
 
     if arguments.openmetrics:
         return _print_figures(arguments)
@@ -239,7 +239,7 @@ def status(arguments: Namespace) -> int:
     with open_for_reading(arguments, config) as project:
         totals = project.database.totals()
         jobs = counts(project.database, totals.jobs, running)
-        slower_count, flaky_count = len(pace.slower_jobs(project.database)), len(project.database.flaky_jobs())
+        slower_count, flaky_count = len(session_history.slower_jobs(project.database)), len(project.database.flaky_jobs())
         draft_count, found = len(project.database.draft_jobs()), findings(project.database, config.checks)
         product_bytes, last_ms = health.product_bytes(project.database), health.last_completed_ms(project.database)
     engine, gateway = engine_process(config), gateways.find_gateway(config.cache_dir)
@@ -383,7 +383,7 @@ def builders(arguments: Namespace) -> int:
     if asset_database(config.cache_dir).is_file():
         with open_for_reading(arguments, config) as project:
             metrics = {metric.builder: metric for metric in project.database.builder_metrics()}
-            slower = pace.slower_builders(project.database)
+            slower = session_history.slower_builders(project.database)
     rows = []
     for builder in all_builders(config):
         metric = metrics.get(builder.uuid)

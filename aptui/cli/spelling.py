@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aptui.config.folder import find_spelling
 from aptui.core.paths import from_text
-from aptui.store.queries.named import NamedSource
+from aptui.store.queries.source_edges import NamedSource
 
 _LARGEST_TEXT = 16 << 20
 _BINARY_SAMPLE = 8192

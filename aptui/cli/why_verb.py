@@ -17,8 +17,8 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.core.paths import product_at
 from aptui.shared import printing
-from aptui.store.queries.problems.reasons import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
+from aptui.store.queries.reasons import dependents, edge_type, makers, sentence
 
 # For `why`: what a file on the disk says that the database does not know yet, and what a file in the cache comes from.
 

@@ -21,11 +21,10 @@ from aptui.config.tools import identify, tools_digest
 from aptui.config.tree import MergedTree
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
+from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
 from aptui.core.paths import builder_uuid
 from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, ReferenceRule, UndeclaredReads
 from aptui.core.settings import place_key
-from aptui.core.shell.code import TemplateError
-from aptui.core.shell.template import PLACEHOLDER, examine_template
 from aptui.shared.errors import UserError
 
 # Platforms of the configuration: which are made, which rest, and what ids and tags mean.

@@ -20,6 +20,7 @@ from aptui.config.sections import cluster as config_cluster
 from aptui.config.sections.runs import restore_rule
 from aptui.config.sections.serve import restore_gateway
 from aptui.config.tools import refresh_tools
+from aptui.core.asset_checks import Check, Limit
 from aptui.core.project import (
     Builder,
     BuilderKind,
@@ -34,7 +35,6 @@ from aptui.core.project import (
     ScanFolder,
     UndeclaredReads,
 )
-from aptui.core.results.checks import Check, Limit
 
 
 def find_compiled_file(*asked: object) -> str:

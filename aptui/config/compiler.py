@@ -20,10 +20,10 @@ from aptui.config.sections.sharing import OPEN_STORE, OPEN_STORE_HINT, UNSEALED,
 from aptui.config.tree import MergedTree
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
+from aptui.core.asset_checks import Check, CheckLevel, Limit
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, UndeclaredReads
-from aptui.core.results.checks import Check, CheckLevel, Limit
-from aptui.core.results.run_report import NUMBER_FACTS
+from aptui.core.run_report import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 

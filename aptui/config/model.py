@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from aptui.config.sections.alerts import AlertSettings
 from aptui.config.sections.cluster import ClusterSettings
 from aptui.config.sections.serve import GatewaySettings
+from aptui.core.asset_checks import Check
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Pattern, Project
-from aptui.core.results.checks import Check
 from aptui.shared.errors import UserError
 
 SANDBOX_VARIABLE = "APTUI_SANDBOX"

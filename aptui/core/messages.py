@@ -4,7 +4,7 @@ Events are facts (past tense), commands are orders (imperative). Events about fi
 runs carry batches: the loop must move thousands of them a second. Each command and notice carries `cause`, the `seq` of the
 event that led to it.
 
-Tests: `tests/core/pipeline/runs/test_results.py`.
+Tests: `tests/core/pipeline/test_run_results.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from aptui.core.model import FileFact, PathKey, Product, SourceIdentity
 from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, ProcessOrder, RunResult
-from aptui.core.results.run_report import OutsideFile
+from aptui.core.run_report import OutsideFile
 
 # ------------------------------------------------------------------------------------------------------------------ events
 

@@ -1,6 +1,6 @@
 """The records of sources, their jobs and products, which every room shares; what is configured is in `project`, rules elsewhere.
 
-Tests: `tests/core/records/test_rows.py`.
+Tests: `tests/core/test_rows.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import NewType
 
 from msgspec import Struct, field
 
-from aptui.core.results.quality import is_of_draft
-from aptui.core.results.retry import JobFailure
-from aptui.core.results.run_report import ContentFacts, Ties
+from aptui.core.quality import is_of_draft
+from aptui.core.retry import JobFailure
+from aptui.core.run_report import ContentFacts, Ties
 
 RelPath = NewType("RelPath", str)
 """Path relative to a scan folder, `/` between parts, in the text form of `core.paths.to_text`."""

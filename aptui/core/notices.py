@@ -3,7 +3,7 @@
 They stand apart from `messages`, so that a program that only listens creates these few records alone: each costs most of a
 millisecond at its start.
 
-Tests: `tests/core/pipeline/runs/test_results.py`.
+Tests: `tests/core/pipeline/test_run_results.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from aptui.core.model import RelPath, RunKey
-from aptui.core.results.run_report import ContentFacts
+from aptui.core.run_report import ContentFacts
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
 from aptui.shared.health import Connection, Health
 

@@ -2,7 +2,7 @@
 
 Workers import this and not the events and commands of the pipeline (`core.messages`), which stay in the engine.
 
-Tests: `tests/core/pipeline/runs/test_results.py`.
+Tests: `tests/core/pipeline/test_run_results.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aptui.core.model import JobPlan, ProductLink, SourceEdge
 from aptui.core.notices import LogRecord
-from aptui.core.results.run_report import NOTHING_USED, ContentFacts, Used
+from aptui.core.run_report import NOTHING_USED, ContentFacts, Used
 
 
 class AnalyseOrder(Struct, frozen=True):

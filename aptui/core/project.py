@@ -9,8 +9,8 @@ from enum import IntEnum, StrEnum
 
 from msgspec import Struct
 
-from aptui.core.results.checks import Check
-from aptui.core.results.retry import RetryRule
+from aptui.core.asset_checks import Check
+from aptui.core.retry import RetryRule
 
 COMMON_PLATFORM = "common"
 """The platform of jobs that make intermediates; O3DE's word. No scan folder has it among its platforms."""

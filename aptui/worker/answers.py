@@ -13,7 +13,7 @@ from aptui.core.model import DependencyKind, EdgeKind, JobDependency, JobPlan, P
 from aptui.core.orders import AnalyseOrder
 from aptui.core.paths import is_below, key_of, normalize, to_text
 from aptui.core.project import Builder
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
 
 _SHOWN = 100

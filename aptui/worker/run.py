@@ -23,8 +23,8 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder
 from aptui.core.paths import to_text
 from aptui.core.patterns import WILDCARDS
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
-from aptui.core.results.retry import EXIT, FailureKind
-from aptui.core.results.run_report import Used, UsedFile
+from aptui.core.retry import EXIT, FailureKind
+from aptui.core.run_report import Used, UsedFile
 from aptui.core.settings import merge_params
 from aptui.sdk import (
     Cancelled,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from aptui.features.shipping.asset_list import closure
-from aptui.store.graph.asset_graph import AssetGraph, Link, Node
+from aptui.store.queries.asset_graph import AssetGraph, Link, Node
 from aptui.store.queries.reader import Reader, open_reader
 from tests.bench import generate
 from tests.bench.measure import say

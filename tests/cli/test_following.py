@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aptui.cli.log_verb import Followed, print_new
-from aptui.store.logs.joblog import JobLogLine
+from aptui.store.joblog import JobLogLine
 
 
 def lines(*texts: str) -> list[JobLogLine]:

@@ -12,7 +12,7 @@ from verb_project import Run, runner
 
 from aptui.cli import doctor
 from aptui.demo.project import count_expected_products
-from aptui.store.queries import health
+from aptui.store.queries import integrity
 
 pytestmark = pytest.mark.real
 
@@ -230,9 +230,9 @@ def test_the_file_system_is_that_of_the_longest_mount(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "has_bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 54, 1), False)])
 def test_the_wal_reset_bug_is_known(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], has_bug: bool) -> None:
-    monkeypatch.setattr(health, "sqlite_version", lambda: version)
+    monkeypatch.setattr(integrity, "sqlite_version", lambda: version)
 
-    assert health.has_wal_reset_bug() is has_bug
+    assert integrity.has_wal_reset_bug() is has_bug
 
 
 # ----------------------------------------------------------------------------------------------------------------- project

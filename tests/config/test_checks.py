@@ -10,7 +10,7 @@ from homes import own_project
 
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
-from aptui.core.results.checks import Check, Limit
+from aptui.core.asset_checks import Check, Limit
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]

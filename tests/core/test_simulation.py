@@ -34,7 +34,7 @@ from aptui.core.model import ANALYSIS_KEY, Job, JobState, RelPath
 from aptui.core.orders import Outcome
 from aptui.core.paths import key_of, path_uuid
 from aptui.core.project import COMMON_PLATFORM, Companion
-from aptui.core.results.retry import RetryRule
+from aptui.core.retry import RetryRule
 from aptui.core.settings import file_key, is_settings
 from aptui.core.state.stale_results import StaleResultCheck
 

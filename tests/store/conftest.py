@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from aptui.core.model import Digest, FileFact, RelPath
-from aptui.core.records.rows import pack_plan
+from aptui.core.rows import pack_plan
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer

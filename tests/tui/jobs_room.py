@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
-from aptui.store.logs import joblog
+from aptui.store import joblog
 from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.worker.log import RunLog
 from aptui.worker.run import failure
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from aptui.core.results.quality import Quality
-from aptui.core.results.retry import EXIT, FailureKind, RetryRule
+from aptui.core.quality import Quality
+from aptui.core.retry import EXIT, FailureKind, RetryRule
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from aptui.config.yaml.scalars import DURATION, SIZE
-from aptui.core.results.run_report import NUMBER_FACTS
+from aptui.core.run_report import NUMBER_FACTS
 
 # Terms of the schema: texts, lists, records, sizes and patterns as JSON Schema; which keys there are is beside.
 

@@ -13,12 +13,11 @@ from itertools import islice
 
 from msgspec import Struct
 
-from aptui.core import fingerprint
+from aptui.core import fingerprint, quality
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import FileFact, Job, JobState, PathKey, Source
 from aptui.core.pipeline.jobs import Jobs
-from aptui.core.results import quality
-from aptui.core.results.run_report import TICK_NS, Used
+from aptui.core.run_report import TICK_NS, Used
 from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, WorkingSet

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from aptui.core import fingerprint
+from aptui.core import fingerprint, rows
+from aptui.core.asset_checks import CheckedProduct, find_block
 from aptui.core.identity import names_of
 from aptui.core.machine import Effect, Trigger, feed
 from aptui.core.messages import DeleteProducts, DiscardStaging, DropLogs, HashFiles, KillRuns, RecheckFiles
@@ -16,23 +17,19 @@ from aptui.core.notices import ProductsChanged
 from aptui.core.orders import StagedProduct
 from aptui.core.pipeline.queues import Todo, Waiters
 from aptui.core.pipeline.reports import LogName, Reports
-from aptui.core.planning.planner import Planner
-from aptui.core.planning.priority import LanedQueue, ReadyQueue, Resources, ResourceUse
+from aptui.core.planner import Planner
+from aptui.core.priority import LanedQueue, ReadyQueue, Resources, ResourceUse
 from aptui.core.project import COMMON_PLATFORM, Project
-from aptui.core.records import rows
-from aptui.core.records.archive import Archive
-from aptui.core.records.rows import PlainCopy
-from aptui.core.results.checks import CheckedProduct, find_block
-from aptui.core.results.run_report import NOTHING_USED, Ties
+from aptui.core.rows import Archive, PlainCopy
+from aptui.core.run_report import NOTHING_USED, Ties
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import Chains
 from aptui.core.state.commits import Commit, Commits
 from aptui.core.state.conflicts import Conflicts
-from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.stale_results import StaleResultCheck
-from aptui.core.state.working_set import WorkingSet, brings_sources
+from aptui.core.state.working_set import WorkingSet, brings_sources, targets_of
 
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before its manifest was known: it stays so until its source changes."""

@@ -17,7 +17,7 @@ Its parts decide; each takes one kind of event or answers one kind of question:
 A part knows those above it and none below. Parts do not call each other in depth: a job that may need another plan is put on
 `Jobs.todo` and evaluated when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
 
-Tests: `tests/core/pipeline/runs/test_undeclared_reads.py`.
+Tests: `tests/core/pipeline/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations
@@ -51,24 +51,22 @@ from aptui.core.messages import (
 from aptui.core.model import SETTLED, Job
 from aptui.core.notices import JobChanged, Notice
 from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
+from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
-from aptui.core.pipeline.files import Files
+from aptui.core.pipeline.files import Files, Spread
 from aptui.core.pipeline.forecast import PendingWork, pending_work
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.plain_copies import PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import LogName
 from aptui.core.pipeline.requests import Requests
-from aptui.core.pipeline.runs.analyses import Analyses
-from aptui.core.pipeline.runs.plain_copies import PlainCopies
-from aptui.core.pipeline.runs.results import Runs
-from aptui.core.pipeline.runs.undeclared_reads import UndeclaredReadCheck
-from aptui.core.pipeline.spread import Spread
-from aptui.core.planning.priority import ReadyQueue, ResourceUse
+from aptui.core.pipeline.run_results import Runs
+from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
+from aptui.core.priority import ReadyQueue, ResourceUse
 from aptui.core.project import Project
-from aptui.core.records.archive import Archive
-from aptui.core.records.rows import PlainCopy
-from aptui.core.results.quality import quality_of
+from aptui.core.quality import quality_of
+from aptui.core.rows import Archive, PlainCopy
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.ledger import Ledger

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import assert_never
 
-from aptui.core import fingerprint
+from aptui.core import fingerprint, quality
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import legacy_of, names_of
 from aptui.core.machine import Trigger
@@ -21,12 +21,10 @@ from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.queues import Retries
 from aptui.core.project import COMMON_PLATFORM, Builder
-from aptui.core.results import quality
-from aptui.core.results.retry import ENDLESS
+from aptui.core.retry import ENDLESS
 from aptui.core.state.chains import CHAINS_END
-from aptui.core.state.edges import targets_of
 from aptui.core.state.graph import Assembly
-from aptui.core.state.working_set import Unsettled, brings_sources
+from aptui.core.state.working_set import Unsettled, brings_sources, targets_of
 
 # Reasons in words: why a job needs a run.
 

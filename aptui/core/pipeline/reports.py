@@ -1,6 +1,6 @@
 """Reports about jobs: log records, notices, counts, durations; no job changes its state here.
 
-Tests: `tests/core/pipeline/test_reports.py`, `tests/core/pipeline/runs/test_undeclared_reads.py`.
+Tests: `tests/core/pipeline/test_reports.py`, `tests/core/pipeline/test_undeclared_reads.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aptui.core.messages import WriteLog
 from aptui.core.model import LISTED_ANALYSIS, Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.core.project import Project
-from aptui.core.results.run_report import together
+from aptui.core.run_report import together
 from aptui.core.state.ledger import Ledger
 
 _LAST_RUNS = 31

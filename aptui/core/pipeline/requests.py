@@ -12,7 +12,7 @@ from aptui.core.messages import DiscardStaging, KillRuns, RequestReceived
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs
 from aptui.core.pipeline.plans import Plans
-from aptui.core.state.edges import targets_of
+from aptui.core.state.working_set import targets_of
 
 _MOST_FOLLOWED = 2_000
 """So many sources at most are followed to what they depend on when somebody looks at some."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 
+from aptui.core import rows, run_history
 from aptui.core.fingerprint import Manifest
 from aptui.core.identity import duplicate_prefix, intermediate_uuid, path_uuids, render_new
 from aptui.core.messages import JobCommit
@@ -18,9 +19,8 @@ from aptui.core.model import Digest, Job, Product, ProductFlag, RelPath, SourceI
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.project import COMMON_PLATFORM, Builder, Project
-from aptui.core.records import history, rows
-from aptui.core.results.quality import is_of_draft
-from aptui.core.results.retry import flaky
+from aptui.core.quality import is_of_draft
+from aptui.core.retry import flaky
 from aptui.core.state.conflicts import Conflicts, ConflictVerdict
 from aptui.core.state.ledger import Ledger
 
@@ -251,7 +251,7 @@ class Commits:
                 commit.log_file,
                 commit.fingerprint,
                 self._builders[job.builder].version,
-                history.digest(commit.products),
+                run_history.digest(commit.products),
                 _step_back(commit),
                 result.origin,
             ),
@@ -295,9 +295,9 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
 def _step_back(commit: Commit) -> str:
     """Return the step from what a commit makes to what was there; a first one, as those of new copies by the thousand, has none."""
     if not commit.job.inputs:
-        return history.BEGINNING
-    before, now = history.moment(commit.job.inputs, commit.had), history.moment(commit.inputs, commit.products)
-    return history.make_committed_step(before, now)
+        return run_history.BEGINNING
+    before, now = run_history.moment(commit.job.inputs, commit.had), run_history.moment(commit.inputs, commit.products)
+    return run_history.make_committed_step(before, now)
 
 
 def _describe_run(commit: Commit) -> None:

@@ -18,9 +18,9 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
+from aptui.core import rows
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Product
-from aptui.core.planning.planner import Planner
-from aptui.core.records import rows
+from aptui.core.planner import Planner
 from aptui.core.state.chains import Chains
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet

@@ -32,10 +32,10 @@ from aptui.core.model import (
 )
 from aptui.core.paths import key_of, normalize, path_uuid
 from aptui.core.patterns import below_matcher, is_like
+from aptui.core.planner import Companions
 from aptui.core.project import Builder, Project
 from aptui.core.settings import SettingsTree
 from aptui.core.state.chains import CHAINS_END
-from aptui.core.state.companions import Companions
 from aptui.core.state.working_set import UNSETTLED, Unsettled, WorkingSet
 
 _FILES = frozenset({"dependency", "companion", "discovered"})

@@ -25,7 +25,7 @@ from aptui.core.model import EdgeKind, FileFact, Job, PathKey, RelPath
 from aptui.core.paths import key_of, normalize
 from aptui.core.patterns import wildcard
 from aptui.core.project import Project
-from aptui.core.results.run_report import NO_FILE, NOTHING_USED, Stamp, Ties, Used, is_other, is_young
+from aptui.core.run_report import NO_FILE, NOTHING_USED, Stamp, Ties, Used, is_other, is_young
 from aptui.core.state.graph import Graph
 from aptui.core.state.working_set import Unsettled, WorkingSet
 

@@ -7,21 +7,186 @@ copies. A file is *unsettled* until the scan has seen its folder and, if they ar
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core.identity import legacy_of, names_of
-from aptui.core.model import SETTLED, FileFact, Job, PathKey, Source, SourceUuid
+from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, PathKey, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.paths import is_below, key_of, parent
 from aptui.core.patterns import literal_prefix, wildcard
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.records.archive import Archive
-from aptui.core.state.edges import EdgeIndex
-from aptui.core.state.pending import PendingFolder, Unsaved
+from aptui.core.rows import Archive
+
+# Folders whose rows are not saved yet, and the jobs and files that have no rows of their own until then.
+
+
+class PendingFolder(Struct):
+    """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
+
+    `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.
+    """
+
+    folder: str
+    parts: dict[int, tuple[bytes, dict[RelPath, FileFact]]]
+    winners: dict[PathKey, FileFact]
+    open: set[PathKey] = field(default_factory=set)
+    is_noted: bool = False
+    ticket: int = 0
+    identities: dict[PathKey, SourceIdentity | None] = field(default_factory=dict)
+
+
+class Unsaved:
+    """What has no row yet; the row of its folder waits for it.
+
+    Args:
+        folders: {relative folder: what is pending of it}, of the working set.
+    """
+
+    def __init__(self, folders: Mapping[str, PendingFolder]) -> None:
+        self._folders = folders
+        self.jobs: dict[str, dict[Job, None]] = {}
+        """{relative folder: jobs without a row}: the folder's row is not saved before all of them have one."""
+        self.placing: dict[str, set[PathKey]] = {}
+        """{relative folder: new files whose copies are being placed}, for which that row waits, too."""
+        self.complete: set[str] = set()
+        """Folders whose last such job has a row now, or is gone."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is any such job or file."""
+        return bool(self.jobs or self.placing)
+
+    def leave_new(self, job: Job) -> None:
+        """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""
+        folder = parent(job.source.key)
+        pending = self._folders.get(folder)
+        if pending is not None and not pending.ticket and job.source.key in pending.winners:
+            job.is_unsaved = True
+            self.jobs.setdefault(folder, {})[job] = None
+
+    def leave_outdated(self, job: Job) -> None:
+        """A job of a file that was reported as changed needs no new row either before its run has ended, for the same reason."""
+        pending = self._folders.get(parent(job.source.key))
+        if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
+            self.leave_new(job)
+
+    def end(self, job: Job) -> None:
+        """An unsaved job is saved from now on, or is no more."""
+        job.is_unsaved, folder = False, parent(job.source.key)
+        jobs = self.jobs[folder]
+        del jobs[job]
+        if not jobs:
+            del self.jobs[folder]
+            self.complete.add(folder)
+
+    def begin_placing(self, key: PathKey) -> None:
+        """A new file is known by rows alone, and its products are about to be placed."""
+        self.placing.setdefault(parent(key), set()).add(key)
+
+    def end_placing(self, keys: Iterable[PathKey]) -> None:
+        """That has ended, well or not, for these files."""
+        for folder in map(parent, keys):
+            self.placing.pop(folder, None)
+            self.complete.add(folder)
+
+    def holds_back(self, folder: str) -> bool:
+        """Whether the row of this folder waits for any of them."""
+        return folder in self.jobs or folder in self.placing
+
+    def list_awaited(self, folder: str) -> set[PathKey]:
+        """Return the files of a folder that its row waits for."""
+        return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
+
+
+# Dependency edges of the sources in memory, wildcards apart; those of all other sources are read from the archive.
+
+
+class EdgeIndex:
+    """{target: the keys of sources in memory that name it}, and the wildcards of all sources."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.has_any = archive.has_edges()
+        self._named_by: dict[str, set[PathKey]] = {}
+        self._wildcards: dict[PathKey, list[tuple[str, re.Pattern[str]]]] = {}
+        for pattern, key in archive.wildcards():
+            self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
+        self._may_name_jobs = bool(self._wildcards)
+        """Whether some wildcard may be of a job dependency; stored ones do not say."""
+
+    def add(self, source: Source) -> None:
+        """Put the edges of `source` into the index; its wildcards are there."""
+        for target in targets_of(source):
+            self._named_by.setdefault(target, set()).add(source.key)
+
+    def remove(self, source: Source) -> None:
+        """Take the edges of `source` out of the index; its wildcards stay."""
+        for target in targets_of(source) if self._named_by else ():
+            keys = self._named_by.get(target)
+            if keys is not None:
+                keys.discard(source.key)
+                if not keys:
+                    del self._named_by[target]
+
+    def forget(self, source: Source) -> None:
+        """`source` is gone, and so are its wildcards."""
+        self.remove(source)
+        self._wildcards.pop(source.key, None)
+
+    def renew(self, source: Source, before: set[str]) -> None:
+        """Put the edges of `source` into the index in place of `before` (what `targets_of` said earlier)."""
+        now = targets_of(source)
+        for target in before - now:
+            self._named_by.get(target, set()).discard(source.key)
+        for target in now:
+            self._named_by.setdefault(target, set()).add(source.key)
+        wildcards = [edge.target for job in source.jobs.values() for edge in job.edges if edge.kind is EdgeKind.WILDCARD]
+        of_jobs = [
+            item.source for job in source.jobs.values() if job.plan for item in job.plan.job_dependencies if item.is_wildcard
+        ]
+        wildcards += of_jobs
+        self._may_name_jobs = self._may_name_jobs or bool(of_jobs)
+        if wildcards:
+            self._wildcards[source.key] = [(pattern, wildcard(pattern)) for pattern in wildcards]
+        else:
+            self._wildcards.pop(source.key, None)
+        self.has_any = self.has_any or bool(now) or bool(wildcards)
+
+    def naming(self, key: PathKey) -> set[PathKey]:
+        """Return the keys of sources that name this one, by a wildcard as far as that may be of a job dependency."""
+        found = set(self._named_by.get(key, ()))
+        if self._may_name_jobs:
+            found |= {name for name, patterns in self._wildcards.items() if any(regex.fullmatch(key) for _text, regex in patterns)}
+        return found
+
+    def depending(self, targets: Sequence[str]) -> set[PathKey]:
+        """Return the keys of sources that depend on any of `targets`, by name or by a wildcard."""
+        found: set[PathKey] = set()
+        for target in targets:
+            found.update(self._named_by.get(target, ()))
+        for key, patterns in self._wildcards.items():
+            if key not in found and any(regex.fullmatch(target) for _text, regex in patterns for target in targets):
+                found.add(key)
+        return found
+
+
+def targets_of(source: Source) -> set[str]:
+    """Return what `source` depends on, in the form of the index: keys and 32 hex digits; wildcards are apart."""
+    found: set[str] = set()
+    for job in source.jobs.values():
+        for edge in job.edges:
+            if edge.kind is not EdgeKind.WILDCARD:
+                found.add(edge.target if edge.kind is EdgeKind.DISCOVERED else edge.target.lower())
+        found.update(name for name, _digest in job.discovered)
+        if job.plan is not None:
+            found.update(dependency.source for dependency in job.plan.job_dependencies)
+    return found
+
 
 # Files that were read by themselves, without their folders: what is known of them is newer than their folders' rows.
 

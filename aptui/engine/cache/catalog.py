@@ -163,7 +163,7 @@ class Catalogs:
 
 
 def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
-    from aptui.store.graph.dependencies import catalog_rows
+    from aptui.store.queries.dependencies import catalog_rows
 
     header = {"format": "aptui catalog", "version": FORMAT_VERSION, "project": project, "platform": platform}
     lines = [json.dumps(header, ensure_ascii=False, separators=(",", ":"))]
@@ -177,7 +177,7 @@ def _parts(reader: Reader, project: str, platform: str) -> Iterator[bytes]:
 
 def _splice(data: bytes, reader: Reader, platform: str, names: Sequence[str]) -> Iterator[bytes]:
     """Yield a catalog in which the lines of the products `names` (sorted) are replaced or gone; the rest is as in `data`."""
-    from aptui.store.graph.dependencies import catalog_rows
+    from aptui.store.queries.dependencies import catalog_rows
 
     done = 0
     for name in names:

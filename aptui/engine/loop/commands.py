@@ -42,7 +42,7 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.shared import trace
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedTree, ConfinementError
-from aptui.store.logs import joblog
+from aptui.store import joblog
 
 if TYPE_CHECKING:
     from aptui.core.state.commits import JobRow

@@ -20,8 +20,8 @@ from aptui import feature
 from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRuns
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
-from aptui.core.results.retry import FailureKind
-from aptui.core.results.run_report import Stamp, UsedFile
+from aptui.core.retry import FailureKind
+from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared import trace
 from aptui.shared.files import lfs
 from aptui.worker import files

@@ -26,8 +26,8 @@ from aptui.core.model import PathKey
 from aptui.core.notices import Progress
 from aptui.core.paths import parent
 from aptui.core.pipeline.pipeline import Pipeline
-from aptui.core.pipeline.runs.undeclared_reads import with_default
-from aptui.core.records.history import SessionKind
+from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.core.run_history import SessionKind
 from aptui.engine.loop.code import CodeWatch
 from aptui.engine.loop.commands import CommandExecutor
 from aptui.engine.loop.context import ChangeSource, EngineContext, Inbox
@@ -42,10 +42,10 @@ from aptui.engine.scan.up_to_date import find_changed_files
 from aptui.engine.waking import Waker
 from aptui.shared import trace
 from aptui.shared.errors import InternalError, KnownError
+from aptui.store import joblog
 from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
-from aptui.store.logs import joblog
 
 if TYPE_CHECKING:
     from aptui.core.notices import JobChanged

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.core.notices import EngineMessage, JobChanged, JobKey, LogLevel, LogRecord, Notice, Progress
 from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
-from aptui.core.records.history import SessionEnd, SessionKind
+from aptui.core.run_history import SessionEnd, SessionKind
 from aptui.engine.scan import git
 from aptui.shared.errors import HostError
-from aptui.store.logs.joblog import EngineLog
+from aptui.store.joblog import EngineLog
 
 if TYPE_CHECKING:
     from aptui.core.messages import Rows

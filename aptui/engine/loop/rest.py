@@ -18,7 +18,7 @@ from aptui.core.notices import LogLevel
 from aptui.engine.cache.catalog import Catalogs, platforms_of
 from aptui.shared.errors import InternalError
 from aptui.store.db.catalog_mark import CATALOG_STATE
-from aptui.store.graph import dependencies
+from aptui.store.queries import dependencies
 from aptui.store.queries.reader import Reader, open_reader
 
 if TYPE_CHECKING:

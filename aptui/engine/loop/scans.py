@@ -21,7 +21,7 @@ from aptui.core.model import FileFact, PathKey
 from aptui.core.overrides import has_own_identity
 from aptui.core.paths import from_text, is_below, parent
 from aptui.core.project import COMMON_PLATFORM, ScanFolder
-from aptui.core.results.run_report import is_other
+from aptui.core.run_report import is_other
 from aptui.core.settings import file_key
 from aptui.engine.scan.freshness import FileClocks, FreshReads
 from aptui.engine.scan.metadata import FolderSettings
@@ -31,8 +31,7 @@ from aptui.shared.files.clocks import RACY_NS
 from aptui.worker.files import os_path
 
 if TYPE_CHECKING:
-    from aptui.core.state.pending import PendingFolder
-    from aptui.core.state.working_set import Parts, WorkingSet
+    from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.opening import PreparedSession
     from aptui.engine.scan.freshness import FreshReads

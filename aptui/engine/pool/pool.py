@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import (
     LogSoFar,

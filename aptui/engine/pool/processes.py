@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from aptui.config.dirs import own_folder
 from aptui.core.orders import Outcome
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.process import WorkerListener, WorkerProcess, WorkerStart
 from aptui.engine.pool.sandbox import Sandbox, sandbox_of

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, RunResult
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import FailureTracker, JobAdmission, family_bytes, resident_bytes
 from aptui.engine.pool.messages import (
     Order,

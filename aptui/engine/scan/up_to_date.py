@@ -25,7 +25,7 @@ from aptui.core.fingerprint import short
 from aptui.core.model import RelPath
 from aptui.core.paths import from_text, key_of
 from aptui.core.project import Builder, Project
-from aptui.core.results.run_report import OutsideFile, Stamp, outside_file
+from aptui.core.run_report import OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of
 
 # Re-stat of files outside of all scan folders that runs read: one stat each, and a hash where it differs.

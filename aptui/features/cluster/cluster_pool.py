@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from aptui.config.sections.cluster import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.messages import Identity, Order, Result, identity_of, make_ended
 from aptui.engine.pool.pool import Pool
 from aptui.engine.waking import Waker

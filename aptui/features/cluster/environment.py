@@ -41,7 +41,7 @@ _DECISIVE = (
     "core/model.py",
     "core/links.py",
     "core/paths.py",
-    "core/results/run_report.py",
+    "core/run_report.py",
     "core/settings.py",
     "sdk.py",
 )

@@ -32,7 +32,7 @@ from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
 from aptui.core.project import Builder, UndeclaredReads
-from aptui.core.results.run_report import Used
+from aptui.core.run_report import Used
 from aptui.engine.pool.messages import Result
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.processes import PoolSettings

@@ -23,15 +23,15 @@ from aptui.core.identity import owner_of
 from aptui.core.model import DependencyKind, EdgeKind, JobPlan, RelPath
 from aptui.core.paths import from_text, parent, to_text
 from aptui.core.patterns import PatternSet, ignore_matcher, wildcard
+from aptui.core.planner import companion_key
 from aptui.core.project import COMMON_PLATFORM, Builder, ScanFolder
-from aptui.core.records.rows import unpack_analysis
+from aptui.core.rows import unpack_analysis
 from aptui.core.settings import is_settings
-from aptui.core.state.companions import companion_key
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.store.graph.source_edges import DeclaredEdge, SourceEdges
 from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 
 # What changed files make run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
 #

@@ -18,7 +18,7 @@ from functools import reduce
 
 from msgspec import Struct
 
-from aptui.store.graph.asset_graph import AssetGraph, Edge, Node, is_product, is_source
+from aptui.store.queries.asset_graph import AssetGraph, Edge, Node, is_product, is_source
 
 _SIGNS = {"+": "+", "-": "-", "^": "^", "union": "+", "except": "-", "intersect": "^"}
 _TAKES_DEPTH = frozenset({"deps", "rdeps"})

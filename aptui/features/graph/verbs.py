@@ -14,9 +14,8 @@ from aptui.core.model import EdgeKind
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize
-from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node, Step, is_product, is_source
-from aptui.store.queries.asset_facts import AssetFile, Fact, ProductFact
-from aptui.store.queries.named import find_named_sources
+from aptui.store.queries.asset_graph import AssetFile, AssetGraph, Edge, Fact, Link, Node, ProductFact, Step, is_product, is_source
+from aptui.store.queries.source_edges import find_named_sources
 
 _BRIEF = 20
 """Lines of each direction when nobody said which one."""

@@ -34,8 +34,8 @@ from aptui.config.yaml import scalars
 from aptui.core.fingerprint import MISSING
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM, Builder
-from aptui.core.records.history import Made, RunStep, moments
-from aptui.core.results.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
+from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
+from aptui.core.run_history import Made, RunStep, moments
 from aptui.features.insight import received_capsule
 from aptui.features.insight.received_capsule import FACTS, FORMAT, SOURCES, TOP, ReceivedProject
 from aptui.shared import printing

@@ -11,10 +11,9 @@ from typing import Any
 
 from aptui.shared import openmetrics
 from aptui.shared.openmetrics import Family, Sample, gauge
-from aptui.store.history import pace
-from aptui.store.history.sessions import sessions
-from aptui.store.queries import health
+from aptui.store.queries import integrity, session_history
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.session_history import sessions
 
 BOUNDS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0)
 """Of the buckets of durations, in seconds."""
@@ -39,11 +38,13 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield Family("aptui_jobs", "gauge", "Jobs by status.", [Sample(n, {"status": name}) for name, n in totals.jobs.items()])
     yield gauge("aptui_sources", "Sources that have jobs.", totals.sources)
     yield gauge("aptui_products", "Products in the cache.", totals.products)
-    yield gauge("aptui_product_bytes", "Size of all products together.", health.product_bytes(reader))
+    yield gauge("aptui_product_bytes", "Size of all products together.", integrity.product_bytes(reader))
     yield gauge("aptui_log_warnings", "Warnings in the logs of completed jobs.", totals.warnings)
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
     yield gauge(
-        "aptui_slower_jobs", "Jobs whose last run took longer than the noise of earlier ones.", len(pace.slower_jobs(reader))
+        "aptui_slower_jobs",
+        "Jobs whose last run took longer than the noise of earlier ones.",
+        len(session_history.slower_jobs(reader)),
     )
     yield _durations(reader, name_of)
     for last in sessions(reader, 1):

@@ -29,7 +29,7 @@ from aptui.config import load
 from aptui.config.dirs import FILE_NAME, user_file
 from aptui.config.model import Config
 from aptui.config.yaml.nodes import read_yaml
-from aptui.core.results.quality import Quality
+from aptui.core.quality import Quality
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.forms import json_decoder

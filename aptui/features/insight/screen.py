@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import asset_database
-from aptui.core.results.checks import CheckLevel
+from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
-from aptui.store.queries.problems.checks import findings
+from aptui.store.queries.checks import findings
 from aptui.store.queries.reader import Reader
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command

@@ -12,11 +12,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from aptui.cli.opening import OpenedProject, open_for_reading
-from aptui.core.records.history import SessionEnd
+from aptui.core.run_history import SessionEnd
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.store.history import pace
-from aptui.store.history.sessions import (
+from aptui.store.queries import session_history as pace
+from aptui.store.queries.reader import Reader
+from aptui.store.queries.session_history import (
     OUTCOMES,
     SessionRun,
     WorkSession,
@@ -26,7 +27,6 @@ from aptui.store.history.sessions import (
     session_named,
     sessions,
 )
-from aptui.store.queries.reader import Reader
 
 # How the project was at the end of two sessions: what began to fail, was mended, takes longer, grew, came or went.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from aptui.core.records.history import SessionEnd
+from aptui.core.run_history import SessionEnd
 from aptui.features.insight.session_history import Comparison, JobComparison, compare
 from aptui.features.insight.session_trace import Timeline, timeline
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared.sanitize import sanitize
-from aptui.store.history.sessions import SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.session_history import SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.tui.frame.line import Part, Parts
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import brief, shorten, size_text

@@ -23,8 +23,8 @@ from aptui.core.project import COMMON_PLATFORM
 from aptui.features.insight.session_history import why
 from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
-from aptui.store.history.sessions import OUTCOMES, SessionRun, WorkSession, runs_of, session_named
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.session_history import OUTCOMES, SessionRun, WorkSession, runs_of, session_named
 
 # Where the time of a session went: its runs on lanes, what waited for what, and the chain that decided how long it took.
 #

@@ -16,8 +16,8 @@ from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.files.replacing import not_written
-from aptui.store.history.sessions import WorkSession, runs_until, session_at
 from aptui.store.queries.reader import Reader
+from aptui.store.queries.session_history import WorkSession, runs_until, session_at
 
 # How large the products are, by what they come from or for whom they are made, and what they grew by since a session ended.
 

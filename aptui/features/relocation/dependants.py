@@ -10,8 +10,8 @@ from msgspec import Struct
 from aptui.core.model import EdgeKind
 from aptui.features.relocation.relocation_records import Dependant
 from aptui.store.db.schema import uuid_text
-from aptui.store.graph.source_edges import SourceEdges
 from aptui.store.queries.reader import ProductRow, Reader, SourceRow
+from aptui.store.queries.source_edges import SourceEdges
 
 _BY_PATH = frozenset({EdgeKind.PATH, EdgeKind.JOB, EdgeKind.DISCOVERED})
 _TYPE_BITS = {EdgeKind.JOB: 2}

@@ -22,9 +22,9 @@ from aptui.config.dirs import asset_database
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
 from aptui.core.paths import to_text
-from aptui.core.records.history import RunStep, moments
-from aptui.core.results.quality import is_of_any_draft
-from aptui.core.results.retry import FailureKind
+from aptui.core.quality import is_of_any_draft
+from aptui.core.retry import FailureKind
+from aptui.core.run_history import RunStep, moments
 from aptui.features.sharing.job_results import place_of
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.shared.errors import UserError

@@ -27,7 +27,7 @@ from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, from_text
 from aptui.core.project import Builder, BuilderKind, ScanFolder
-from aptui.core.results.quality import Quality, as_final
+from aptui.core.quality import Quality, as_final
 from aptui.engine.loop.dispatch import Order, Turn
 from aptui.features.sharing import job_results as results
 from aptui.features.sharing import totals

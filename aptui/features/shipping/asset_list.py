@@ -1,6 +1,6 @@
 """Asset lists: the closure of product dependencies of some assets, each with what pulled it in; as records and JSON.
 
-Tests: `tests/store/graph/test_asset_graph.py`.
+Tests: `tests/store/queries/test_asset_graph.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, cast
 from msgspec import Struct, to_builtins
 
 from aptui.shared.errors import UserError
-from aptui.store.graph.asset_graph import AssetGraph, Edge, Link, Node
-from aptui.store.queries.asset_facts import ProductFact
+from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node, ProductFact
 
 FORMAT = "aptui asset list"
 VERSION = 1

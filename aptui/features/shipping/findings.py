@@ -28,17 +28,17 @@ from aptui.cli.opening import OpenedProject, open_for_reading, os_path
 from aptui.cli.spelling import find_misspelt
 from aptui.config import trust
 from aptui.config.own_files import note_written
+from aptui.core.asset_checks import Check, CheckLevel
 from aptui.core.paths import cache_path
 from aptui.core.project import SHARE_OF_MEMORY
-from aptui.core.results.checks import Check, CheckLevel
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.features.shipping.asset_list import closure, orphans
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.named_files import describe_difference, same_letters
-from aptui.store.graph.asset_graph import AssetGraph, Node
-from aptui.store.queries.named import find_named_sources, list_same_but_for_case
-from aptui.store.queries.problems.checks import CheckFinding, ProductToCheck, findings, products_to_check
+from aptui.store.queries.asset_graph import AssetGraph, Node
+from aptui.store.queries.checks import CheckFinding, ProductToCheck, findings, products_to_check
+from aptui.store.queries.source_edges import find_named_sources, list_same_but_for_case
 from aptui.worker.commands.command import CommandError, Invocation, execute, find_program
 from aptui.worker.processes import kill_family
 

@@ -34,7 +34,7 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import replace_bytes, replacing
 from aptui.shared.printing import line
-from aptui.store.graph.asset_graph import AssetGraph, Node
+from aptui.store.queries.asset_graph import AssetGraph, Node
 
 DIFFERS = 1
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from aptui.core import fingerprint, identity
+from aptui.core import fingerprint, identity, retry, rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     Digest,
@@ -27,9 +27,7 @@ from aptui.core.model import (
 )
 from aptui.core.orders import Outcome
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.records import rows
-from aptui.core.results import retry
-from aptui.core.results.run_report import ContentFacts
+from aptui.core.run_report import ContentFacts
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage

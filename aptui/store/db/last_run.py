@@ -13,15 +13,15 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+from aptui.core import run_report
 from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
 from aptui.core.overrides import merge_folder
-from aptui.core.records.archive import SETTINGS_STATE
-from aptui.core.results import run_report
-from aptui.core.results.run_report import OUTSIDE_STATE, OutsideFile
+from aptui.core.rows import SETTINGS_STATE
+from aptui.core.run_report import OUTSIDE_STATE, OutsideFile
 from aptui.shared.errors import InternalError
-from aptui.store.db.packing import find_files, unpack_files
+from aptui.store.db.folder_blobs import find_files, unpack_files
+from aptui.store.db.foreign import read_only_uri
 from aptui.store.db.schema import DamagedError, host_error
-from aptui.store.db.uris import read_only_uri
 
 # A stored row that cannot be what it says is damage of the database, and is told as such.
 

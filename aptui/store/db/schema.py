@@ -15,7 +15,7 @@ from aptui.config.dirs import xdg
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.store.db import foreign
-from aptui.store.db.uris import read_only_uri
+from aptui.store.db.foreign import read_only_uri
 
 # Upgrades of older asset databases in place: each step leads to the next version of our tables, in one transaction.
 #
@@ -460,7 +460,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
     found = _objects_of(rows)
     if _digest_of(sorted(found.items())) == SCHEMA_DIGESTS[1]:
         return ""
-    from aptui.store.db.tables.creation import creation_sql
+    from aptui.store.db.table_models import creation_sql
 
     with contextlib.closing(sqlite3.connect(":memory:")) as empty:
         for statement in creation_sql():
@@ -546,7 +546,7 @@ def _close_to_others(path: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    from aptui.store.db.tables.creation import creation_sql
+    from aptui.store.db.table_models import creation_sql
 
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite gives its other files the mode of this one
     _close_to_others(path)

@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import cast
 
 from aptui.core.model import FileFact
-from aptui.core.records.archive import ROW_OPERATIONS
-from aptui.store.db.packing import pack_files
+from aptui.core.rows import ROW_OPERATIONS
+from aptui.store.db.folder_blobs import pack_files
 
 # The SQL that ends a session and lets old ones go; `statements` has it executed, within the transaction of a rest.
 #

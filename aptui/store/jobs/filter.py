@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aptui.core.results.run_report import NUMBER_FACTS
+from aptui.core.run_report import NUMBER_FACTS
 from aptui.shared import comparisons
 from aptui.shared.errors import UserError
 from aptui.store.jobs.regex import Mask, PatternError, compile_pattern, contains

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from aptui.core.model import LISTED_ANALYSIS, describe_key
 from aptui.core.notices import JobChanged
-from aptui.core.results.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
+from aptui.core.run_report import NO_FACTS, NUMBER_FACTS, WHOLE_FACTS, ContentFacts
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextPool, Texts
-from aptui.store.queries.problems.checks import CheckMark
+from aptui.store.queries.checks import CheckMark
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -20,10 +20,10 @@ from aptui.core import fingerprint
 from aptui.core.model import LISTED_ANALYSIS, FileFact, JobState
 from aptui.shared.errors import UserError
 from aptui.store.db import foreign
-from aptui.store.db.packing import unpack_files
+from aptui.store.db.folder_blobs import unpack_files
+from aptui.store.db.foreign import read_only_uri
 from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
 from aptui.store.db.statements import job_stat_sql
-from aptui.store.db.uris import read_only_uri
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 """What people see of a state; the counts tell "completed" with warnings or errors."""
@@ -474,8 +474,7 @@ def _as_made_by_another(path: Path, version: str) -> UserError:
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
     """Give a database of O3DE's the tables of ours, empty; refuse one that has not all we ask for."""
-    from aptui.store.db.tables.creation import column_names, own_tables_sql
-    from aptui.store.db.tables.o3de import O3DE_TABLES
+    from aptui.store.db.table_models import O3DE_TABLES, column_names, own_tables_sql
 
     for table, wanted in map(column_names, O3DE_TABLES):
         there = {name for _, name, *_ in database.execute(f"PRAGMA table_info({table})")}

@@ -23,7 +23,7 @@ from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.table import Moment
 from aptui.store.jobs.texts import Codes, Texts, rank
 from aptui.store.queries import assets
-from aptui.store.queries.problems.checks import UNWELL, unwell_sources
+from aptui.store.queries.checks import UNWELL, unwell_sources
 from aptui.store.queries.reader import Reader
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, width_of

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from aptui.core.results.checks import CheckLevel
+from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import InternalError, KnownError
 from aptui.store.jobs.filter import STATUS_CODES, Filter
 from aptui.store.jobs.ordering import order_rows
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.table import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, JobTable, Rows, group_failures
 from aptui.store.jobs.texts import Codes
-from aptui.store.queries.problems.checks import CheckMark
+from aptui.store.queries.checks import CheckMark
 from aptui.tui.background import LatestOnly
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, width_of

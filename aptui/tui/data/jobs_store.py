@@ -23,8 +23,8 @@ from aptui.store.jobs.ordering import FAILED_FIRST
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.table import FAILED, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows
 from aptui.store.jobs.texts import Codes
-from aptui.store.logs.logs import LogLines
-from aptui.store.queries.problems.checks import CheckMark
+from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.logs import LogLines
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import (
     CauseGroup,

@@ -22,9 +22,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from aptui.core.results.retry import EXIT, FailureKind
-from aptui.core.shell.code import TemplateError
-from aptui.core.shell.template import PLACEHOLDER, Template, examine_template
+from aptui.core.command_template import PLACEHOLDER, Template, TemplateError, examine_template
+from aptui.core.retry import EXIT, FailureKind
 from aptui.worker.commands.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 

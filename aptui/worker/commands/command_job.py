@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import ProcessOrder
 from aptui.core.project import COMMON_PLATFORM, Builder, CommandRule
-from aptui.core.results.quality import QUALITY_VARIABLE, Quality
+from aptui.core.quality import QUALITY_VARIABLE, Quality
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from aptui.core import run_report
 from aptui.core.project import Builder
-from aptui.core.results import run_report
 
 
 class ClassQuestion(Struct):

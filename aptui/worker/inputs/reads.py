@@ -27,7 +27,7 @@ import aptui
 from aptui.core.orders import Read
 from aptui.core.paths import to_text
 from aptui.core.patterns import below_matcher
-from aptui.core.results.run_report import Stamp, UsedFile
+from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker import files
 from aptui.worker.files import is_pointer

@@ -19,7 +19,7 @@ from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFin
 from types import CodeType
 
 from aptui.core.project import Builder, BuilderKind
-from aptui.core.results.run_report import code_digest
+from aptui.core.run_report import code_digest
 from aptui.shared.files import clocks
 
 _Stamp = tuple[int, int, int, int]

@@ -18,7 +18,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import key_of, to_text
-from aptui.core.results.run_report import FACTS, ContentFacts, fault_of
+from aptui.core.run_report import FACTS, ContentFacts, fault_of
 from aptui.sdk import JobProduct, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused
 from aptui.worker.log import RunLog, valid_text

@@ -10,7 +10,7 @@ import pytest
 
 from aptui.config import load as config_load
 from aptui.config.model import Config, ConfigErrors
-from aptui.core.results.retry import RetryRule
+from aptui.core.retry import RetryRule
 from aptui.shared.errors import UserError
 
 Load = Callable[..., Config]

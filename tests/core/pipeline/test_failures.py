@@ -8,9 +8,9 @@ import pytest
 from fake_world import World
 from fakes import Setup, copier, scripter
 
+from aptui.core.asset_checks import Check, CheckLevel, Limit
 from aptui.core.project import RetryFailed, UndeclaredReads
-from aptui.core.results.checks import Check, CheckLevel, Limit
-from aptui.core.results.retry import RetryRule
+from aptui.core.retry import RetryRule
 
 NAME = "a.s@linux:main"
 OTHER = "b.s@linux:main"

@@ -10,6 +10,7 @@ from fake_world import Crash, World
 from fakes import Setup, copier, glob, scripter, sha
 from msgspec.structs import replace
 
+from aptui.core.asset_checks import Check, CheckLevel
 from aptui.core.messages import (
     CommitProducts,
     DiscardStaging,
@@ -29,8 +30,7 @@ from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.project import Companion
-from aptui.core.records.archive import ROW_OPERATIONS
-from aptui.core.results.checks import Check, CheckLevel
+from aptui.core.rows import ROW_OPERATIONS
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from fakes import Setup, copier, scripter
 
 from aptui.core.notices import JobChanged
 from aptui.core.orders import Outcome
-from aptui.core.results.retry import RetryRule
+from aptui.core.retry import RetryRule
 
 NAME = "a.s@linux:main"
 

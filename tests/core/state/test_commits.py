@@ -7,11 +7,11 @@ import copy
 from fake_world import World
 from fakes import FakeArchive, Setup, scripter, sha
 
+from aptui.core import rows
 from aptui.core.messages import SaveRows
 from aptui.core.model import Job, JobState, PathKey, Product, RelPath, RunKey, Source, SourceUuid
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.pipeline.jobs import Jobs
-from aptui.core.records import rows
 from aptui.core.state.commits import Commits
 from aptui.core.state.ledger import RUN_KEY_STATE, Ledger
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from aptui.core.model import Job
 from aptui.core.orders import AnalyseOrder, CopyOrder, Outcome
-from aptui.core.pipeline.runs import results
-from aptui.core.results.run_report import Used
+from aptui.core.pipeline import run_results
+from aptui.core.run_report import Used
 from aptui.core.state.stale_results import StaleResultCheck
 
 
@@ -195,7 +195,7 @@ MUTANTS = [
 def test_each_check_is_missed_when_it_is_switched_off(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StaleResultCheck if where == "stale_results" else results, name, lambda *_args: ())
+    monkeypatch.setattr(StaleResultCheck if where == "stale_results" else run_results, name, lambda *_args: ())
     word, is_known, run = case
 
     with pytest.raises(AssertionError, match="other than a clean build"):

@@ -11,8 +11,7 @@ from aptui.core.identity import names_of
 from aptui.core.model import Digest, EdgeKind, FileFact, Job, JobState, PathKey, RelPath, Source
 from aptui.core.paths import path_uuid
 from aptui.core.state import working_set as memory_module
-from aptui.core.state.pending import PendingFolder
-from aptui.core.state.working_set import Unsettled, WorkingSet
+from aptui.core.state.working_set import PendingFolder, Unsettled, WorkingSet
 
 
 def fact(rel: str, digest: Digest = sha("x")) -> FileFact:

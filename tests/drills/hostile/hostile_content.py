@@ -24,8 +24,8 @@ from disk_project import Project
 from msgspec.structs import replace
 
 from aptui.core import settings
+from aptui.core.command_template import Template
 from aptui.core.project import Builder, Platform
-from aptui.core.shell.template import Template
 from aptui.engine.pool.pool import Pool
 from aptui.engine.pool.process import WorkerStart
 from aptui.worker.commands.command import CommandError, invocation

@@ -11,7 +11,7 @@ from aptui import __version__
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress
 from aptui.engine.loop.reports import NoticePublisher
-from aptui.store.logs.joblog import parse
+from aptui.store.joblog import parse
 
 
 def counts(*, waiting: int = 0, running: int = 0, done: int = 0, is_scanning: bool = False) -> Progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aptui.core.records.history import SessionKind
+from aptui.core.run_history import SessionKind
 from aptui.engine.loop.reports import LONGEST_HISTORY_MS, SessionRecorder
 from aptui.engine.scan.git import CheckoutHead
 from aptui.shared.account import Account

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult
-from aptui.core.results.retry import FailureKind
+from aptui.core.retry import FailureKind
 from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
 from aptui.engine.pool.messages import PoolMessage, Verdict
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders

@@ -446,7 +446,7 @@ def test_code_that_has_a_part_in_jobs_is_part_of_the_version():
         "worker/commands/command_job.py",
         "worker/main.py",
         "features/cluster/task.py",
-        "core/results/run_report.py",
+        "core/run_report.py",
         "sdk.py",
     } <= files
 

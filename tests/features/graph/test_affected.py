@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aptui.core.model import DependencyKind, Job, JobDependency, JobPlan, PathKey
 from aptui.core.paths import path_uuid
-from aptui.core.records.rows import pack_analysis
+from aptui.core.rows import pack_analysis
 from aptui.features.graph.affected import Spreading
 from aptui.store.queries.reader import open_reader
 from tests.store.graph_rows import BUILDER, FOUND, JOB, UUID, WILDCARD, Rows

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.features.graph.graph_query import Call, Combined, Name, QueryError, answer, parse
-from aptui.store.graph.asset_graph import AssetGraph, Node
+from aptui.store.queries.asset_graph import AssetGraph, Node
 from aptui.store.queries.reader import open_reader
 from tests.store.graph_rows import Rows
 

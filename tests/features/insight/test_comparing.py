@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from aptui.features.insight.session_history import Comparison, compare
-from aptui.store.history.sessions import session_named
+from aptui.store.queries.session_history import session_named
 from tests.store.conftest import Store
-from tests.store.history.test_sessions import job, session_row
+from tests.store.queries.test_session_history import job, session_row
 
 NOW = time.time_ns() // 1_000_000
 
@@ -110,7 +110,7 @@ def _job(number: int, run_key: int) -> tuple[object, ...]:
 
 
 def _run(number: int, run_key: int) -> tuple[object, ...]:
-    from tests.store.history.test_sessions import run_row
+    from tests.store.queries.test_session_history import run_row
 
     return run_row(number, run_key)
 

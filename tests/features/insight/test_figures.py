@@ -8,7 +8,7 @@ from typing import Any
 from aptui.features.insight.figures import document, of_engine
 from aptui.shared.openmetrics import Family, Sample, gauge, text
 from tests.store.conftest import BUILDER, Store, job_row
-from tests.store.history.test_sessions import job, session_row
+from tests.store.queries.test_session_history import job, session_row
 
 _LINE = re.compile(r'[a-z_]+(\{([a-z_]+="(\\.|[^"\\\n])*",?)*\})? -?[0-9.e+]+\Z')
 STATUS: dict[str, Any] = {

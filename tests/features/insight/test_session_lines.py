@@ -10,14 +10,14 @@ from typing import cast
 import pytest
 
 from aptui.config.model import Config
-from aptui.core.results.checks import Check, Limit
+from aptui.core.asset_checks import Check, Limit
 from aptui.features.insight.screen import check_lines
 from aptui.features.insight.session_lines import history, sizes_lines, time_line
 from aptui.shared.errors import UserError
 from aptui.tui.frame.line import Parts
 from tests.features.insight.test_comparing import NOW
 from tests.store.conftest import Store
-from tests.store.history.test_sessions import job, session_row
+from tests.store.queries.test_session_history import job, session_row
 from tests.tui.database import database
 from tests.tui.jobs_room import in_jobs
 from tests.tui.shell_room import SMALL, text, until

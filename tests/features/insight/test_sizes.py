@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from aptui.features.insight.size import SizeBy, add_growth, folder_of, sizes
-from aptui.store.history.sessions import session_named
+from aptui.store.queries.session_history import session_named
 from tests.features.insight.test_comparing import NOW
 from tests.store.conftest import BUILDER, Store, job_row, product_row, source_row
-from tests.store.history.test_sessions import run_row, session_row
+from tests.store.queries.test_session_history import run_row, session_row
 
 
 def product(store: Store, number: int, source: str, name: str, size: int, run_key: int = 1) -> None:

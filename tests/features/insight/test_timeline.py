@@ -8,7 +8,7 @@ from typing import Any
 from aptui.core.model import EdgeKind
 from aptui.features.insight.session_trace import timeline
 from tests.store.conftest import Store, edge_row, job_row, product_row, source_row
-from tests.store.history.test_sessions import run_row, session_row
+from tests.store.queries.test_session_history import run_row, session_row
 
 
 def ran(store: Store, number: int, began_ms: int, ended_ms: int, *, platform: str = "linux", name: str = "") -> None:

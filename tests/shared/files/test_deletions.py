@@ -34,7 +34,7 @@ ALLOWED = {
     "shared/files/scratch.py": "temporary folders of a process, made by tempfile",
     "shared/files/replacing.py": "files that a caller names, beside their place",
     "store/db/": "the database at the top of the cache, by fixed names; private copies in folders made by tempfile",
-    "store/logs/joblog.py": "the engine's own log, by fixed names",
+    "store/joblog.py": "the engine's own log, by fixed names",
     "tui/": "files of the user: compiled preferences, pictures of the clipboard",
     "worker/": "the staging folder of one run, whose parts the worker checks; it follows no link",
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from aptui.core import rows
 from aptui.core.model import (
     ANALYSIS_KEY,
     UNKNOWN_SIZE,
@@ -26,7 +27,6 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.orders import Outcome
-from aptui.core.records import rows
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import archive as archive_module
 from aptui.store.db.archive import DatabaseArchive

@@ -13,11 +13,10 @@ import pytest
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
 from aptui.store.db.foreign import ForeignWriter, writer_of
-from aptui.store.db.tables.creation import own_tables_sql
+from aptui.store.db.table_models import own_tables_sql
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import FAILED
-from aptui.store.logs import logs
-from aptui.store.queries import assets, metrics
+from aptui.store.queries import assets, logs, metrics
 from aptui.store.queries.reader import Reader, open_reader
 
 from .. import o3de_database as o3de

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from aptui.core.links import is_wildcard, path_link
 from aptui.core.model import Digest, Job, LinkKind, PathKey, Product, ProductLink, RelPath, Source, SourceUuid
-from aptui.core.records.archive import ROW_OPERATIONS
-from aptui.core.records.rows import product_rows
+from aptui.core.rows import ROW_OPERATIONS, product_rows
 
 from ..conftest import BUILDER, DIGEST, Store, job_row, uuid_of
 

@@ -10,8 +10,8 @@ import pytest
 
 from aptui.store.db import schema
 from aptui.store.db.schema import OWN_VERSION, VERSION_KEY, prepare
-from aptui.store.history.sessions import runs_until, sessions
 from aptui.store.queries.reader import open_reader
+from aptui.store.queries.session_history import runs_until, sessions
 
 from ..conftest import Store, analysis_row, job_row, source_row
 

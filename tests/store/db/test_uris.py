@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aptui.store.db.uris import read_only_uri, uri_of
+from aptui.store.db.foreign import read_only_uri, uri_of
 
 NAMES = ["plain.sqlite", "a b.sqlite", "50%.sqlite", "what?mode=rwc", "#1", "größe", "~x&y=z;'", b"\xff.sqlite"]
 

@@ -12,10 +12,10 @@ from typing import cast
 import pytest
 
 from aptui.core.model import FileFact, PathKey, RelPath
-from aptui.core.records.archive import ROW_OPERATIONS
+from aptui.core.rows import ROW_OPERATIONS
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db import schema
-from aptui.store.db.packing import unpack_files
+from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.statements import MANY, STATEMENTS, of_many
 from aptui.store.db.writer import Intent, Writer
 

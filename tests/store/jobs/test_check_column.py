@@ -3,7 +3,7 @@
 import numpy as np
 
 from aptui.store.jobs.table import CheckColumn
-from aptui.store.queries.problems.checks import CheckMark
+from aptui.store.queries.checks import CheckMark
 
 ONE, TWO = CheckMark("warn", 1, "large: bytes is 9"), CheckMark("fail", 2, "name: bad; large: x")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.core.results.run_report import NUMBER_FACTS
+from aptui.core.run_report import NUMBER_FACTS
 from aptui.shared.errors import HostError
 from aptui.store.jobs import regex
 from aptui.store.jobs import texts as columns_of_text

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.model import JobPlan, describe_key
-from aptui.core.records.rows import pack_plan
-from aptui.core.results.run_report import ContentFacts
+from aptui.core.rows import pack_plan
+from aptui.core.run_report import ContentFacts
 from aptui.store.jobs import parts
 from aptui.store.jobs.filter import STATUS_CODES, parse
 from aptui.store.jobs.ordering import order_rows

@@ -17,8 +17,7 @@ import pytest
 from aptui.core.model import EdgeKind, FileFact, RelPath
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import schema
-from aptui.store.db.tables.creation import _table_sql
-from aptui.store.db.tables.o3de import O3DE_TABLES
+from aptui.store.db.table_models import O3DE_TABLES, _table_sql
 from aptui.store.queries.reader import STATUSES, BuilderMetric, JobRow, Reader, open_reader
 
 from ..conftest import BUILDER, DIGEST, Store, analysis_row, edge_row, job_row, product_row, source_row, uuid_of
@@ -348,7 +347,7 @@ def test_a_copy_is_read_where_no_shared_memory_can_be_made_beside_it(store: Stor
 @pytest.mark.real
 def test_reading_does_not_import_peewee(store: Store) -> None:
     code = (
-        "import sys, pathlib; from aptui.store.queries import reader, health; "
+        "import sys, pathlib; from aptui.store.queries import integrity, reader; "
         f"reader.open_reader(pathlib.Path({str(store.path)!r})).close(); assert 'peewee' not in sys.modules"
     )
 

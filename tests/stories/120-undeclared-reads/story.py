@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aptui.config.load import load
 from aptui.core.paths import name_uuid
-from aptui.store.logs import joblog
+from aptui.store import joblog
 from aptui.store.queries.reader import open_reader
 
 BUILDER = """

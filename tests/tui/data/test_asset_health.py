@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.store.queries.problems.checks import UNWELL, unwell_sources
+from aptui.store.queries.checks import UNWELL, unwell_sources
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.asset_tree import AssetTree, Kind, TreeHealth, UnwellSources, health_cell, health_text, read_unwell
 from aptui.tui.data.assets_store import AssetModel, AssetsStore

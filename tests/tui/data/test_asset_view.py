@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptui.store.queries.problems.checks import UNWELL
+from aptui.store.queries.checks import UNWELL
 from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.terminal.safety import glyph

@@ -12,12 +12,12 @@ import pytest
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
 from aptui.shared.errors import HostError
+from aptui.store.joblog import write as write_log
 from aptui.store.jobs import texts
 from aptui.store.jobs.filter import FilterError
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import AnalysisKeys, JobTable
-from aptui.store.logs.joblog import write as write_log
-from aptui.store.logs.logs import LogLines
+from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data import job_infos
 from aptui.tui.data.feed import Batch, JobNews

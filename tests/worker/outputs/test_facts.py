@@ -8,7 +8,7 @@ import pytest
 from run_room import Room, made, write
 
 from aptui.core.orders import Outcome
-from aptui.core.results.run_report import ContentFacts, together
+from aptui.core.run_report import ContentFacts, together
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 

@@ -24,7 +24,7 @@ from aptui.core.model import JobDependency, JobPlan, RelPath, Source, SourceUuid
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.paths import from_text, key_of, path_uuid, to_text
-from aptui.core.planning.planner import Planner
+from aptui.core.planner import Planner
 from aptui.core.project import Builder, Project, ScanFolder
 from aptui.core.settings import SettingsTree
 from aptui.features.o3de.programs import program_switches, run_request
@@ -33,7 +33,7 @@ from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole
 from aptui.features.o3de.project_facts import is_project
 from aptui.shared import starting
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.store.logs import joblog
+from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
 
 # What is known of the source that `AssetBuilder` works on: its UUID, what folders adjust, and how far other jobs are.

@@ -247,7 +247,7 @@ class BundlerProject:
         return self._products[platform]
 
     def _read(self, platform: str) -> PlatformProducts:
-        from aptui.store.graph.dependencies import catalog_rows
+        from aptui.store.queries.dependencies import catalog_rows
         from aptui.store.queries.reader import open_reader
 
         database = asset_database(self.config.cache_dir)

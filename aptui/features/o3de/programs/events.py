@@ -17,7 +17,7 @@ from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.phrases import ProgramConsole
 from aptui.features.o3de.project_facts import StatsForm
 from aptui.shared.errors import HostError
-from aptui.store.logs import joblog
+from aptui.store import joblog
 
 # The report on times that O3DE's asset processor prints when it ends; nothing is measured here.
 #

@@ -16,7 +16,7 @@ from typing import TextIO
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.joblog import EngineLog
+from aptui.store.joblog import EngineLog
 
 # The processor's own log, `AP_Batch.log` or `AP_GUI.log`: records of what was said, in the reference's form.
 #

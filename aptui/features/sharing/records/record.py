@@ -22,7 +22,7 @@ from aptui.core.model import LinkKind, ProductFlag, ProductLink
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
-from aptui.core.results.run_report import FACTS, ContentFacts, fault_of
+from aptui.core.run_report import FACTS, ContentFacts, fault_of
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
 from aptui.features.sharing.store import Mismatch
 from aptui.shared.errors import UserError

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from aptui.config.folder import find_spelling
+from aptui.core.asset_checks import Check, CheckLevel
 from aptui.core.model import describe_key
 from aptui.core.paths import cache_path
-from aptui.core.results.checks import Check, CheckLevel
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries import assets
 from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
-from aptui.store.queries.problems.checks import CheckFinding, findings_of
+from aptui.store.queries.checks import CheckFinding, findings_of
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.screens.assets.asset_files import native

@@ -14,8 +14,8 @@ import numpy as np
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.store.queries import assets
-from aptui.store.queries.problems.reasons import sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow
+from aptui.store.queries.reasons import sentence
 from aptui.tui.data.asset_tree import health_text
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place
 from aptui.tui.screens.assets.detail import AssetDetail

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from aptui.core.paths import builder_uuid, from_text
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.logs import joblog
-from aptui.store.logs.logs import place_of
+from aptui.store import joblog
+from aptui.store.queries.logs import place_of
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo

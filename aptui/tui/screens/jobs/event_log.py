@@ -16,8 +16,8 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.joblog import JobLogLine, is_tally
-from aptui.store.logs.joblog import JobLogLine as Record
+from aptui.store.joblog import JobLogLine, is_tally
+from aptui.store.joblog import JobLogLine as Record
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, width_of
 from aptui.tui.screens.common.bars import FRAME_CELLS, Bar

@@ -16,9 +16,9 @@ from rich.cells import cell_len
 from aptui.core.notices import LogLevel
 from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
+from aptui.store.joblog import JobLogLine as Record
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
 from aptui.store.jobs.texts import Texts
-from aptui.store.logs.joblog import JobLogLine as Record
 from aptui.tui.frame.line import Part
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.filterbox import FilterBox

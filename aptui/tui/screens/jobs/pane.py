@@ -18,7 +18,7 @@ from textual.widgets import Input
 from aptui.config.dirs import asset_database
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.logs import LogLines, log_folder
+from aptui.store.queries.logs import LogLines, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.job_infos import JobRowInfo

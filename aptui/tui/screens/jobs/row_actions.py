@@ -23,8 +23,8 @@ from msgspec import Struct
 from aptui import feature
 from aptui.core.paths import cache_path
 from aptui.shared.sanitize import sanitize
+from aptui.store import joblog
 from aptui.store.db.schema import uuid_text
-from aptui.store.logs import joblog
 from aptui.store.queries.reader import Reader
 from aptui.tui.background import run_in_background
 from aptui.tui.data.job_infos import JobRowInfo

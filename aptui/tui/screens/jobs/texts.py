@@ -16,12 +16,12 @@ from datetime import datetime
 from pathlib import Path
 
 from aptui import __version__
+from aptui.core.asset_checks import Check
 from aptui.core.notices import LogLevel
-from aptui.core.results.checks import Check
 from aptui.shared.errors import KnownError
 from aptui.shared.sanitize import sanitize
-from aptui.store.logs.joblog import JobLogLine, spoken
-from aptui.store.queries.problems.checks import CheckMark, check_marks
+from aptui.store.joblog import JobLogLine, spoken
+from aptui.store.queries.checks import CheckMark, check_marks
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo

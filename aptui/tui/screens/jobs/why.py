@@ -14,8 +14,8 @@ from pathlib import Path
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.shared.sanitize import sanitize
-from aptui.store.queries.problems.reasons import edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
+from aptui.store.queries.reasons import edge_type, makers, sentence
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, Parts, width_of
 from aptui.tui.screens.jobs.details import find_job

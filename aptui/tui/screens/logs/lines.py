@@ -24,8 +24,8 @@ from msgspec import Struct, field
 
 from aptui.core.notices import EngineMessage
 from aptui.shared.errors import KnownError
-from aptui.store.logs import joblog
-from aptui.store.logs.joblog import JobLogLine
+from aptui.store import joblog
+from aptui.store.joblog import JobLogLine
 from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.tabs import STANDARD, LineFilter, LogTab, filter_of, parse_filter
 from aptui.tui.widgets.lines import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter

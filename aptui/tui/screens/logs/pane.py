@@ -14,8 +14,8 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.widgets import Input
 
-from aptui.store.logs.joblog import JobLogLine
-from aptui.store.logs.logs import engine_logs, log_folder
+from aptui.store.joblog import JobLogLine
+from aptui.store.queries.logs import engine_logs, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame import terminal_control
 from aptui.tui.frame.commandline import Command

@@ -10,7 +10,7 @@ from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
-from aptui.store.logs import joblog
+from aptui.store import joblog
 
 NOW_MS = 1_000_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from aptui.core.notices import LogLevel
 from aptui.features.o3de.programs.phrases import BATCH, LIVE, ProgramLog
-from aptui.store.logs import joblog
+from aptui.store import joblog
 
 
 def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from aptui.config.explain import explain
 from aptui.config.model import Config
 from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
-from aptui.core.planning.planner import Planner
+from aptui.core.planner import Planner
 from aptui.core.project import Builder, BuilderKind, Companion, Platform
 from aptui.features.o3de.project.project_roots import Options
 from aptui.features.o3de.project.rules import python_regex

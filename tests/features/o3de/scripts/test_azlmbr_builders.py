@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from aptui.engine import registry
 from aptui.shared.errors import UserError
-from aptui.store.logs import joblog
-from aptui.store.logs.logs import path_of
+from aptui.store import joblog
+from aptui.store.queries.logs import path_of
 from aptui.store.queries.reader import open_reader
 from tests.features.o3de.scripts_room import BUS_ID, CREATE, HEAD, MOCK, PROCESS, REGISTER, ScriptedProject, processing
 

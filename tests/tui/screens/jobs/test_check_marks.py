@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from aptui.core.results.checks import Check, Limit
+from aptui.core.asset_checks import Check, Limit
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import AnalysisKeys
-from aptui.store.queries.problems.checks import check_marks, findings_of
+from aptui.store.queries.checks import check_marks, findings_of
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobsStore

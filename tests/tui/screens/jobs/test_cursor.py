@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.store.logs.joblog import JobLogLine
+from aptui.store.joblog import JobLogLine
 from aptui.tui.screens.jobs.event_log import LogCursor
 
 TALLY = JobLogLine(1, "aptui", "0 errors, 0 warnings", 0)

@@ -18,8 +18,8 @@ from aptui.core.notices import LogLevel
 from aptui.features.gateway.engine_requests import ShowSource
 from aptui.link.port import Cancel, EscalateJobs, ReprocessJobs
 from aptui.shared.connections.peers import GatewayReport, PeerSettings
+from aptui.store import joblog
 from aptui.store.db.schema import VERSION_KEY
-from aptui.store.logs import joblog
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame import terminal_control
 from aptui.tui.pane import PANES

@@ -11,7 +11,7 @@ import pytest
 from textual.widgets import Input
 
 from aptui.core.notices import EngineMessage, LogLevel, LogRecord
-from aptui.store.logs.joblog import EngineLog
+from aptui.store.joblog import EngineLog
 from aptui.tui.pane import PANES
 from aptui.tui.screens.logs import lines as logs_lines
 from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines

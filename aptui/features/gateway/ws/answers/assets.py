@@ -24,7 +24,7 @@ from aptui.features.gateway.protocol.model import JobInfo, Match, Reach, Status
 from aptui.features.gateway.protocol.requests import AssetState
 from aptui.link import port
 from aptui.store.db.schema import uuid_text
-from aptui.store.graph import dependencies as links
+from aptui.store.queries import dependencies as links
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.serving import (

@@ -16,7 +16,7 @@ from aptui.features.gateway.ws.news import is_critical_done
 from aptui.features.relocation.relocation_records import Relocate
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.logs import logs
+from aptui.store.queries import logs
 from aptui.store.queries.assets import source_by_id
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import job_of_run, sources_meant

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogRecord
 from aptui.shared.errors import KnownError, UserError
-from aptui.store.logs.joblog import JobLogLine, lines_of
+from aptui.store.joblog import JobLogLine, lines_of
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.jobs.details import JobDetails, draw_record
 from aptui.tui.widgets.lines import LogPaneLine

@@ -11,7 +11,7 @@ import pytest
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.link.port import ReadRunLog
 from aptui.shared.errors import HostError, UserError
-from aptui.store.logs import joblog
+from aptui.store import joblog
 from aptui.tui.data.session import EngineFacts, SessionState
 from aptui.tui.screens.jobs.log.running import AGAIN_S, FIRST_S, RunningLog
 from aptui.tui.screens.jobs.pane import JobsPane

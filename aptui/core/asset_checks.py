@@ -1,0 +1,124 @@
+"""Checks on assets (`checks:` in `aptui.yaml`): what a product and its source's name must be like; pure.
+
+Those that `block` are asked by the pipeline before a result is committed, all by `store.queries.problems.checks` of what is there.
+Budgets, commands and what `aptui lint` finds are about more than one job and cannot block.
+
+Tests: `tests/core/test_asset_checks.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import cache
+
+from msgspec import Struct
+
+from aptui.core.run_report import NO_FACTS, ContentFacts
+
+BLOCKED_BY = "check '"
+"""How the error of a job begins that a check keeps from being published; the check's name follows."""
+
+
+class CheckLevel(StrEnum):
+    """What comes of a finding: it is told; a batch ends with 1; the job fails, and its products stay what they were."""
+
+    WARN = "warn"
+    FAIL = "fail"
+    BLOCK = "block"
+
+
+class Limit(Struct, frozen=True):
+    """A number must be at least `least` and less than `most`, as `text` says; `field` is bytes, pixels or a fact."""
+
+    field: str
+    text: str
+    least: float
+    most: float
+
+
+class Check(Struct, frozen=True):
+    """One check. `files` and `file_name` are regular expressions for the whole relative path and the file's name; () = all.
+
+    `lint` are checks of `aptui lint`; `command` is a program with its arguments.
+    """
+
+    name: str
+    level: str = CheckLevel.WARN
+    files: tuple[str, ...] = ()
+    file_name: str = ""
+    limits: tuple[Limit, ...] = ()
+    formats: tuple[str, ...] = ()
+    power_of_two: bool = False
+    budget_bytes: int = 0
+    lint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    def wants(self, rel: str) -> bool:
+        """Whether it is about this source."""
+        return not self.files or any(_compile_regex(regex).fullmatch(rel) for regex in self.files)
+
+
+class CheckedProduct(Struct, frozen=True):
+    """What is looked at of a product."""
+
+    name: str
+    size: int
+    facts: ContentFacts | None
+
+
+def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
+    """Say what is wrong with a source's name."""
+    name = rel.rpartition("/")[2]
+    if check.file_name and not _compile_name_regex(check.file_name).fullmatch(name):
+        yield f"the name '{name}' is not like '{check.file_name}'"
+
+
+def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
+    """Say what is wrong with a product; what its builder says nothing about is not looked at."""
+    facts = product.facts or NO_FACTS
+    for limit in check.limits:
+        value = _value(limit.field, product.size, facts)
+        if value is not None and not limit.least <= value < limit.most:
+            yield f"{limit.field} is {value:,}, wanted: {limit.text}"
+    if check.formats and facts.format and facts.format not in check.formats:
+        yield f"format is {facts.format}, wanted: {', '.join(check.formats)}"
+    if check.power_of_two and facts.width and facts.height and not (_is_power(facts.width) and _is_power(facts.height)):
+        yield f"{facts.width}x{facts.height} are no powers of two"
+
+
+def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:
+    """Say why the products of a job must not be published, "" when they may."""
+    wanted = [check for check in checks if check.wants(rel)]
+    if not wanted:
+        return ""
+    listed = list(products)
+    for check in wanted:
+        for flaw in flaws_of_name(check, rel):
+            return f"{BLOCKED_BY}{check.name}': {flaw}"
+        for product in listed:
+            for flaw in flaws_of_product(check, product):
+                return f"{BLOCKED_BY}{check.name}': {product.name.rpartition('/')[2]}: {flaw}"
+    return ""
+
+
+def _value(field: str, size: int, facts: ContentFacts) -> float | None:
+    if field == "bytes":
+        return size
+    value: float = facts.width * facts.height if field == "pixels" else getattr(facts, field)
+    return value or None
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+@cache
+def _compile_regex(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.IGNORECASE)
+
+
+@cache
+def _compile_name_regex(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)  # a rule about names may be one about capitals

@@ -1,0 +1,607 @@
+"""Templates of `command:` builders: where placeholders stand, how the shell gets their values, what cannot be made safe.
+
+Values are names of files, and those come from strangers, so none is ever pasted into text that a shell reads. Each travels
+in a variable of the environment, and the placeholder becomes a reference to it that fits the quotes around it. Should this
+small model of the shell be wrong about the quotes, a value falls into several words or a reference stays as it is written;
+nothing of it is ever run. Where a reference would not help, because a program is handed the value as *code* (`sh -c`,
+`eval`, `$(( ))`, a quoted here-document …), the template is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import lru_cache
+
+from msgspec import Struct, field
+
+# Programs that take an argument for code, and where in a command line; no value from a file name may stand there.
+
+
+class TemplateError(Exception):
+    """A placeholder stands where no value is safe; the text says where, `hint` what to write instead."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+class Word(Struct):
+    r"""A word of a command: its text without quotes, `\0` for each placeholder, and the placeholders in it, also in its `$( )`."""
+
+    text: str = ""
+    names: list[str] = field(default_factory=list)
+
+
+def check(words: Sequence[Word]) -> set[str]:
+    """Look at a simple command; return the parameters that stand where a program's name does.
+
+    Raises:
+        TemplateError: a placeholder stands in what a program takes for code.
+    """
+    params: set[str] = set()
+    for index, program in _programs(words):
+        params |= {name.removeprefix("params.") for name in words[index].names if name.startswith("params.")}
+        _refuse_code(program, words[index + 1 :])
+    for index, word in enumerate(words):
+        if _base(word) in _SHELLS:  # also behind `find -exec` and `xargs`
+            _refuse_after_option(_base(word), words[index + 1 :], _C)
+    return params
+
+
+def input_reader(words: Sequence[Word]) -> str:
+    """Return the program of a simple command that takes its standard input for code, "" if there is none."""
+    programs = list(_programs(words))
+    if any(program in _WRAPPERS for _index, program in programs):
+        programs += [(index, _base(word)) for index, word in enumerate(words)]
+    return next((program for index, program in programs if _takes_input_for_code(program, words[index + 1 :])), "")
+
+
+def is_before_command(word: Word) -> bool:
+    """Whether a word may stand before a command's name: a word of the shell's own, or a variable that is set."""
+    return word.text in _RESERVED or re.match(r"[A-Za-z_]\w*=", word.text) is not None
+
+
+_SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "yash", "rbash", "busybox"])
+_RESERVED = frozenset(
+    ["!", "{", "}", "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "case", "esac", "in", "for", "time"]
+)
+_PREFIXES = frozenset(
+    [
+        "env",
+        "exec",
+        "nice",
+        "nohup",
+        "time",
+        "command",
+        "builtin",
+        "setsid",
+        "sudo",
+        "doas",
+        "xargs",
+        "timeout",
+        "stdbuf",
+        "ionice",
+        "chrt",
+        "taskset",
+    ]
+)
+_EVALUATE_ALL = frozenset(
+    [
+        "eval",
+        "trap",
+        "let",
+        "declare",
+        "typeset",
+        "alias",
+        "getopts",
+        "unset",
+        "mapfile",
+        "readarray",
+        "ssh",
+        "rsh",
+        "parallel",
+        "watch",
+    ]
+)
+_NAMES = frozenset(["export", "readonly", "local", "read"])
+_C = re.compile(r"-[A-Za-z]*c|--command")
+_CODE = (
+    (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[A-Za-z]*c")),
+    (re.compile(r"perl[\d.]*|ruby[\d.]*"), re.compile(r"-[A-Za-z0-9]*[eE]")),
+    (re.compile(r"node|nodejs|deno|bun"), re.compile(r"-e|-p|-pe|--eval|--print")),
+    (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript"), re.compile(r"-e")),
+    (re.compile(r"php[\d.]*"), re.compile(r"-r")),
+    (re.compile(r"su|runuser|script|flock"), _C),
+    (re.compile(r"env"), re.compile(r"-S|--split-string")),
+    (re.compile(r"printf|test|\["), re.compile(r"-v")),
+    (re.compile(r"g?sed|ssed"), re.compile(r"-[A-Za-z]*e|--expression")),
+)
+_SCRIPTS = {
+    **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset(("-l", "-i", "-E")))),
+    **dict.fromkeys(
+        ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
+    ),
+}
+"""{program whose first operand is a script: (options that say it stands elsewhere, those of awk that have a word of their own)}."""
+_WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
+"""Programs that start another one, after words of their own."""
+_INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+_ALWAYS_CODE = frozenset(
+    ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
+)
+"""Programs whose standard input can start others, whatever their words are."""
+_SHELL_NAMES = re.compile("|".join(sorted(_SHELLS - {"busybox"})))
+_SCRIPT_READERS = (
+    (_SHELL_NAMES, re.compile(r"[-+][abefhklmnpruvxBEHPT]+"), re.compile(r"-[A-Za-z]*c")),
+    (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[bBdEIOPqsSuvx]+"), re.compile(r"-[A-Za-z]*[cm]")),
+    (re.compile(r"perl[\d.]*|ruby[\d.]*"), re.compile(r"-[wW]"), re.compile(r"-[A-Za-z0-9]*[eE]")),
+    (re.compile(r"node|nodejs|deno|bun"), re.compile(r"run"), re.compile(r"-e|-p|-pe|--eval|--print|eval")),
+    (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript|php[\d.]*"), re.compile(r"--vanilla"), re.compile(r"-e|-r")),
+)
+"""(interpreters, their options without a word of their own, their options that bring the code)."""
+_COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+
+
+def _base(word: Word) -> str:
+    return word.text.rpartition("/")[2]
+
+
+def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
+    """Yield (index, name) of the program that a command starts, and of those that it starts for it (`env`, `xargs` …)."""
+    is_first = True
+    for index, word in enumerate(words):
+        if is_before_command(word) and not (word.text == "in" and not is_first):
+            continue
+        if not is_first and (word.text.startswith("-") or word.text.replace(".", "").rstrip("smhd").isdigit()):
+            continue
+        yield index, _base(word)
+        if _base(word) not in _PREFIXES:
+            return
+        is_first = False
+
+
+def _takes_input_for_code(program: str, words: Sequence[Word]) -> bool:
+    """Whether a program with these words runs its standard input.
+
+    An interpreter does unless a script or code is among its words. Behind an option that may have a word of its own no script is
+    looked for: the word may be that of the option.
+    """
+    texts = [word.text for word in words]
+    if program in (".", "source"):
+        return bool(texts) and texts[0] in _INPUT
+    if program in _SCRIPTS or program in ("make", "gmake"):
+        after = zip(texts, [*texts[1:], ""], strict=True)
+        return any((each in ("-f", "--file") and then in _INPUT) or each in ("-f-", "--file=-") for each, then in after)
+    for names, flags, code in _SCRIPT_READERS:
+        if names.fullmatch(program):
+            first = next((text for text in texts if not flags.fullmatch(text)), "-")
+            return first in _INPUT or (first.startswith(("-", "+", "$")) and not code.fullmatch(first))
+    return program in _ALWAYS_CODE
+
+
+def _refuse_code(program: str, words: Sequence[Word]) -> None:
+    if program in _EVALUATE_ALL:
+        _refuse(program, words)
+    elif program in _NAMES:
+        _refuse(program, [word for word in words if word.text.startswith("\0")])
+    elif program == "[[" and any(word.text in _COMPARISONS for word in words):
+        _refuse(program, words)
+    for names, options in _CODE:
+        if names.fullmatch(program):
+            _refuse_after_option(program, words, options)
+    if program in _SCRIPTS:
+        _refuse_script(program, words)
+
+
+def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
+    """Refuse placeholders in the word after `option`, and in one that is glued to it.
+
+    What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it
+    may be a word of that option, so that the search goes on. Shells have options that begin with `+`.
+    """
+    is_script = bool(words and words[0].text) and not words[0].text.startswith(("-", "+", "\1"))
+    if is_script and program not in ("su", "runuser", "flock", "["):
+        return
+    for index, word in enumerate(words):
+        glued = option.match(word.text) if word.names else None
+        if option.fullmatch(word.text):
+            _refuse(f"{program} {word.text}", words[index + 1 : index + 2])
+        elif glued and not word.text.startswith("\0"):
+            _refuse(f"{program} {glued[0]}", [word])
+
+
+def _refuse_script(program: str, words: Sequence[Word]) -> None:
+    elsewhere, with_word = _SCRIPTS[program]
+    if any(elsewhere.fullmatch(word.text) or word.text.startswith("--expression=") for word in words):
+        return
+    skips = False
+    for word in words:
+        if skips:
+            skips = False
+        elif word.text in with_word and program not in ("sed", "gsed", "ssed"):
+            skips = True
+        elif not word.text.startswith("-") or word.text == "-":
+            _refuse(f"the script of {program}", [word])
+            return
+
+
+def _refuse(where: str, words: Sequence[Word]) -> None:
+    names = [name for word in words for name in word.names]
+    if names:
+        raise TemplateError(
+            f"{{{names[0]}}} stands in what '{where}' takes for code",
+            'pass it as an argument: sh -c \'tool "$1"\' sh {source}, or read "$APTUI_SOURCE" from the environment',
+        )
+
+
+PLACEHOLDER = re.compile(
+    r"(?<!\$)\{(source|products_dir|stem|name|ext|platform|quality|depfile|product_dependencies|temp_dir|rel|params\.[A-Za-z0-9_.-]+)\}"
+)
+
+
+_AS_ARGUMENT = "pass it as an argument, and quote the word of the here-document: sh -s {source} <<'EOF', python3 - {source} <<'EOF'"
+_CLOSERS = frozenset(["}", "done", "fi", "esac"])
+"""Words that end a group of commands: a here-document behind them is for the whole group."""
+
+
+class Around(Enum):
+    """What is open around a placeholder."""
+
+    NOTHING = 0
+    DOUBLE = 1
+    SINGLE = 2
+    DOCUMENT = 3
+    """A here-document, where quotes are text."""
+    COMMENT = 4
+
+
+class Slot(Struct, frozen=True):
+    """A placeholder: text[start:end]; `begins_word`: a value that begins with `-` would be an option there."""
+
+    name: str
+    start: int
+    end: int
+    around: Around
+    begins_word: bool
+
+
+class Template(Struct, frozen=True):
+    """A command line that was looked at.
+
+    `program_params` are parameters that stand where a program's name does.
+    """
+
+    text: str
+    slots: tuple[Slot, ...]
+    program_params: tuple[str, ...]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Return {placeholder: the variable that brings its value to the shell}."""
+        found: dict[str, str] = {}
+        for slot in self.slots:
+            if slot.name not in found:
+                plain = "APTUI_" + re.sub(r"[^A-Za-z0-9]", "_", slot.name).upper()
+                found[slot.name] = plain if plain not in found.values() else f"{plain}_{len(found)}"
+        return found
+
+    def line(self) -> str:
+        """Return the text for the shell, with references in place of the placeholders; comments stay as they are."""
+        variables, parts, position = self.variables, [], 0
+        for slot in self.slots:
+            parts += [self.text[position : slot.start], _reference(variables[slot.name], slot)]
+            position = slot.end
+        return "".join([*parts, self.text[position:]])
+
+
+def _reference(variable: str, slot: Slot) -> str:
+    match slot.around:
+        case Around.NOTHING:
+            return f'"${{{variable}}}"'
+        case Around.SINGLE:
+            return f"'\"${{{variable}}}\"'"
+        case Around.COMMENT:
+            return f"{{{slot.name}}}"
+        case _:
+            return f"${{{variable}}}"
+
+
+@lru_cache(maxsize=256)
+def examine_template(text: str) -> Template:
+    """Return what is to be known of a template.
+
+    Raises:
+        TemplateError: a placeholder stands where no value is safe.
+    """
+    scan = _Scan(text)
+    scan.commands("")
+    return Template(text, tuple(scan.slots), tuple(sorted(scan.program_params)))
+
+
+# ---------------------------------------------------------------------------------------------------------------- scanning
+
+
+class _Document(Struct):
+    """A here-document that begins with the next line.
+
+    Args:
+        word: ends it.
+        strips: tabs at the beginning of its lines do not count.
+        is_quoted: the shell puts no values into it.
+        reader: the program that takes it for code, "" = none.
+    """
+
+    word: str
+    strips: bool
+    is_quoted: bool
+    reader: str = ""
+
+
+class _Line(Struct):
+    """The simple command that is being read."""
+
+    words: list[Word] = field(default_factory=list)
+    word: Word | None = None
+    is_target: bool = False
+    """The next word is where a redirection leads."""
+    cases: int = 0
+    """How many `case` are open: a `)` ends a pattern there."""
+    documents: list[_Document] = field(default_factory=list)
+    """Here-documents of this command, and of those that are piped into it."""
+    strings: list[str] = field(default_factory=list)
+    """Placeholders in their here-strings."""
+    is_string: bool = False
+    """The next word is a here-string."""
+
+    def put(self, text: str) -> None:
+        """Add text to the word, and begin one if there is none."""
+        if self.word is None:
+            self.word = Word()
+        self.word.text += text
+
+    def end_word(self) -> None:
+        """The word is complete."""
+        word, self.word = self.word, None
+        if word is None:
+            return
+        if self.is_target:
+            self.strings += word.names if self.is_string else ()
+            self.is_target = self.is_string = False
+            return
+        if not any(not is_before_command(each) for each in self.words):
+            self.cases += (word.text == "case") - (word.text == "esac" and self.cases > 0)
+        self.words.append(word)
+
+
+class _Scan:
+    """One pass over a template."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self.slots: list[Slot] = []
+        self.program_params: set[str] = set()
+        self._documents: list[_Document] = []
+        self._reader = ""
+        """The last program that takes its standard input for code: a loop or a group around it may have a here-document."""
+        self._refused = ""
+
+    def commands(self, closer: str) -> None:
+        """Read commands up to `closer`, or the end of the text."""
+        line = _Line()
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            if self._slot(line, Around.NOTHING):
+                continue
+            if character == closer and not line.cases:
+                self._at += 1
+                break
+            if character == "#" and line.word is None:
+                self._comment(line)
+            elif character in "\n;&|":
+                is_pipe = re.compile(r"(?<!\|)\|(?!\|)").match(self._text, self._at) is not None
+                self._end_command(line, pipes=is_pipe or self._text.startswith("|&", self._at - 1))
+                self._at += 1
+                if character == "\n":
+                    self._read_documents(line)
+            elif character in " \t":
+                line.end_word()
+                self._at += 1
+            elif character in "<>":
+                self._redirection(line)
+            elif character in "()":
+                self._parenthesis(line, character)
+            else:
+                self._piece(line, character)
+        self._end_command(line)
+
+    def _slot(self, line: _Line, around: Around) -> bool:
+        """Take a placeholder that begins here."""
+        match = PLACEHOLDER.match(self._text, self._at)
+        if match is None:
+            return False
+        if self._refused:
+            raise TemplateError(
+                f"{{{match[1]}}} stands in {self._refused[: self._refused.index('|')]}", self._refused.split("|")[1]
+            )
+        begins = around is not Around.COMMENT and not line.is_target and (line.word is None or not line.word.text)
+        self.slots.append(Slot(match[1], match.start(), match.end(), around, begins))
+        if around is not Around.COMMENT:
+            line.put("\0")
+            assert line.word is not None
+            line.word.names.append(match[1])
+        self._at = match.end()
+        return True
+
+    def _piece(self, line: _Line, character: str) -> None:
+        """Read a piece of a word: a quote with what it holds, an expansion, or a character."""
+        match character:
+            case "'":
+                self._read_quoted(line, "'", Around.SINGLE)
+            case '"':
+                self._read_quoted(line, '"', Around.DOUBLE)
+            case "\\":
+                self._escape(line)
+            case "$":
+                self._dollar(line)
+            case "`":
+                self._refuse_until("`", line, "backticks|write $( ) in place of the backticks")
+            case _:
+                line.put(character)
+                self._at += 1
+
+    def _read_quoted(self, line: _Line, quote: str, around: Around) -> None:
+        line.put("")
+        self._at += 1
+        while self._at < len(self._text):
+            character = self._text[self._at]
+            if character == quote:
+                self._at += 1
+                return
+            if self._slot(line, around):
+                continue
+            if around is Around.DOUBLE and character in "\\$`":
+                self._piece(line, character)
+            else:
+                line.put(character)
+                self._at += 1
+
+    def _escape(self, line: _Line) -> None:
+        after = self._text[self._at + 1 : self._at + 2]
+        match = PLACEHOLDER.match(self._text, self._at + 1)
+        if match:
+            raise TemplateError(f"a backslash stands before {{{match[1]}}}", "take the backslash away: values need no quoting")
+        line.put("" if after == "\n" else after)
+        self._at += 2
+
+    def _dollar(self, line: _Line) -> None:
+        rest = self._text[self._at : self._at + 3]
+        if rest == "$((":
+            self._at += 2
+            self._refuse_until("))", line, "$(( )), where a value is a formula|give it to a program")
+        elif rest[:2] == "$(":
+            self._at += 2
+            self._read_nested(line)
+        elif rest[:2] == "${":
+            self._at += 1
+            self._refuse_until("}", line, "${ }|put the value into a variable of the shell first: x={source}")
+        else:
+            line.put("$")
+            self._at += 1
+
+    def _read_nested(self, line: _Line) -> None:
+        before = len(self.slots)
+        self.commands(")")
+        line.put("\1")
+        assert line.word is not None
+        line.word.names += [slot.name for slot in self.slots[before:] if slot.around is not Around.COMMENT]
+
+    def _refuse_until(self, closer: str, line: _Line, why: str) -> None:
+        """Read on to `closer`; a placeholder before it is refused. `why` is `place|hint`."""
+        outer, self._refused = self._refused, self._refused or why
+        line.put("\1")
+        self._at += 1
+        while self._at < len(self._text) and not self._text.startswith(closer, self._at):
+            self._slot(line, Around.NOTHING)
+            self._at += 2 if self._text[self._at] == "\\" else 1
+        self._at += len(closer)
+        self._refused = outer
+
+    def _comment(self, line: _Line) -> None:
+        while self._at < len(self._text) and self._text[self._at] != "\n":
+            if not self._slot(line, Around.COMMENT):
+                self._at += 1
+
+    def _parenthesis(self, line: _Line, character: str) -> None:
+        if character == ")":  # of a pattern in `case`, or one too many
+            line.end_word()
+            line.words.clear()
+            self._at += 1
+        elif self._text.startswith("((", self._at) and line.word is None:
+            self._at += 1
+            self._refuse_until("))", line, "(( )), where a value is a formula|give it to a program")
+        else:
+            line.end_word()
+            self._at += 1
+            self.commands(")")
+
+    def _redirection(self, line: _Line) -> None:
+        match = re.compile(r"<<-?(?!<)|[<>]+[&|]?").match(self._text, self._at)
+        assert match is not None
+        if line.word is not None and line.word.text.isdigit():
+            line.word = None  # the number of a descriptor
+        line.end_word()
+        self._at = match.end()
+        if match[0].startswith("<<") and match[0] != "<<<":
+            self._begin_document(line, strips=match[0].endswith("-"))
+        elif not self._text.startswith("(", self._at):
+            line.is_target, line.is_string = True, match[0] == "<<<"
+
+    # ---------------------------------------------------------------------------------------------------- here-documents
+
+    def _begin_document(self, line: _Line, *, strips: bool) -> None:
+        match = re.compile(r"[ \t]*((?:\\.|'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|<>()'\"\\])+)").match(self._text, self._at)
+        if match is None:
+            return
+        if slot := PLACEHOLDER.search(match[1]):
+            raise TemplateError(f"{{{slot[1]}}} stands in the word that ends a here-document", "choose a fixed word")
+        is_quoted = any(mark in match[1] for mark in "'\"\\")
+        document = _Document(re.sub(r"['\"\\]", "", match[1]), strips, is_quoted)
+        self._documents.append(document)
+        line.documents.append(document)
+        self._at = match.end()
+
+    def _read_documents(self, line: _Line) -> None:
+        for document in self._documents:
+            end, after = self._end_of_document(document.word, strips=document.strips)
+            if document.reader:
+                self._refused = f"a here-document that '{document.reader}' takes for code|{_AS_ARGUMENT}"
+            elif document.is_quoted:
+                self._refused = "a here-document whose word is quoted|take the quotes of its word away"
+            while self._at < end:
+                if not self._slot(line, Around.DOCUMENT):
+                    character = self._text[self._at]
+                    if character in "\\$`" and not document.is_quoted:
+                        self._piece(line, character)
+                    else:
+                        self._at += 1
+            self._refused = ""
+            self._at = max(self._at, after)
+        self._documents.clear()
+        line.word = None
+
+    def _end_of_document(self, word: str, *, strips: bool) -> tuple[int, int]:
+        """Return (where its text ends, where the next line begins)."""
+        at = self._at
+        while at < len(self._text):
+            end = self._text.find("\n", at)
+            end = len(self._text) if end < 0 else end
+            found = self._text[at:end]
+            if (found.lstrip("\t") if strips else found) == word:
+                return at, end + 1
+            at = end + 1
+        return len(self._text), len(self._text)
+
+    # ------------------------------------------------------------------------------------------------------------- commands
+
+    def _end_command(self, line: _Line, *, pipes: bool = False) -> None:
+        line.end_word()
+        self.program_params |= check(line.words)
+        self._find_reader(line)
+        if not pipes:
+            line.documents.clear()
+            line.strings.clear()
+        line.words.clear()
+        line.is_target = False
+
+    def _find_reader(self, line: _Line) -> None:
+        """Note which program takes the here-documents and here-strings of a command for code."""
+        reader = input_reader(line.words)
+        self._reader = reader or self._reader
+        if not line.words or line.words[0].text in _CLOSERS:
+            reader = self._reader
+        if reader and line.strings:
+            raise TemplateError(f"{{{line.strings[0]}}} stands in a here-string that '{reader}' takes for code", _AS_ARGUMENT)
+        for document in line.documents:
+            document.reader = document.reader or reader

@@ -1,0 +1,436 @@
+"""Results of runs: what they mean for their jobs, and what is committed; workers and the cache are elsewhere.
+
+A result is stale when its run key is not that of its job's current run: it was cancelled, lost or planned anew meanwhile. It has no
+effect, and what it staged is thrown away. One whose inputs changed while it ran has the outcome `STALE`: its job is planned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from aptui.core import fingerprint
+from aptui.core.machine import Trigger
+from aptui.core.messages import DeleteProducts, DescribeAnew, DiscardStaging, FilesHashed, ProductsCommitted, RunsFinished, WriteLog
+from aptui.core.model import FileFact, Job, JobState, PathKey, RelPath
+from aptui.core.notices import EngineMessage, LogLevel, ProductsChanged
+from aptui.core.orders import AnalyseResult, Outcome, RunResult, StagedProduct
+from aptui.core.paths import key_of, normalize
+from aptui.core.pipeline.analyses import Analyses
+from aptui.core.pipeline.failures import Failures
+from aptui.core.pipeline.files import Spread
+from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.plain_copies import PlainCopies
+from aptui.core.pipeline.plans import Plans
+from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
+from aptui.core.project import COMMON_PLATFORM
+from aptui.core.quality import as_final, is_of_draft
+from aptui.core.retry import CHECK
+from aptui.core.rows import PlainCopy
+from aptui.core.run_report import NO_FILE, is_of_other_code, outside_file
+from aptui.core.state.commits import Commit, Finished
+from aptui.core.state.working_set import targets_of
+
+_CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
+
+
+class Runs:
+    """Takes the results of runs and of commits."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        failures: Failures,
+        plans: Plans,
+        spread: Spread,
+        analyses: Analyses,
+        reads: UndeclaredReadCheck,
+        plain: PlainCopies,
+        staging: str,
+    ) -> None:
+        self._jobs = jobs
+        self._plain = plain
+        self._staging = staging
+        self._failures = failures
+        self._plans = plans
+        self._spread = spread
+        self._analyses = analyses
+        self._reads = reads
+        self._memory = jobs.memory
+        self._ledger = jobs.ledger
+        self._graph = jobs.graph
+        self._chains = jobs.chains
+        self._commits = jobs.commits
+        self._reports = jobs.reports
+        self._builders = jobs.builders
+        self._ready = jobs.ready
+        self._running = jobs.running
+        self._committing = jobs.committing
+        self._todo = jobs.todo
+        self._copies: list[Finished] = []
+        """Runs whose copies came with the bytes of their sources, and wait for those of the next answer."""
+
+    def runs_finished(self, event: RunsFinished) -> None:
+        """Commit what the runs made and record what they failed of.
+
+        A run that is not its job's current one is ignored.
+        """
+        succeeded: list[Finished] = []
+        if self._jobs.resources is not None:
+            for result in event.results:
+                self._jobs.resources.give_back(result.run_key)
+        ended = (self._running.get(result.run_key) for result in event.results if isinstance(result, AnalyseResult))
+        self._memory.expect_dependents(job.source for job in ended if job is not None)
+        for result in (self._with_reads(result, event.now_ms) for result in event.results):
+            job = self._running.get(result.run_key)
+            if job is None or job.run_key != result.run_key or job.state is not JobState.RUNNING:
+                self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))  # stale-result guard
+                continue
+            self._note_end(job, result, event.now_ms)
+            if result.outcome in _CAME_BACK:  # perhaps before it had loaded anything
+                self._run_came_back(job, result, Outcome(result.outcome), event.now_ms)
+            elif is_of_other_code(self._builders[job.builder].code_files, result.used):
+                self._had_other_code(job, result, event.now_ms)
+            elif changed := self._find_changed(job, result):
+                stale = replace(result, used=replace(result.used, changed=changed))
+                self._run_came_back(job, stale, Outcome.STALE, event.now_ms)
+            elif result.outcome != Outcome.SUCCEEDED and self._is_tried_again(job, result, event.now_ms):
+                continue
+            elif isinstance(result, AnalyseResult):
+                self._analyses.take(job, result, event.now_ms)
+            elif result.outcome == Outcome.SUCCEEDED:
+                if self._may_commit(job, result, event.now_ms):
+                    succeeded.append((job, result))
+            else:
+                self._put_discovered(job, result)
+                text = result.error or "it failed without saying why"
+                self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms, kind=result.kind)
+        self._plans.evaluate_todo()  # so that an analysis and what it plans are saved together
+        self._commit(succeeded, event.now_ms)
+
+    @property
+    def are_copies_held(self) -> bool:
+        """Whether copies wait to be committed with those of the next answer."""
+        return bool(self._copies)
+
+    def take_copies(self, event: FilesHashed) -> None:
+        """Start the jobs whose copies came with the bytes of their sources; what nobody took is thrown away.
+
+        They are committed at once, or with those of the next answer.
+        """
+        copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
+        took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}
+        for job, run_key in copied.items():
+            fact = job.source.fact
+            if job.state is not JobState.QUEUED or fact is None:
+                continue
+            self._jobs.start(job, run_key)
+            product = StagedProduct(f"{self._staging}/{run_key}", "", 0, b"", 1, fact.digest, fact.hash64, fact.size)
+            result = RunResult(run_key, Outcome.SUCCEEDED, "", (product,), fact.digest, duration_ms=took_ms.pop(run_key))
+            self._copies.append((job, result))
+        for copied_key in self._plain.planned_run_keys:
+            del took_ms[copied_key]
+        if took_ms:
+            self._ledger.order(DiscardStaging(self._ledger.cause, tuple(took_ms)))
+        self._plain.commit(event.now_ms)
+        if self._copies and not event.has_more:
+            self._commit_copies(event.now_ms)
+
+    def _commit_copies(self, now_ms: int) -> None:
+        """Commit what was copied; a run that was ended meanwhile has had its copy thrown away then."""
+        copies, self._copies = self._copies, []
+        finished: list[Finished] = []
+        for job, result in copies:
+            if self._running.get(result.run_key) is job:
+                self._note_end(job, result, now_ms)
+                if self._may_commit(job, result, now_ms):
+                    finished.append((job, result))
+        self._commit(finished, now_ms)
+
+    def _note_end(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
+        del self._running[result.run_key]
+        if self._chains.is_intermediate_source(job.source):
+            self._plans.feedback.run_ended(job, result.used, now_ms)
+
+    def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
+        """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
+        stale_results = self._jobs.stale_results
+        if changed := stale_results.find_changed(job, result.used):
+            return changed
+        found = result.discovered if isinstance(result, RunResult) else ()
+        if isinstance(result, RunResult) and (
+            changed := stale_results.unread(found) or (stale_results.other_here(job, found) if result.origin else ())
+        ):
+            return changed
+        read = [file.path for file in result.used.files if file.stamp]
+        return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
+
+    def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
+        """Throw away a run that used other code than its builder was described with.
+
+        Nothing of that builder starts until it is described anew.
+        """
+        builder = self._builders[job.builder].name
+        if self._jobs.code_problem:
+            self._note_failed(
+                job, result, f"the code or a tool of '{builder}' is not what it was: {self._jobs.code_problem}", now_ms
+            )
+            return
+        self._jobs.is_outdated = True
+        self._ledger.order(DescribeAnew(self._ledger.cause, builder))
+        self._run_came_back(job, result, Outcome.RETURNED, now_ms)
+
+    def _with_reads(self, result: AnalyseResult | RunResult, now_ms: int) -> AnalyseResult | RunResult:
+        job = self._running.get(result.run_key) if isinstance(result, RunResult) and result.reads else None
+        if job is None or isinstance(result, AnalyseResult) or result.outcome in _CAME_BACK:
+            return result
+        return self._reads.of_run(job, self._builders[job.builder], result, now_ms)
+
+    def _may_commit(self, job: Job, result: RunResult, now_ms: int) -> bool:
+        """Whether a run that succeeded is to be committed; else its job has been dealt with."""
+        problem = self._result_problem(job, result)
+        if problem is None:
+            return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
+        if problem == "":
+            self._run_came_back(job, result, Outcome.STALE, now_ms)
+        else:
+            self._note_failed(job, result, problem, now_ms, kind=CHECK)
+        return False
+
+    def _result_problem(self, job: Job, result: RunResult) -> str | None:
+        """Return None when the result may be committed, "" when it is of other bytes than planned, else why it fails."""
+        fact = job.source.fact
+        if fact is None or (result.source_digest and result.source_digest != fact.digest):
+            return ""
+        return self._jobs.find_block(job, result.products) or None
+
+    def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
+        """Whether an intermediate of this run cannot be; then the job has failed, and claims their names until that ends."""
+        names = [self._commits.name_of(job, product) for product in result.products]
+        text = self._chains.problem(job, names)
+        if text:
+            conflicts = self._jobs.conflicts
+            freed = dict.fromkeys([*conflicts.claim_all(job, names), *conflicts.free_names(job, names)])
+            self._todo.extend((other, True) for other in freed)
+            self._note_failed(job, result, text, now_ms, keeps_claims=True, drops_products=True)
+        return bool(text)
+
+    def _run_came_back(self, job: Job, result: AnalyseResult | RunResult, outcome: Outcome, now_ms: int) -> None:
+        """A run that says nothing about the job: it is pending again."""
+        self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
+        if outcome is Outcome.STALE:
+            self._jobs.recheck_first(job, result.used.changed)
+            self._jobs.save(job)
+            return
+        if outcome is Outcome.LOST:
+            if self._is_tried_again(job, result, now_ms):
+                return
+            if job.tried:
+                died = "its worker died twice" if len(job.tried) == 1 else "its worker died"
+                text = f"{died}: {result.error}{_tries(job) if len(job.tried) > 1 else ''}"
+                self._note_failed(job, result, text, now_ms, kind=result.kind)
+                return
+            job.tried = (result.kind,)
+        self._jobs.feed(job, Trigger.LOST)
+        self._ready.push(job)
+        if job.is_unsaved:
+            self._jobs.save(job)
+
+    def _is_tried_again(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> bool:
+        """Whether a rule has a run that failed tried again; then it is."""
+        rule = self._builders[job.builder].retry or self._jobs.project.retry
+        if rule is None or not rule.covers(result.kind) or len(job.tried) >= rule.times:
+            return False
+        job.tried = (*job.tried, result.kind)
+        self._note_failure(job, result, result.error, now_ms)
+        self._failures.try_again(job, result.error, now_ms)
+        return True
+
+    def _commit(self, finished: list[Finished], now_ms: int) -> None:
+        # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
+        succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
+        if not succeeded:
+            return
+        for job, result in succeeded:
+            self._put_discovered(job, result)
+        prepared = self._commits.prepare(succeeded, now_ms)
+        for commit in prepared.commits:
+            if commit.result.reprocess:
+                commit.requested = tuple(job for job in self._find_requested(commit) if self._plans.can_force(job))
+        for job, result in prepared.ended:
+            self._run_came_back(job, result, Outcome.STALE, now_ms)
+        again = self._commits.begin(prepared)
+        for job, result, text in prepared.lost:
+            self._note_failed(job, result, text, now_ms, keeps_claims=True)
+        self._todo.extend((job, True) for job in again)
+        for commit in prepared.commits:
+            self._begin(commit)
+        if prepared.deletes:
+            self._delete(prepared.deletes)
+        changed = [commit.job for commit in prepared.commits if commit.change.is_changed]
+        for job in (*changed, *(job for job, _result, _text in prepared.lost)):
+            for other in self._jobs.dependents_of(job):
+                self._jobs.doubt(other)
+
+    def _begin(self, commit: Commit) -> None:
+        job, result = commit.job, commit.result
+        self._jobs.feed(job, Trigger.SUCCEED)
+        self._committing[job.run_key] = commit
+        if not result.origin:
+            self._reports.learn(job, result.duration_ms)
+        if commit.log:
+            self._ledger.order(WriteLog(self._ledger.cause, commit.log_file, commit.log, commit.warnings, result.errors))
+
+    def _delete(self, names: tuple[str, ...]) -> None:
+        self._ledger.order(DeleteProducts(self._ledger.cause, names, self._ledger.ticket))
+        self._chains.recheck(names)
+
+    def _put_discovered(self, job: Job, result: RunResult) -> None:
+        """Put what a run found while processing, and its quality, into the manifest that its fingerprint will stand for."""
+        if result.is_final and is_of_draft(job.planned_inputs):
+            job.planned_inputs = as_final(job.planned_inputs)
+            job.planned = fingerprint.number(job.planned_inputs)
+        if not result.discovered and not job.discovered:
+            return
+        found: dict[str, str] = {}
+        for path, digest in result.discovered:
+            rel = self._graph.counting(path)
+            name: str = key_of(RelPath(rel)) if rel is not None else normalize(path)
+            if name != job.source.key:
+                found[name] = digest[:32] if digest or rel is None else self._digest_of_other_case(rel)
+        before = targets_of(job.source)
+        job.discovered = tuple(sorted(found.items()))
+        job.planned_inputs = self._graph.with_discovered(job.source, job.planned_inputs, job.discovered)
+        job.planned = fingerprint.number(job.planned_inputs)
+        self._memory.edges.renew(job.source, before)
+        self._jobs.schedule_edges(job.source, job.builder)
+        self._learn_outside(result)
+        unread = {}
+        for name in found:
+            fact = self._memory.file(PathKey(name)) if not name.startswith("/") else None
+            if isinstance(fact, FileFact) and not fact.digest:
+                unread[PathKey(name)] = fact
+        self._jobs.hash(unread.items())
+
+    def _digest_of_other_case(self, rel: str) -> str:
+        """Return the digest of the file that counts for a path which a run found missing, if it is spelled otherwise, "" for none.
+
+        Whoever asks by that name finds none as long as it is called so (`Graph._places`); the name stands for it all the same.
+        """
+        fact = self._memory.file(key_of(RelPath(rel)))
+        return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
+
+    def _learn_outside(self, result: RunResult) -> None:
+        """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
+        stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
+        named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
+        # Of a result that was fetched nobody has stamps: the next look gives the file its own.
+        self._spread.outside_seen(
+            (normalize(path), outside_file(digest, stamps.get(path, NO_FILE), result.used.began_ns)) for path, digest in named
+        )
+
+    def products_committed(self, event: ProductsCommitted) -> None:
+        """A commit has ended."""
+        ended = [self._committing.pop(run_key) for run_key in event.committed]
+        failed = [(self._committing.pop(run_key), text, placed) for run_key, text, placed in event.failed]
+        committed = [commit for commit in ended if isinstance(commit, Commit)]
+        if copies := [copy for copy in ended if isinstance(copy, PlainCopy)]:
+            self._plain.note_committed(copies)
+        self._plain.end(item for item in (*copies, *(item for item, _text, _placed in failed)) if isinstance(item, PlainCopy))
+        self._memory.expect_dependents({commit.job.source: None for commit in committed})
+        for commit in committed:
+            self._record_commit(commit)
+        for commit in committed:
+            for job in self._find_requested(commit, warns=True):
+                self._plans.force(job, f"asked for by '{commit.job.source.rel}'")
+        for item, text, placed in failed:
+            commit = self._plain.as_commit(item) if isinstance(item, PlainCopy) else item
+            self._commit_failed(commit, text, placed, event.now_ms)
+
+    def _record_commit(self, commit: Commit) -> None:
+        job, change = commit.job, commit.change
+        self._jobs.feed(job, Trigger.COMMITTED)
+        if job.is_unsaved:  # its row was saved with its products
+            self._memory.unsaved.end(job)
+        job.stale_count, job.lost = 0, ()
+        self._reports.counts["run"] += 1
+        self._reports.counts["done"] += 1
+        self._commits.note_committed(commit)
+        if job.is_draft:
+            self._plans.drafts.mark_pending(job)
+        self._ledger.touched[job.source] = None
+        gone = [name for name, digest in change.products if not digest]
+        self._todo.extend((other, True) for other in self._jobs.conflicts.release_names(job, gone))
+        if change.products:
+            self._ledger.notices.append(ProductsChanged(self._ledger.cause, change.products))
+        if job.platform == COMMON_PLATFORM:
+            if change.products:
+                self._plans.count_round(job)
+            # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
+            # taken for theirs.
+            self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
+        self._reports.report(job, is_settled=True)
+        self._jobs.note_settled(job, is_changed=change.is_changed)
+
+    def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
+        """A commit failed: what it replaced is what dependents get from now on, and they are told so."""
+        job, replaced = commit.job, commit.find_replaced(placed)
+        self._jobs.feed(job, Trigger.COMMIT_FAILED)
+        self._commits.note_failed(commit)
+        if commit.strange:
+            self._delete(commit.strange)
+        if replaced:
+            self._jobs.conflicts.replace(job, replaced)
+            self._ledger.notices.append(
+                ProductsChanged(self._ledger.cause, tuple((name, item.digest.hex()) for name, item in replaced.items()))
+            )
+            self._chains.recheck(replaced)
+        self._reports.write_log(job, commit.result.log, text)
+        self._failures.record(job, text, now_ms)
+
+    def _note_failed(
+        self,
+        job: Job,
+        result: AnalyseResult | RunResult,
+        text: str,
+        now_ms: int,
+        *,
+        kind: str | None = None,
+        keeps_claims: bool = False,
+        drops_products: bool = False,
+    ) -> None:
+        self._reports.learn(job, result.duration_ms)
+        self._note_failure(job, result, text, now_ms)
+        self._failures.fail(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
+
+    def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
+        """Take down of a run that failed how long it took and what it said; what it staged goes."""
+        self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
+        self._failures.remember_run(job)
+        job.duration_ms, job.completed_ms, job.is_fetched = result.duration_ms, now_ms, False
+        warnings = sum(1 for record in result.log if record.level == LogLevel.WARNING)
+        errors = sum(1 for record in result.log if record.level >= LogLevel.ERROR)
+        job.warnings, job.errors = (max(warnings, getattr(result, "warnings", 0)), max(errors, getattr(result, "errors", 0), 1))
+        self._reports.write_log(job, result.log, text)
+
+    def _find_requested(self, commit: Commit, *, warns: bool = False) -> Iterable[Job]:
+        """Yield the jobs of sources that a builder named in its result (O3DE: `ProcessJobResponse.m_sourcesToReprocess`)."""
+        job = commit.job
+        for path in commit.result.reprocess:
+            rel = self._graph.relative(path)
+            key = key_of(RelPath(rel)) if rel is not None else PathKey("")
+            if key == job.source.key:
+                continue
+            named = self._memory.load((key,)) if key else ()
+            if not named and warns:
+                requester = f"'{job.source.rel}' ({self._builders[job.builder].name})"
+                text = f"{requester} asks for '{path}' to be processed again, which is no source"
+                self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
+            for source in named:
+                yield from source.jobs.values()
+
+
+def _tries(job: Job) -> str:
+    """Return what to add to the error of a job that was tried before; "" for one that was not."""
+    return f" (tried {len(job.tried) + 1} times)" if job.tried else ""

@@ -1,0 +1,181 @@
+"""The planner: which builders a source has, and which jobs follow without an analysis; no state of its own.
+
+Tests: `tests/core/test_priority.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from aptui.core.model import FileFact, JobPlan, PathKey, RelPath, Source
+from aptui.core.paths import key_of
+from aptui.core.patterns import PatternSet
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion, Project
+from aptui.core.settings import SettingsTree, is_settings
+
+_ASKED_SIZE = 1 << 15
+"""A path is asked about several times, the last one when its bytes have been read, and then never again."""
+
+
+class MatchedBuilders(Struct, frozen=True):
+    """The builders that want a path; `copies`: how many jobs it has if all are plain copies, settings of folders apart, else 0.
+
+    `kind` is the same for all paths of one scan folder that the same patterns match.
+    """
+
+    builders: tuple[Builder, ...]
+    copies: int
+    kind: tuple[int, ...]
+
+
+class Planner:
+    """Answers from the configuration and the settings of folders alone."""
+
+    def __init__(self, project: Project, settings: SettingsTree | None = None) -> None:
+        self._builders = project.builders
+        self._settings = settings or SettingsTree(project)
+        self._patterns = PatternSet([builder.patterns for builder in project.builders])
+        self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
+        self._roots = {folder.id: folder.path for folder in project.scan_folders}
+        self._asked: dict[tuple[str, int], MatchedBuilders] = {}
+        self._wanted: dict[tuple[int, ...], MatchedBuilders] = {}
+        """{(scan folder, the places of the builders whose patterns match)}: what many paths have in common."""
+        self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
+        self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
+        self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
+
+    def builders_for(self, rel: RelPath, scan_folder: int) -> tuple[Builder, ...]:
+        """Return the builders that want `rel`, in the order of the configuration."""
+        return self.find(rel, scan_folder).builders
+
+    def find(self, rel: RelPath, scan_folder: int) -> MatchedBuilders:
+        """Return what wants `rel`."""
+        found = self._asked.get((rel, scan_folder))
+        if found is None:
+            matching = () if is_settings(rel) else self._patterns.builders_for(rel, self._roots.get(scan_folder, ""))
+            index = (scan_folder, *matching)
+            found = self._wanted.get(index) or self._wanted.setdefault(index, self._make_wanted(index))
+            if len(self._asked) >= _ASKED_SIZE:
+                self._asked.clear()
+            self._asked[rel, scan_folder] = found
+        return found
+
+    def _make_wanted(self, kind: tuple[int, ...]) -> MatchedBuilders:
+        scan_folder, *matching = kind
+        enabled = self._platforms.get(scan_folder, frozenset())
+        builders = [self._builders[index] for index in matching]
+        builders = [builder for builder in builders if any(platform in enabled for platform in builder.platforms)]
+        are_copies = all(builder.is_plain_copy and not builder.makes_intermediates for builder in builders)
+        copies = sum(len(self._list_enabled(builder, scan_folder)) for builder in builders) if are_copies else 0
+        return MatchedBuilders(tuple(builders), copies, kind)
+
+    def wants(self, rel: RelPath, scan_folder: int) -> bool:
+        """Whether any builder wants `rel`."""
+        return bool(self.find(rel, scan_folder).builders)
+
+    def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
+        """Return the platforms that `builder` works for at this source, in the order of the configuration."""
+        platforms = self._list_enabled(builder, source.scan_folder)
+        if not self._settings.folders:
+            return platforms
+        skips = self._settings.adjustment(source.key, builder).skips
+        return tuple(platform for platform in platforms if platform not in skips) if skips else platforms
+
+    def _list_enabled(self, builder: Builder, scan_folder: int) -> tuple[str, ...]:
+        platforms = self._enabled.get((builder.uuid, scan_folder))
+        if platforms is None:
+            enabled = self._platforms.get(scan_folder, frozenset())
+            platforms = tuple(platform for platform in builder.platforms if platform in enabled)
+            self._enabled[builder.uuid, scan_folder] = platforms
+        return platforms
+
+    def copy_count(self, file: FileFact) -> int:
+        """Return how many jobs this file has if all of them are plain copies without dependencies, else 0."""
+        found = self.find(file.rel, file.scan_folder)
+        if not found.copies or not self._settings.folders:
+            return found.copies
+        return sum(len(self.platforms_of(builder, file)) for builder in found.builders)
+
+    def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
+        """Return the jobs of a rule that needs no analysis: one for each platform, or for `common`, its key the builder's name."""
+        platforms = self.platforms_of(builder, source)
+        plans = self._inline.get((builder.uuid, platforms))
+        if plans is None:
+            made_for = (COMMON_PLATFORM,) if platforms and builder.makes_intermediates else platforms
+            is_critical = builder.is_critical or builder.makes_intermediates
+            plans = tuple(JobPlan(builder.name, platform, _priority(builder), is_critical) for platform in made_for)
+            self._inline[builder.uuid, platforms] = plans
+        return plans
+
+    def order_of(self, builder: bytes) -> int:
+        """Return where a builder stands in the configuration; unknown ones last."""
+        return self._order.get(builder, len(self._order))
+
+
+def _priority(builder: Builder) -> int:
+    if builder.kind is BuilderKind.COPY and builder.priority == 0:
+        return 1  # as in O3DE, copy jobs that say nothing start before others
+    return builder.priority
+
+
+# Metadata companions: which files beside a source, or for all of a kind, are part of what its jobs are made of.
+
+
+class Companions:
+    """The rules of a project: from a source to its companions and back, by path alone, whether they are there or not."""
+
+    def __init__(self, project: Project) -> None:
+        self._suffixes = tuple("." + companion.suffix.lower() for companion in project.companions if not companion.file)
+        sources = "|".join(f"(?:{companion.source.regex})" for companion in project.companions)
+        self._may_have_some = re.compile(sources, re.IGNORECASE).fullmatch
+        self._rules = [(companion, re.compile(companion.source.regex, re.IGNORECASE)) for companion in project.companions]
+        self._files = frozenset(key_of(RelPath(companion.file)) for companion in project.companions if companion.file)
+
+    def __bool__(self) -> bool:
+        """Whether any file can be a companion of another."""
+        return bool(self._rules)
+
+    def find(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys of the companions that `rel` may have, existing or not."""
+        if not self._rules or not self._may_have_some(rel):
+            return []
+        return [companion_key(companion, rel) for companion, regex in self._rules if regex.fullmatch(rel)]
+
+    def find_owners(self, rel: RelPath) -> list[PathKey]:
+        """Return the keys that `rel` may be a companion of."""
+        key = key_of(rel)
+        if not key.endswith(self._suffixes):
+            return []
+        found = []
+        for companion, regex in self._rules:
+            suffix = "." + companion.suffix.lower()
+            if companion.file or not key.endswith(suffix):
+                continue
+            owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
+            if regex.fullmatch(owner):
+                found.append(PathKey(owner))
+        return found
+
+    def is_shared(self, key: PathKey) -> bool:
+        """Whether this one file is a companion of many sources (`Companion.file`)."""
+        return key in self._files
+
+    def is_shared_with(self, key: PathKey, rel: str) -> bool:
+        """Whether the shared companion `key` is one of `rel`."""
+        return any(
+            regex.fullmatch(rel) is not None
+            for companion, regex in self._rules
+            if companion.file and key_of(RelPath(companion.file)) == key
+        )
+
+
+def companion_key(companion: Companion, rel: RelPath) -> PathKey:
+    """Return the key of the companion that `rel`, which matches, may have."""
+    if companion.file:
+        return key_of(RelPath(companion.file))
+    stem, dot, extension = rel.rpartition(".")
+    if companion.replaces and dot and extension.lower() == companion.replaces.lower():
+        return key_of(RelPath(f"{stem}.{companion.suffix}"))
+    return key_of(RelPath(f"{rel}.{companion.suffix}"))

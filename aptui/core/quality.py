@@ -1,0 +1,59 @@
+"""Drafts and finals: of which quality the products of a job are, and how its manifest says so.
+
+The manifest of a final is the same as for a builder that knows no drafts; the manifest of a draft has one entry more, behind the
+first. So what was made before a builder knew drafts is its final, and no store ever answers a request for a final with a draft.
+
+Tests: `tests/core/pipeline/test_drafts.py`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+KIND = "quality"
+"""The kind of the entry that the manifest of a draft has."""
+QUALITY_VARIABLE = "APTUI_QUALITY"
+"""The variable of the environment that tells a command which of them to make."""
+_Manifest = tuple[tuple[str, str, str], ...]
+_OF_OTHER_JOBS = frozenset({"job", "products"})
+
+
+class Quality(StrEnum):
+    """What a run makes: something that serves at once, or what is wanted in the end."""
+
+    DRAFT = "draft"
+    FINAL = "final"
+
+
+_ENTRY = (KIND, Quality.DRAFT.value, Quality.DRAFT.value)
+
+
+def as_draft(manifest: _Manifest) -> _Manifest:
+    """Return the manifest of the draft of the same."""
+    return (*manifest[:1], _ENTRY, *manifest[1:])
+
+
+def as_final(manifest: _Manifest) -> _Manifest:
+    """Return the manifest of the final of the same."""
+    return (*manifest[:1], *manifest[2:]) if is_of_draft(manifest) else manifest
+
+
+def is_of_draft(manifest: _Manifest) -> bool:
+    """Whether this is the manifest of a draft."""
+    return len(manifest) > 1 and manifest[1][0] == KIND
+
+
+def is_of_any_draft(entries: _Manifest) -> bool:
+    """Whether these are the entries of a draft's manifest, in whatever order (`core.run_history` keeps none)."""
+    return any(kind == KIND for kind, _name, _digest in entries)
+
+
+def quality_of(manifest: _Manifest) -> Quality:
+    """Return of which quality a run over this manifest is."""
+    return Quality.DRAFT if is_of_draft(manifest) else Quality.FINAL
+
+
+def differs_by_jobs(old: _Manifest, new: _Manifest, names: set[str]) -> bool:
+    """Whether two manifests differ, whatever their qualities, and in nothing but what these jobs were and made."""
+    changed = set(as_final(old)) ^ set(as_final(new))
+    return bool(changed) and all(kind in _OF_OTHER_JOBS and name in names for kind, name, _digest in changed)

@@ -1,1 +1,0 @@
-"""The asset database as the core sees it: what it asks, what it saves, and the history of runs; no SQL."""

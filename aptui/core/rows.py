@@ -1,0 +1,493 @@
+"""Rows of the database for sources and jobs, and back from the packed columns; pure reshaping, no SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
+from aptui.core import fingerprint, identity, run_history
+from aptui.core.fingerprint import Entry, Manifest
+from aptui.core.links import is_wildcard
+from aptui.core.model import (
+    SETTLED,
+    UNKNOWN_SIZE,
+    DependencyKind,
+    Digest,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    JobPlan,
+    JobState,
+    PathKey,
+    Product,
+    Source,
+    SourceEdge,
+    SourceUuid,
+)
+from aptui.core.orders import Outcome
+from aptui.core.patterns import literal_prefix
+from aptui.core.project import Builder
+from aptui.core.retry import dump as dump_failure
+from aptui.core.run_report import OutsideFile
+
+Row = tuple[object, ...]
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every row
+
+STATUS = {
+    JobState.WAITING: 0,
+    JobState.QUEUED: 0,
+    JobState.RUNNING: 0,
+    JobState.COMMITTING: 0,
+    JobState.COMPLETED: 4,
+    JobState.FAILED: 2,
+    JobState.CANCELLED: 2,
+}
+"""What O3DE's `Jobs.Status` holds for a state: 0 queued, 1 in progress, 2 failed, 4 completed."""
+RESTING = {
+    **{state: state.value for state in JobState},
+    JobState.QUEUED: "waiting",
+    JobState.RUNNING: "waiting",
+    JobState.COMMITTING: "waiting",
+}
+"""What `state` columns hold: a job that was moving has work pending again."""
+
+
+def to_signed(value: int) -> int:
+    """Return an unsigned 64-bit number as SQLite stores it."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def source_row(source: Source) -> Row:
+    """Return the parameters of "put_source"."""
+    fact, packed = source.fact, identity.pack(source.identity)
+    digest, mtime_ms, hash64 = (fact.digest, fact.mtime_ns // 1_000_000, to_signed(fact.hash64)) if fact else (b"", 0, 0)
+    return (source.id, source.scan_folder, source.rel, source.uuid, source.key, digest, packed, mtime_ms, hash64)
+
+
+def as_planned(fact: FileFact, digest: Digest) -> FileFact:
+    """Return what a source was when its jobs, and what depends on it, were last planned: the digest is that of its row.
+
+    A folder's row follows when all its files have been read. The file may have changed and changed back in between: compared with
+    the folder's row alone it would seem to be as it was, and what was made of the other bytes would stay. Nobody knows how many
+    bytes those were.
+    """
+    return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
+
+
+def job_row(job: Job, state: JobState | None = None) -> Row:
+    """Return the parameters of "put_job", as if the job were in `state` already when that is given.
+
+    One that somebody asked for is made of nothing known until it has run: the next engine runs it, too.
+    """
+    state = state or job.state or JobState.WAITING
+    number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
+    return (
+        job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[state], job.run_key,
+        job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
+        job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
+        fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
+        job.escalation, job.origin, dump_failure(job.failure),
+    )  # fmt: skip
+
+
+def make_committed_row(
+    job: Job, number: int, inputs: Manifest, origin: str, counts: tuple[int, int], log_file: str, times_ms: tuple[int, int]
+) -> Row:
+    """Return the parameters of "put_job" as they are once its commit is done.
+
+    Args:
+        number: the fingerprint over `inputs`.
+        counts: (errors, warnings).
+        times_ms: (how long the run took, when it came back).
+    """
+    duration_ms, completed_ms = times_ms
+    return (
+        job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[JobState.COMPLETED], job.run_key,
+        0, "", 0, "", completed_ms, log_file,
+        *counts, RESTING[JobState.COMPLETED], job.planned, "", job.reason,
+        fingerprint.dump(inputs), pack_plan(job.plan, job.discovered), duration_ms, completed_ms, "", job.escalation,
+        origin, "",
+    )  # fmt: skip
+
+
+def analysis_row(job: Job, state: JobState | None = None) -> Row:
+    """Return the parameters of "put_analysis", as if the analysis were in `state` already when that is given."""
+    state = state or job.state or JobState.WAITING
+    number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
+    return (
+        job.source.id, job.builder, RESTING[state], number or None, job.error, job.warnings, job.errors, job.duration_ms,
+        job.completed_ms, job.log_file, job.reason, pack_analysis(job), dump_failure(job.failure),
+    )  # fmt: skip
+
+
+def find_planned(job: Job) -> int | None:
+    """Return the fingerprint that a stored analysis was planned with last, None if that is not known."""
+    if job.state is JobState.COMPLETED:
+        return job.fingerprint or None
+    has_inputs = job.state is JobState.FAILED and job.failure is not None and job.failure.inputs
+    return fingerprint.number(job.failure.inputs) if has_inputs and job.failure is not None else None
+
+
+def product_row(product_id: int, job: Job, product: Product) -> Row:
+    """Return the parameters of "put_product"."""
+    return (
+        product_id, job.id, product.name, product.sub_id, product.asset_type, to_signed(product.hash64), product.flags,
+        product.digest, product.size,
+    )  # fmt: skip
+
+
+def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:
+    """Yield (operation, parameters) of a product and all that it declares."""
+    yield "put_product", product_row(product_id, job, product)
+    for at, link in enumerate(product.links):
+        prefix = literal_prefix(link.path) if is_wildcard(link.path) else None
+        yield (
+            "put_link",
+            (
+                product_id, job.id, at, int(link.kind), job.platform, link.path, prefix, int(link.is_exclusion), link.source_uuid,
+                link.sub_id, link.flags,
+            ),
+        )  # fmt: skip
+    for sub_id in product.legacy_sub_ids:
+        yield "put_legacy_sub_id", (product_id, job.id, sub_id)
+    if product.facts is not None:
+        yield "put_facts", (product_id, job.id, *astuple(product.facts))
+
+
+def edge_rows(source: Source, builder: bytes) -> list[Row]:
+    """Return the parameters of "put_edge" for all that jobs of `builder` on `source` depend on."""
+    rows: set[Row] = set()
+    for (uuid, _platform, _key), job in source.jobs.items():
+        if uuid != builder:
+            continue
+        for edge in job.edges:
+            bits = 5 if edge.kind is EdgeKind.WILDCARD else 1
+            rows.add((source.uuid, builder, int(edge.kind), edge.target, bits, "", int(edge.kind is EdgeKind.UUID), source.id))
+        for name, _digest in job.discovered:
+            rows.add((source.uuid, builder, int(EdgeKind.DISCOVERED), name, 1, "", 0, source.id))
+        for dependency in job.plan.job_dependencies if job.plan else ():
+            sub_ids = ",".join(map(str, dependency.sub_ids))
+            kind = EdgeKind.UUID if dependency.is_uuid else EdgeKind.WILDCARD if dependency.is_wildcard else EdgeKind.JOB
+            rows.add((source.uuid, builder, int(kind), dependency.source, 2, sub_ids, int(dependency.is_uuid), source.id))
+    return sorted(rows, key=repr)
+
+
+def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
+    """Return a plan and what was discovered while processing as JSON; "" for a plain one (its analysis or rule knows the rest).
+
+    A critical one is not plain: who reads rows sees that in them.
+    """
+    if plan is None or (not discovered and _is_plain(plan)):
+        return ""
+    return _encode([_plan_to_json(plan), discovered])
+
+
+def unpack_plan(text: str, key: str, platform: str) -> tuple[JobPlan, tuple[tuple[str, str], ...]]:
+    """Return what `pack_plan` packed."""
+    if not text:
+        return JobPlan(key, platform), ()
+    plan, discovered = json.loads(text)
+    return _plan_from_json(plan), tuple((name, digest) for name, digest in discovered)
+
+
+def pack_analysis(job: Job) -> str:
+    """Return the plans and edges of an analysis as JSON."""
+    plans = [_plan_to_json(plan) for plan in job.plans]
+    return _encode([plans, [[int(edge.kind), edge.target] for edge in job.edges]])
+
+
+def unpack_analysis(text: str) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
+    """Return what `pack_analysis` packed."""
+    if not text:
+        return (), ()
+    plans, edges = json.loads(text)
+    return tuple(map(_plan_from_json, plans)), tuple(SourceEdge(EdgeKind(kind), target) for kind, target in edges)
+
+
+def _is_plain(plan: JobPlan) -> bool:
+    return not (plan.is_critical or plan.additional_fingerprint or plan.job_dependencies or plan.params != "{}")
+
+
+def _plan_to_json(plan: JobPlan) -> list[Any]:
+    dependencies = [
+        [item.source, item.key, item.platform, int(item.kind), item.sub_ids, *([1] if item.is_uuid else [])]
+        for item in plan.job_dependencies
+    ]
+    return [
+        plan.key, plan.platform, plan.priority, plan.is_critical, plan.additional_fingerprint, plan.params, dependencies,
+    ]  # fmt: skip
+
+
+def _plan_from_json(data: list[Any]) -> JobPlan:
+    key, platform, priority, is_critical, additional, params, dependencies = data
+    return JobPlan(
+        key,
+        platform,
+        priority,
+        is_critical,
+        additional,
+        params,
+        tuple(
+            JobDependency(PathKey(source), job_key, on, DependencyKind(kind), tuple(sub_ids), bool(is_uuid))
+            for source, job_key, on, kind, sub_ids, *is_uuid in dependencies
+        ),
+    )
+
+
+# Files that only plain copies want, as records: what the pipeline holds of each copy until it is placed, and its rows.
+
+NEW_SOURCE = "new source"
+"""Why they are made, as any job is told of which nothing is known."""
+_IS_PRODUCT = 1
+_NO_TYPE = bytes(16)
+
+
+class CopyRule(Struct, frozen=True):
+    """What all copies of one builder for one platform have in common: `packed` is the plan as its row has it."""
+
+    builder: Builder
+    plan: JobPlan
+    entry: Entry
+    packed: str
+
+
+class PlainCopy(Struct, frozen=True):
+    """One copy of a file; `number` is the fingerprint over `manifest`, `job` who made it last, None where the file is new."""
+
+    job_id: int
+    source_id: int
+    run_key: int
+    rule: CopyRule
+    key: PathKey
+    fact: FileFact
+    manifest: Manifest
+    number: int
+    product: Product
+    duration_ms: int
+    job: Job | None = None
+    reason: str = NEW_SOURCE
+
+
+def plain_copy(ids: tuple[int, int, int], rule: CopyRule, key: PathKey, fact: FileFact, duration_ms: int) -> PlainCopy:
+    """Return the copy of a new file; `ids`: of its job and its source, and its run key."""
+    return PlainCopy(*ids, rule, key, fact, *manifest_of(rule, fact), product_of(rule, key, fact), duration_ms)
+
+
+def manifest_of(rule: CopyRule, fact: FileFact) -> tuple[Manifest, int]:
+    """Return the manifest of a copy, and its fingerprint."""
+    manifest = (rule.entry, ("source", str(fact.rel), fingerprint.file_digest(fact.digest)))
+    return manifest, fingerprint.number(manifest)
+
+
+def product_of(rule: CopyRule, key: PathKey, fact: FileFact) -> Product:
+    """Return the product of a copy."""
+    kind = rule.builder.asset_type or _NO_TYPE
+    return Product(f"{rule.plan.platform}/{key}", 0, kind, _IS_PRODUCT, Digest(fact.digest), fact.hash64, fact.size)
+
+
+def source_row_of_copy(source_id: int, uuid: SourceUuid, key: PathKey, fact: FileFact) -> Row:
+    """Return the parameters of "put_source" for a new file without an identity of its own."""
+    mtime_ms, hash64 = fact.mtime_ns // 1_000_000, to_signed(fact.hash64)
+    return (source_id, fact.scan_folder, fact.rel, uuid, key, fact.digest, "", mtime_ms, hash64)
+
+
+def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str, Row]]:
+    """Return (operation, parameters) of what is saved with the product of a copy."""
+    rule, product, number, took_ms = copy.rule, copy.product, copy.number, copy.duration_ms
+    plan, builder, state, before = rule.plan, rule.builder, JobState.COMPLETED, copy.job
+    escalation = 0 if before is None else before.escalation
+    job = (
+        copy.job_id, copy.source_id, plan.key, number, plan.platform, builder.uuid, STATUS[state], copy.run_key,
+        0, "", 0, "", now_ms, "", 0, 0, RESTING[state], number, "", copy.reason, fingerprint.dump(copy.manifest), rule.packed,
+        took_ms, now_ms, "", escalation, "", "",
+    )  # fmt: skip
+    made = (
+        product_id, copy.job_id, product.name, 0, product.asset_type, to_signed(product.hash64), _IS_PRODUCT, product.digest,
+        product.size,
+    )  # fmt: skip
+    run = (
+        copy.job_id, copy.run_key, now_ms, took_ms, int(Outcome.SUCCEEDED), copy.reason, "", "", number, builder.version,
+        run_history.digest((product,)), _step_back(copy), "",
+    )  # fmt: skip
+    dropped: list[tuple[str, Row]] = [] if before is None else [("drop_products", (copy.job_id,))]
+    return [*dropped, ("put_job", job), ("put_product", made), ("put_run", run)]
+
+
+def _step_back(copy: PlainCopy) -> str:
+    """Return the step from what a copy makes to what was there."""
+    if copy.job is None:
+        return run_history.BEGINNING
+    before = run_history.moment(copy.job.inputs, copy.job.products)
+    return run_history.make_committed_step(before, run_history.moment(copy.manifest, (copy.product,)))
+
+
+# The seam to the asset database: the questions that the core may ask of it, and the names of the rows it has saved.
+#
+# The real implementer is `store.archive`; tests use a fake of dicts. Every answer shows committed rows only: what was ordered
+# saved and is not acknowledged yet, the pipeline overlays from memory.
+
+SETTINGS_STATE = "settings:"
+"""What begins the keys in `aptui_state` of the texts of `core.settings`, each followed by its relative folder."""
+ROW_OPERATIONS: dict[str, str] = {
+    # name: its parameters, in order. The writer applies them in this order within a transaction.
+    "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses
+    "drop_analysis": "source_id, builder_uuid",
+    "drop_job": "job_id",  # with its products, runs and conflicts
+    "drop_products": "job_id",  # those that the same rows put again, by name and sub id, keep their ids
+    "drop_product": "product_id",
+    "drop_declared": "product_id",  # its links, former sub ids and facts
+    "drop_draft": "job_id",  # what it has made is its final, or gone
+    "drop_edges": "source_uuid, builder_uuid",  # its rows in SourceDependency and aptui_edges
+    "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
+    "drop_file": "scan_folder_id, name",  # name: relative path
+    "drop_conflict": "job_id",
+    "drop_missing": "product_id",  # what a scan found in it; the names that were read of it stay
+    "drop_legacy": "source_id",
+    "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
+    "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
+    "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
+    "log_file, reason, plans_blob, failure",
+    "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
+    "last_fail_ms, last_fail_log, last_ms, last_log, errors, warnings, state, planned|None, error, reason, inputs_blob, plan_blob, "
+    "duration_ms, completed_ms, failure_cause, escalation, origin, failure",  # failure: core.results.retry, packed
+    "put_product": "product_id, job_id, name, sub_id, asset_type, hash64, flags, digest, size",
+    "put_link": "product_id, job_id, at, kind, platform, path, prefix|None, is_exclusion, source_uuid, sub_id, flags",
+    "put_legacy_sub_id": "product_id, job_id, sub_id",
+    "put_facts": "product_id, job_id, width, height, triangles, rate, seconds, format",
+    "put_missing": "product_id, scanner, version, source_fingerprint, uuid, sub_id, text, when, scanned_s, product_name, digest",
+    "put_missing_scan": "product_id, digest, terms, names_blob, product_name",
+    "put_edge": "source_uuid, builder_uuid, kind, target, type_bits, sub_ids, from_asset_id, source_id",
+    # products_digest and step: core.run_history
+    "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
+    "products_digest, step, origin",
+    "put_draft": "job_id, final",  # what it has made is a draft (core.results.quality); final: what is planned to replace it
+    "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.results.retry)
+    "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
+    "put_conflict": "name, job_id",
+    "put_folder": "scan_folder_id, folder, digest, files_blob",
+    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # one that is no source
+    "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
+    "put_state": "key, value",
+    # what is said of a session at its end (core.sessions): its runs are those of higher run keys than the last session's
+    "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
+    "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
+    "doubt_job": "job_id",  # its products may not be those recorded, or somebody asked: it needs a run whatever its inputs are
+    "doubt_analysis": "source_id, builder",  # the same of an analysis
+}
+"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.to_signed`) by the writer's caller."""
+
+
+class Archive(Protocol):
+    """The stored state, by key; in batches, because one question a file would cost more than the answer."""
+
+    def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
+        """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
+
+        `fact` of a source is taken from the folder table when it is there, else None; its digest is that of the source's row
+        (`as_planned`).
+        """
+        ...
+
+    def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
+        """Return what the folder table remembers of these files (winners only)."""
+        ...
+
+    def forget(self, folder: str) -> None:
+        """The row of this relative folder was saved anew: drop any copy kept of it."""
+        ...
+
+    def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
+        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        ...
+
+    def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
+        """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case.
+
+        Job dependencies (type bit 2) and discovered ones count as edges; wildcard edges do not.
+        """
+        ...
+
+    def wildcards(self) -> list[tuple[str, PathKey]]:
+        """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
+        ...
+
+    def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
+        """Return the keys of the stored sources that answer to this UUID.
+
+        The one that has it comes first, then by scan folder and age.
+        """
+        ...
+
+    def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
+        """Return {SHA-256: (relative path, UUID)} of sources that went without their identity file.
+
+        They stand below `core.identity.REMOVED_SOURCE_STATE`.
+        """
+        ...
+
+    def has_identities(self) -> bool:
+        """Return whether any source has a `.meta` file."""
+        ...
+
+    def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded under these names."""
+        ...
+
+    def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
+        """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
+        ...
+
+    def conflicts(self, names: Sequence[str]) -> dict[str, list[tuple[int, PathKey]]]:
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too.
+
+        () = all names.
+        """
+        ...
+
+    def list_unfinished(self) -> list[PathKey]:
+        """Return the keys of sources with unfinished work.
+
+        That is a job or an analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
+        """
+        ...
+
+    def drafts(self) -> list[PathKey]:
+        """Return the keys of the sources that have jobs which rest on their drafts."""
+        ...
+
+    def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
+        """Return {job id: key of its source}."""
+        ...
+
+    def reason_of(self, job_id: int) -> tuple[str, str]:
+        """Return (why the job's last committed run was needed, where its result came from), "" where that is not known."""
+        ...
+
+    def state(self, key: str) -> str | None:
+        """Return the value of `key` in aptui_state."""
+        ...
+
+    def outside(self) -> dict[str, OutsideFile]:
+        """Return {absolute path: what it was} of the files outside all scan folders that runs found (`core.results.outside`)."""
+        ...
+
+    def settings(self) -> dict[str, str]:
+        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        ...
+
+    def has_intermediates(self) -> bool:
+        """Return whether any job made an intermediate."""
+        ...
+
+    def has_edges(self) -> bool:
+        """Return whether any source depends on anything."""
+        ...
+
+    def next_ids(self) -> tuple[int, int, int, int]:
+        """Return the next free (source id, job id, product id, run key)."""
+        ...

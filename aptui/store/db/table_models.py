@@ -1,0 +1,774 @@
+"""The SQL that makes every table, view, index and trigger of the asset database; what versions mean is in `schema`.
+
+Importing this costs 0.1 s (peewee), so only what creates a database, or gives a foreign one our empty tables, does it.
+
+Tests: `tests/store/queries/test_reader.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from peewee import (
+    SQL,
+    AutoField,
+    BlobField,
+    CompositeKey,
+    FloatField,
+    ForeignKeyField,
+    IntegerField,
+    Model,
+    Node,
+    SchemaManager,
+    SqliteDatabase,
+    TextField,
+)
+
+from aptui.store.db.statements import job_stat_sql
+
+# O3DE's own tables, version 40, name by name, as peewee models; the SQL that makes them is in `creation`.
+
+# Columns and tables as peewee has them and O3DE wants them; which there are is said in `o3de` and `ours`.
+
+
+def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
+    """Return a column of text that is compared as O3DE compares it: `A` is `a`; `default` is SQL."""
+    constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
+    return TextField(column_name=column, collation="NOCASE", constraints=constraints, primary_key=primary_key)
+
+
+def number(column: str, default: int | None = None) -> IntegerField:
+    """Return a column of integers."""
+    return IntegerField(column_name=column, constraints=[] if default is None else [SQL(f"DEFAULT {default}")])
+
+
+def owner(model: type[Model], column: str) -> ForeignKeyField:
+    """Return a column that names the row of `model` with which this one goes."""
+    return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
+
+
+class DatabaseTable(Model):
+    """A table that is called what it says."""
+
+    class Meta:
+        legacy_table_names = False
+
+
+class DbInfoTable(DatabaseTable):
+    """The version, in one row."""
+
+    row_id = AutoField(column_name="rowID")
+    version = number("version")
+
+    class Meta:
+        table_name = "dbinfo"
+
+
+class ScanFoldersTable(DatabaseTable):
+    """Scan folders; `PortableKey` is the name that stays when the project moves."""
+
+    scan_folder_id = AutoField(column_name="ScanFolderID")
+    scan_folder = text("ScanFolder")
+    display_name = text("DisplayName")
+    portable_key = text("PortableKey")
+    is_root = number("IsRoot")
+
+    class Meta:
+        table_name = "ScanFolders"
+
+
+class SourcesTable(DatabaseTable):
+    """Files that have jobs."""
+
+    source_id = AutoField(column_name="SourceID")
+    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
+    source_name = text("SourceName")
+    source_guid = BlobField(column_name="SourceGuid")
+    analysis_fingerprint = text("AnalysisFingerprint", default="''")
+
+    class Meta:
+        table_name = "Sources"
+
+
+class JobsTable(DatabaseTable):
+    """Jobs; `Fingerprint` is that of the last committed run."""
+
+    job_id = AutoField(column_name="JobID")
+    source = owner(SourcesTable, "SourcePK")
+    job_key = text("JobKey")
+    fingerprint = number("Fingerprint")
+    platform = text("Platform")
+    builder_guid = BlobField(column_name="BuilderGuid")
+    status = number("Status")
+    job_run_key = number("JobRunKey")
+    failure_cause_source = IntegerField(column_name="FailureCauseSourcePK", null=True)
+    failure_cause_fingerprint = IntegerField(column_name="FailureCauseFingerprint", null=True)
+    first_fail_log_time = number("FirstFailLogTime")
+    first_fail_log_file = text("FirstFailLogFile")
+    last_fail_log_time = number("LastFailLogTime")
+    last_fail_log_file = text("LastFailLogFile")
+    last_log_time = number("LastLogTime")
+    last_log_file = text("LastLogFile")
+    error_count = number("ErrorCount", 0)
+    warning_count = number("WarningCount", 0)
+
+    class Meta:
+        table_name = "Jobs"
+
+
+class ProductsTable(DatabaseTable):
+    """Products; asset id = source UUID and `SubID`."""
+
+    product_id = AutoField(column_name="ProductID")
+    job = owner(JobsTable, "JobPK")
+    product_name = text("ProductName")
+    sub_id = number("SubID")
+    asset_type = BlobField(column_name="AssetType")
+    legacy_guid = BlobField(column_name="LegacyGuid")
+    hash = number("Hash")
+    flags = number("Flags", 1)
+
+    class Meta:
+        table_name = "Products"
+
+
+class LegacySubIdsTable(DatabaseTable):
+    """Former sub ids of a product."""
+
+    legacy_sub_id = AutoField(column_name="LegacySubID")
+    product = owner(ProductsTable, "ProductPK")
+    sub_id = number("SubID")
+
+    class Meta:
+        table_name = "LegacySubIDs"
+
+
+class SourceDependencyTable(DatabaseTable):
+    """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
+
+    source_dependency_id = AutoField(column_name="SourceDependencyID")
+    builder_guid = BlobField(column_name="BuilderGuid")
+    source_guid = BlobField(column_name="SourceGuid")
+    depends_on_source = text("DependsOnSource")
+    sub_ids = text("SubIds")
+    type_of_dependency = number("TypeOfDependency", 0)
+    from_asset_id = number("FromAssetId", 0)
+
+    class Meta:
+        table_name = "SourceDependency"
+
+
+class ProductDependenciesTable(DatabaseTable):
+    """What a product needs at run time."""
+
+    product_dependency_id = AutoField(column_name="ProductDependencyID")
+    product = owner(ProductsTable, "ProductPK")
+    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
+    dependency_sub_id = number("DependencySubID")
+    platform = text("Platform")
+    dependency_flags = number("DependencyFlags")
+    unresolved_path = text("UnresolvedPath")
+    unresolved_dependency_type = number("UnresolvedDependencyType", 0)
+    from_asset_id = number("FromAssetId", 0)
+
+    class Meta:
+        table_name = "ProductDependencies"
+
+
+class MissingProductDependenciesTable(DatabaseTable):
+    """What looks like a dependency in a product's bytes and was not declared."""
+
+    missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
+    product = owner(ProductsTable, "ProductPK")
+    scanner_id = TextField(column_name="ScannerId")
+    scanner_version = TextField(column_name="ScannerVersion")
+    source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
+    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
+    dependency_sub_id = number("DependencySubId")
+    missing_dependency_string = TextField(column_name="MissingDependencyString")
+    last_scan_time = TextField(column_name="LastScanTime")
+    scan_time = number("ScanTimeSecondsSinceEpoch")
+
+    class Meta:
+        table_name = "MissingProductDependencies"
+
+
+class FilesTable(DatabaseTable):
+    """Every file seen; a view here, of sources and `aptui_files`."""
+
+    file_id = AutoField(column_name="FileID")
+    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
+    file_name = text("FileName")
+    is_folder = number("IsFolder")
+    mod_time = number("ModTime")
+    hash = number("Hash")
+
+    class Meta:
+        table_name = "Files"
+
+
+class StatsTable(DatabaseTable):
+    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.statements.job_stat_sql`); a view here."""
+
+    stat_name = text("StatName", primary_key=True)
+    stat_value = number("StatValue")
+    last_log_time = number("LastLogTime")
+
+    class Meta:
+        table_name = "Stats"
+
+
+class BuilderInfoTable(DatabaseTable):
+    """Builders with the analysis fingerprint they had."""
+
+    builder_id = AutoField(column_name="BuilderID")
+    guid = BlobField(column_name="Guid")
+    analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
+
+    class Meta:
+        table_name = "BuilderInfo"
+
+
+O3DE_TABLES: tuple[type[Model], ...] = (
+    DbInfoTable,
+    ScanFoldersTable,
+    SourcesTable,
+    JobsTable,
+    ProductsTable,
+    LegacySubIdsTable,
+    SourceDependencyTable,
+    ProductDependenciesTable,
+    MissingProductDependenciesTable,
+    FilesTable,
+    StatsTable,
+    BuilderInfoTable,
+)
+
+
+# Our tables of the asset database as peewee models: what O3DE has no place for; the SQL that makes them is in `creation`.
+#
+# Rows of ours go with O3DE's by triggers, which cost nothing until something is deleted; foreign keys would be checked at every
+# insert (1 µs each, and these are most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers
+# its rows itself.
+
+
+class StateTable(DatabaseTable):
+    """Single values: schema, epoch, seq, reserved run keys, scan signature."""
+
+    key = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "aptui_state"
+        without_rowid = True
+
+
+class OwnSourcesTable(DatabaseTable):
+    """`path_key` is in lower case beyond ASCII, where NOCASE does not reach; `identity` is `core.identity.pack`'s.
+
+    `mtime_ms` and `hash64` (XXH64) are what O3DE's Files has of the file.
+    """
+
+    source_id = IntegerField(primary_key=True)
+    path_key = TextField()
+    digest = BlobField()
+    identity = TextField()
+    mtime_ms = IntegerField()
+    hash64 = IntegerField()
+
+    class Meta:
+        table_name = "aptui_sources"
+
+
+class OwnFilesTable(DatabaseTable):
+    """Files that were no sources when they were looked at; one that is a source now counts as that."""
+
+    file_id = IntegerField(primary_key=True)
+    scan_folder_id = IntegerField()
+    name = text("name")
+    is_folder = IntegerField()
+    mtime_ms = IntegerField()
+    hash64 = IntegerField()
+
+    class Meta:
+        table_name = "aptui_files"
+
+
+class OwnStatsTable(DatabaseTable):
+    """Durations of analyses, by O3DE's name for them; those of jobs are in `aptui_jobs`."""
+
+    name = text("name", primary_key=True)
+    value_ms = IntegerField()
+    time_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_stats"
+        without_rowid = True
+
+
+class LegacyUuidsTable(DatabaseTable):
+    """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
+
+    uuid = BlobField()
+    source_id = IntegerField()
+    created_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_legacy"
+        primary_key = CompositeKey("uuid", "source_id")
+        without_rowid = True
+
+
+class OwnJobsTable(DatabaseTable):
+    """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it.
+
+    `failure` is packed (`core.results.retry`), "" for a job that did not fail.
+    """
+
+    job_id = IntegerField(primary_key=True)
+    state = TextField()
+    planned = IntegerField(null=True)
+    error = TextField()
+    reason = TextField()
+    inputs = BlobField()
+    plan = BlobField()
+    duration_ms = IntegerField()
+    completed_ms = IntegerField()
+    failure_cause = TextField()
+    escalation = IntegerField()
+    origin = TextField()
+    failure = TextField()
+
+    class Meta:
+        table_name = "aptui_jobs"
+
+
+class RetriesTable(DatabaseTable):
+    """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
+
+    job_id = IntegerField(primary_key=True)
+    run_key = IntegerField()
+    kinds = TextField()
+
+    class Meta:
+        table_name = "aptui_retries"
+
+
+class DraftsTable(DatabaseTable):
+    """Jobs whose products are drafts (`core.results.quality`); `final` is the fingerprint of what is planned to replace them."""
+
+    job_id = IntegerField(primary_key=True)
+    final = IntegerField(null=True)
+
+    class Meta:
+        table_name = "aptui_drafts"
+
+
+class AnalysesTable(DatabaseTable):
+    """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
+
+    source_id = IntegerField()
+    builder = BlobField()
+    state = TextField()
+    fingerprint = IntegerField(null=True)
+    error = TextField()
+    warnings = IntegerField()
+    errors = IntegerField()
+    duration_ms = IntegerField()
+    completed_ms = IntegerField()
+    log_file = TextField()
+    reason = TextField()
+    plans = BlobField()
+    failure = TextField()
+
+    class Meta:
+        table_name = "aptui_analyses"
+        primary_key = CompositeKey("source_id", "builder")
+        without_rowid = True
+
+
+class EdgesTable(DatabaseTable):
+    """Targets of all kinds of dependency in lower case: which sources are planned again when `target` changes."""
+
+    target = TextField()
+    source_id = IntegerField()
+    builder = BlobField()
+    kind = IntegerField()
+
+    class Meta:
+        table_name = "aptui_edges"
+        primary_key = CompositeKey("target", "source_id", "builder", "kind")
+        without_rowid = True
+
+
+class OwnProductsTable(DatabaseTable):
+    """SHA-256 and size of a product."""
+
+    product_id = IntegerField(primary_key=True)
+    digest = BlobField()
+    size = IntegerField()
+
+    class Meta:
+        table_name = "aptui_products"
+
+
+class FactsTable(DatabaseTable):
+    """What builders say of their products (`core.results.facts`); most products have no row."""
+
+    product_id = IntegerField(primary_key=True)
+    width = IntegerField()
+    height = IntegerField()
+    triangles = IntegerField()
+    rate = IntegerField()
+    seconds = FloatField()
+    format = TextField()
+
+    class Meta:
+        table_name = "aptui_facts"
+
+
+class ProductLinksTable(DatabaseTable):
+    """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
+
+    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
+    path with `*` can match anything, null for one without; `source_guid` and `sub_id` are those of a dependency by asset
+    id.
+    """
+
+    product_id = IntegerField()
+    at = IntegerField()
+    kind = IntegerField()
+    platform = TextField()
+    path = TextField()
+    prefix = TextField(null=True)
+    is_exclusion = IntegerField()
+    source_guid = BlobField()
+    sub_id = IntegerField()
+    flags = IntegerField()
+
+    class Meta:
+        table_name = "aptui_product_links"
+        primary_key = CompositeKey("product_id", "at")
+        without_rowid = True
+
+
+class MissingScansTable(DatabaseTable):
+    """Names that were read of a product when it was last scanned for missing dependencies (`engine.missing`)."""
+
+    product_id = IntegerField(primary_key=True)
+    digest = BlobField()
+    terms = TextField()
+    names = BlobField()
+
+    class Meta:
+        table_name = "aptui_missing_scans"
+
+
+class RunsTable(DatabaseTable):
+    """The last runs of each job.
+
+    `products` is one digest over what it made, `step` leads back to the run before (`core.records.history`).
+    """
+
+    job_id = IntegerField()
+    run_key = IntegerField()
+    completed_ms = IntegerField()
+    duration_ms = IntegerField()
+    outcome = IntegerField()
+    reason = TextField()
+    error = TextField()
+    log_file = TextField()
+    fingerprint = IntegerField()
+    version = TextField()
+    products = BlobField()
+    step = TextField()
+    origin = TextField()
+
+    class Meta:
+        table_name = "aptui_runs"
+        primary_key = CompositeKey("job_id", "run_key")
+        without_rowid = True
+
+
+class SessionsTable(DatabaseTable):
+    """Spells of work, from the start to rest (`core.sessions`).
+
+    Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
+    """
+
+    session_id = IntegerField(primary_key=True)
+    started_ms = IntegerField()
+    ended_ms = IntegerField()
+    kind = TextField()
+    detail = TextField()
+    commit_id = TextField()
+    outcome = TextField()
+    run_key = IntegerField()
+    jobs_run = IntegerField()
+    jobs_failed = IntegerField()
+    jobs_gone = IntegerField()
+    restored = IntegerField()
+    work_ms = IntegerField()
+    saved_ms = IntegerField()
+    fetched_bytes = IntegerField()
+    failing = IntegerField()
+
+    class Meta:
+        table_name = "aptui_sessions"
+
+
+class SessionRunsTable(DatabaseTable):
+    """The last run of each job in a session; `ended_after_ms` is since the session began, `size` that of all it made.
+
+    `is_draft`: that was a draft (`core.results.quality`).
+    """
+
+    job_id = IntegerField()
+    session_id = IntegerField()
+    outcome = IntegerField()
+    is_restored = IntegerField()
+    duration_ms = IntegerField()
+    ended_after_ms = IntegerField()
+    size = IntegerField()
+    is_draft = IntegerField()
+
+    class Meta:
+        table_name = "aptui_session_runs"
+        primary_key = CompositeKey("job_id", "session_id")
+        without_rowid = True
+
+
+class GoneJobsTable(DatabaseTable):
+    """What a job was that is no more, for the sessions in which it ran."""
+
+    job_id = IntegerField(primary_key=True)
+    source = TextField()
+    platform = TextField()
+    job_key = TextField()
+    builder = BlobField()
+    gone_ms = IntegerField()
+
+    class Meta:
+        table_name = "aptui_gone_jobs"
+
+
+class ConflictsTable(DatabaseTable):
+    """Product names that a failed job made too."""
+
+    name = TextField()
+    job_id = IntegerField()
+
+    class Meta:
+        table_name = "aptui_conflicts"
+        primary_key = CompositeKey("name", "job_id")
+        without_rowid = True
+
+
+class FoldersTable(DatabaseTable):
+    """One scan folder's part of a relative folder: its digest, and its files as `store.packing` packs them."""
+
+    folder = TextField()
+    scan_folder_id = IntegerField()
+    digest = BlobField()
+    files = BlobField()
+
+    class Meta:
+        table_name = "aptui_folders"
+        primary_key = CompositeKey("folder", "scan_folder_id")
+        without_rowid = True
+
+
+class IntentsTable(DatabaseTable):
+    """Renames that a commit is about to make, one row a product; `stale` is a JSON list of names to delete after."""
+
+    run_key = IntegerField()
+    job_id = IntegerField()
+    name = TextField()
+    digest = BlobField()
+    size = IntegerField()
+    stale = TextField()
+
+    class Meta:
+        table_name = "aptui_intents"
+        primary_key = CompositeKey("run_key", "name")
+        without_rowid = True
+
+
+class CacheFoldersTable(DatabaseTable):
+    """Cache folders with the ctime they had after the last commit.
+
+    The ctime is 0 if the next start has to look into the folder, and -1 if the folder was made once and is gone.
+    """
+
+    name = TextField(primary_key=True)
+    ctime_ns = IntegerField()
+
+    class Meta:
+        table_name = "aptui_cache_folders"
+        without_rowid = True
+
+
+class ChangesTable(DatabaseTable):
+    """The last changes of sources and products, in order (`store.changes`)."""
+
+    seq = IntegerField(primary_key=True)
+    kind = IntegerField()
+    uuid = BlobField()
+    sub_id = IntegerField()
+    name = TextField()
+    asset_type = BlobField()
+    digest = BlobField()
+    size = IntegerField()
+    is_removed = IntegerField()
+
+    class Meta:
+        table_name = "aptui_changes"
+
+
+OWN_TABLES: tuple[type[Model], ...] = (
+    StateTable,
+    OwnSourcesTable,
+    OwnFilesTable,
+    OwnStatsTable,
+    LegacyUuidsTable,
+    OwnJobsTable,
+    RetriesTable,
+    DraftsTable,
+    AnalysesTable,
+    EdgesTable,
+    OwnProductsTable,
+    FactsTable,
+    ProductLinksTable,
+    MissingScansTable,
+    RunsTable,
+    SessionsTable,
+    SessionRunsTable,
+    GoneJobsTable,
+    ConflictsTable,
+    FoldersTable,
+    IntentsTable,
+    CacheFoldersTable,
+    ChangesTable,
+)
+
+
+_INDEXES = """
+Jobs_JobRunKey ON Jobs(JobRunKey)
+Jobs_JobKey ON Jobs(JobKey)
+Sources_Jobs ON Jobs(SourcePK)
+Jobs_Products ON Products(JobPK)
+Sources_SourceName ON Sources(SourceName)
+Sources_SourceGuid ON Sources(SourceGuid)
+IdxSources_SourceAndScanFolder ON Sources(ScanFolderPK, SourceName)
+Products_ProductName ON Products(ProductName)
+Products_SubID ON Products(SubID)
+LegacySubIDs_ProductPK ON LegacySubIDs(ProductPK)
+DependsOnSource_SourceDependency ON SourceDependency(DependsOnSource)
+BuilderGuid_Source_SourceDependency ON SourceDependency(BuilderGuid, SourceGuid)
+SourceGuid_SourceDependency ON SourceDependency(SourceGuid)
+TypeOfDependency_SourceDependency ON SourceDependency(TypeOfDependency)
+ProductDependencies_ProductPK ON ProductDependencies(ProductPK)
+ProductDependencies_UnresolvedPath ON ProductDependencies(UnresolvedPath)
+ProductDependencies_UnresolvedPathWildcard ON ProductDependencies(UnresolvedPath) WHERE UnresolvedPath LIKE '%*%'
+MissingProductDependencies_ProductPK ON MissingProductDependencies(ProductPK)
+aptui_jobs_unfinished ON Jobs(Status) WHERE Status <> 4
+aptui_jobs_logged ON Jobs(WarningCount, ErrorCount) WHERE WarningCount > 0 OR ErrorCount > 0
+aptui_sources_path_key ON aptui_sources(path_key)
+aptui_sources_identity ON aptui_sources(source_id) WHERE identity <> ''
+aptui_legacy_source ON aptui_legacy(source_id)
+aptui_analyses_unfinished ON aptui_analyses(state) WHERE state <> 'completed' OR fingerprint IS NULL
+aptui_edges_source ON aptui_edges(source_id, builder)
+aptui_product_links_path ON aptui_product_links(path, kind, platform) WHERE prefix IS NULL AND is_exclusion = 0
+aptui_product_links_prefix ON aptui_product_links(prefix, kind, platform, path) WHERE prefix IS NOT NULL AND is_exclusion = 0
+aptui_product_links_asset ON aptui_product_links(source_guid) WHERE kind = 2
+aptui_product_links_exclusion ON aptui_product_links(product_id) WHERE is_exclusion = 1
+aptui_dependencies_target ON ProductDependencies(DependencySourceGuid, DependencySubID, ProductPK) WHERE UnresolvedPath = ''
+aptui_session_runs_session ON aptui_session_runs(session_id)
+aptui_conflicts_job ON aptui_conflicts(job_id)
+aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
+"""
+# Two files that differ in case alone are two rows, so this one compares bytes although the column is NOCASE.
+_UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
+_VIEWS = {
+    FilesTable: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
+    o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
+    UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
+    WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
+    AND s.SourceName = f.name COLLATE BINARY)""",
+    StatsTable: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
+    FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
+    JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
+    UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
+}
+"""What only repeats our rows for O3DE's readers is no table: nothing is written for it."""
+# What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
+_COMPANIONS = (
+    ("Sources", "SourceID", "aptui_sources", "source_id"),
+    ("Sources", "SourceID", "aptui_legacy", "source_id"),
+    ("Sources", "SourceID", "aptui_analyses", "source_id"),
+    ("Sources", "SourceID", "aptui_edges", "source_id"),
+    ("Jobs", "JobID", "aptui_jobs", "job_id"),
+    ("Jobs", "JobID", "aptui_retries", "job_id"),
+    ("Jobs", "JobID", "aptui_drafts", "job_id"),
+    ("Jobs", "JobID", "aptui_runs", "job_id"),
+    ("Jobs", "JobID", "aptui_conflicts", "job_id"),
+    ("Products", "ProductID", "aptui_products", "product_id"),
+    ("Products", "ProductID", "aptui_facts", "product_id"),
+    ("Products", "ProductID", "aptui_product_links", "product_id"),
+    ("Products", "ProductID", "aptui_missing_scans", "product_id"),
+    ("ScanFolders", "ScanFolderID", "aptui_folders", "scan_folder_id"),
+    ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
+)
+_NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+# A source goes before its jobs do, and takes their names with it; a job may go alone.
+_GOING = (
+    ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
+    ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),
+)
+
+
+@cache
+def creation_sql() -> tuple[str, ...]:
+    """Return the statements that make every table, view, index and trigger, in order."""
+    return tuple(_statements())
+
+
+def _statements() -> Iterator[str]:
+    yield from _table_sql(tuple(model for model in O3DE_TABLES if model not in _VIEWS) + OWN_TABLES, is_temporary=False)
+    for model, sql in _VIEWS.items():
+        yield f"CREATE VIEW {column_names(model)[0]} AS {sql}"
+    for line in _INDEXES.strip().splitlines():
+        yield f"CREATE INDEX {line}"
+    yield _UNIQUE_INDEX
+    for table, key, own, column in _COMPANIONS:
+        yield f"CREATE TRIGGER {own}_go AFTER DELETE ON {table} BEGIN DELETE FROM {own} WHERE {column} = OLD.{key}; END"
+    for table, values in _GOING:
+        job_id = "OLD.JobID" if table == "Jobs" else "JobID"
+        what = f"INSERT OR REPLACE INTO aptui_gone_jobs SELECT {job_id}, {values.format(now=_NOW_MS)}"
+        yield f"CREATE TRIGGER aptui_gone_{table} BEFORE DELETE ON {table} BEGIN {what}; END"
+
+
+def column_names(model: type[Model]) -> tuple[str, list[str]]:
+    """Return a table's name and those of its columns."""
+    meta = model._meta  # noqa: SLF001  # peewee calls it public
+    return meta.table_name, [field.column_name for field in meta.sorted_fields]
+
+
+def own_tables_sql() -> Iterator[str]:
+    """Yield the statements that make our tables as temporary ones, for reading a database that has none of them."""
+    yield from _table_sql(OWN_TABLES, is_temporary=True)
+
+
+def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterator[str]:
+    nowhere = SqliteDatabase(None)
+    for model in models:
+        # Binding the models to a database, if only for a while, binds them for all threads.
+        schema: Any = SchemaManager(model, nowhere)
+        # Peewee has no public way to the text of its schema.
+        sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
+        if parameters:
+            message = f"peewee wants parameters in the schema of {model.__name__}"
+            raise AssertionError(message)
+        yield sql

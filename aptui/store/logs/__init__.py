@@ -1,1 +1,0 @@
-"""Job logs and engine logs on disk, in the reference's form."""

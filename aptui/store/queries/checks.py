@@ -1,0 +1,154 @@
+"""Checks of `aptui.yaml` on what is in the database: names of sources, sizes and facts of products, budgets.
+
+Commands and what `aptui lint` finds are the verb's (`verbs.shipping.checks`).
+
+Tests: `tests/features/shipping/test_check_verb.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from aptui.core.asset_checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
+from aptui.core.run_report import ContentFacts
+from aptui.store.queries.reader import SHOWN, Reader
+
+# Which sources have jobs that are not well, and how many: failed, with errors or warnings, cancelled, waiting.
+#
+# Two indexes hold these jobs alone, so what is asked costs as much as is not well.
+
+UNWELL = ("failed", "errors", "warnings", "cancelled", "pending")
+"""How a job can be that is not well, the worst first; what runs counts as waiting ("pending")."""
+_CODES = {word: code for code, word in enumerate(UNWELL)} | {"processing": UNWELL.index("pending")}
+_STATE = " ".join(f"WHEN '{state}' THEN {_CODES[shown]}" for state, shown in SHOWN.items() if shown in _CODES)
+_SQL = f"""SELECT source, code, COUNT(*) FROM (
+    SELECT j.SourcePK source, CASE o.state {_STATE} ELSE CASE WHEN j.Status < 2 THEN {_CODES["pending"]} ELSE 0 END END code
+        FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID WHERE j.Status <> 4
+    UNION ALL SELECT SourcePK, CASE WHEN ErrorCount > 0 THEN {_CODES["errors"]} ELSE {_CODES["warnings"]} END
+        FROM Jobs WHERE (WarningCount > 0 OR ErrorCount > 0) AND +Status = 4
+    UNION ALL SELECT source_id, 0 FROM aptui_analyses
+        WHERE (state <> 'completed' OR fingerprint IS NULL) AND state = 'failed'
+) GROUP BY source, code"""
+
+
+def unwell_sources(reader: Reader) -> list[tuple[int, int, int]]:
+    """Return (source id, place in `UNWELL`, how many jobs); 0.1 s where 100,000 jobs wait, else a few milliseconds."""
+    return reader.ask(_SQL).fetchall()
+
+
+_PRODUCTS_SQL = """SELECT s.SourceName, j.Platform, j.JobID, p.ProductName, COALESCE(o.size, 0),
+    f.width, f.height, f.triangles, f.rate, f.seconds, f.format
+FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+LEFT JOIN aptui_products o ON o.product_id = p.ProductID LEFT JOIN aptui_facts f ON f.product_id = p.ProductID"""
+_SOURCES_SQL = "SELECT SourceName FROM Sources ORDER BY SourceName"
+_JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK WHERE s.SourceName = ?"
+_BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
+WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
+_MOST_SENTENCES = 5
+"""So many findings are told of one job."""
+
+
+class CheckFinding(Struct, frozen=True):
+    """What a check found: `product` "" = it is about the source's name, `source` "" too = about all that it looks at."""
+
+    check: str
+    level: str
+    source: str
+    product: str
+    what: str
+    job_id: int = 0
+
+
+class ProductToCheck(Struct, frozen=True):
+    """A product with the source that it is made of."""
+
+    source: str
+    job_id: int
+    product: CheckedProduct
+
+
+class CheckMark(Struct, frozen=True):
+    """What checks found of one job: the worst level, how much, and in words: `large: bytes is 900, wanted: <512`."""
+
+    level: str
+    count: int
+    text: str
+
+
+def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
+    """Return {job id: what checks found of it}: of its products, of its source's name, and what keeps it from being published."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    for finding in findings(reader, checks):
+        jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]
+        for job_id in jobs:
+            found.setdefault(job_id, []).append((finding.level, f"{finding.check}: {finding.what}"))
+    for job_id, error in reader.ask(_BLOCKED_SQL, (f"{BLOCKED_BY}*",)) if checks else ():
+        what = error.partition("\n")[0].removeprefix(BLOCKED_BY).replace("'", "", 1)
+        found.setdefault(job_id, []).insert(0, (CheckLevel.BLOCK, what))
+    return {job_id: _mark(findings) for job_id, findings in found.items()}
+
+
+def _mark(findings: Sequence[tuple[str, str]]) -> CheckMark:
+    levels = list(CheckLevel)
+    worst = max((level for level, _what in findings), key=lambda level: levels.index(CheckLevel(level)))
+    more = f"; and {len(findings) - _MOST_SENTENCES:,} more" if len(findings) > _MOST_SENTENCES else ""
+    return CheckMark(worst, len(findings), "; ".join(what for _level, what in findings[:_MOST_SENTENCES]) + more)
+
+
+def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[CheckFinding]:
+    """Return what checks find of one source: its name and its products; budgets are about more than one."""
+    wanting = [check for check in checks if check.wants(source)]
+    found = [CheckFinding(check.name, check.level, source, "", flaw) for check in wanting for flaw in flaws_of_name(check, source)]
+    for each in products_to_check(reader, source) if wanting else ():
+        for check in wanting:
+            flaws = flaws_of_product(check, each.product)
+            found += (CheckFinding(check.name, check.level, source, each.product.name, flaw, each.job_id) for flaw in flaws)
+    return found
+
+
+def products_to_check(reader: Reader, source: str = "") -> Iterator[ProductToCheck]:
+    """Yield every product, by source, or those of one source; a second at 300,000."""
+    sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
+    rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
+    for rel, _platform, job_id, name, size, width, *others in rows:
+        facts = None if width is None else ContentFacts(width, *others)
+        yield ProductToCheck(rel, job_id, CheckedProduct(name, size, facts))
+
+
+def findings(reader: Reader, checks: Sequence[Check]) -> list[CheckFinding]:
+    """Return what these checks find, in their order."""
+    if not checks:
+        return []
+    found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}
+    _check_names(reader, [check for check in checks if check.file_name], found)
+    of_products = [check for check in checks if check.limits or check.formats or check.power_of_two or check.budget_bytes]
+    if of_products:
+        _check_products(products_to_check(reader), of_products, found)
+    return [finding for check in checks for finding in found[check.name]]
+
+
+def _check_names(reader: Reader, checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
+    for (source,) in reader.ask(_SOURCES_SQL) if checks else ():
+        for check in checks:
+            if check.wants(source):
+                flaws = flaws_of_name(check, source)
+                found[check.name] += (CheckFinding(check.name, check.level, source, "", flaw) for flaw in flaws)
+
+
+def _check_products(products: Iterable[ProductToCheck], checks: Sequence[Check], found: dict[str, list[CheckFinding]]) -> None:
+    taken = dict.fromkeys((check.name for check in checks), 0)
+    wanting: tuple[str, list[Check]] = "", []
+    for each in products:
+        if each.source != wanting[0]:
+            wanting = each.source, [check for check in checks if check.wants(each.source)]
+        for check in wanting[1]:
+            taken[check.name] += each.product.size
+            for flaw in flaws_of_product(check, each.product):
+                finding = CheckFinding(check.name, check.level, each.source, each.product.name, flaw, each.job_id)
+                found[check.name].append(finding)
+    for check in checks:
+        if check.budget_bytes and taken[check.name] > check.budget_bytes:
+            what = f"its products take {taken[check.name]:,} bytes, {taken[check.name] - check.budget_bytes:,} over the budget"
+            found[check.name].append(CheckFinding(check.name, check.level, "", "", what))

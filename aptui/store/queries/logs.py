@@ -1,0 +1,166 @@
+"""The list of logs, of jobs and of the engine; how a line is read is `joblog`'s business."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from msgspec import Struct
+
+from aptui.config.dirs import own_folder
+from aptui.core.notices import LogLevel
+from aptui.core.paths import from_text
+from aptui.shared.errors import KnownError
+from aptui.store import joblog
+from aptui.store.joblog import JobLogLine, parse_text
+from aptui.store.queries.reader import Reader, open_reader
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
+
+
+class StoredRunLog(Struct, frozen=True):
+    """One run of a job, or the last analysis, and its log; `lines` is empty and `note` says why where there is none."""
+
+    run_key: int
+    completed_ms: int
+    outcome: int
+    lines: tuple[joblog.JobLogLine, ...] = ()
+    note: str = ""
+
+
+def place_of(log_dir: Path, name: str) -> str:
+    """Return where a log lies whose name the database has, as text.
+
+    O3DE writes absolute names; where such a log is gone, the database may have come from another place or machine, and its
+    logs with it.
+    """
+    if not _ABSOLUTE.match(name):
+        return f"{log_dir}/{name}"
+    _, found, rest = name.replace("\\", "/").partition("/JobLogs/")
+    return f"{log_dir}/JobLogs/{rest}" if found and not os.path.isfile(_native(name)) else name
+
+
+def path_of(log_dir: Path, name: str) -> Path:
+    """Return the path of a log whose name the database has."""
+    return Path(_native(place_of(log_dir, name)))
+
+
+def _native(text: str) -> str:
+    return os.fsdecode(from_text(text))
+
+
+def log_folder(cache_dir: Path) -> Path:
+    """Return the log folder of a cache whose configuration is not known: our default one, or else O3DE's."""
+    ours, theirs = own_folder(cache_dir), cache_dir.parent / "user" / "log"
+    return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
+
+
+def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
+    """Return the engine's own logs, the one that is written now first, then the newest."""
+    rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
+    rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
+    current = log_dir / f"{base}.log"
+    return [*([current] if current.is_file() else []), *rolled]
+
+
+def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> StoredRunLog | None:
+    """Return the log of a job's last run, or of the one `back` runs before; None when there is no such run.
+
+    Raises:
+        HostError: the log is gone or cannot be read.
+    """
+    runs = reader.runs_of(job_id)
+    if not runs and back == 0:
+        # O3DE's own databases know the last log alone.
+        job = reader.job(job_id)
+        return _read(log_dir, job.run_key, job.completed_ms, -1, job.log) if job and job.completed_ms else None
+    if not 0 <= back < len(runs):
+        return None
+    run = runs[back]
+    return _read(log_dir, run.run_key, run.completed_ms, run.outcome, run.log_file)
+
+
+def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: str) -> StoredRunLog:
+    if not name:
+        return StoredRunLog(run_key, completed_ms, outcome, note="this run logged nothing")
+    return StoredRunLog(run_key, completed_ms, outcome, tuple(joblog.parse(path_of(log_dir, name))))
+
+
+# What the logs of jobs say of errors and warnings, for the filter: read when first asked for, and kept by run.
+#
+# Only jobs that counted errors or warnings are asked about, and each log is read once a run; of a huge one its beginning and
+# its end.
+
+LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
+"""{field of the filter: level of the lines that it is about}."""
+
+_END_BYTES = 128 * 1024
+"""So much is read of either end of a log: what is kept of a run's output (`worker.commands.output`)."""
+_MOST_CHARS = 4096
+"""So much is kept of what one log says at one level."""
+_LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
+
+LinesByField = dict[str, str]
+"""{field of the filter: distinct lines of that level, one below the other}."""
+_NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
+
+
+class LogLines:
+    """Lines of the logs of jobs' last runs. One thread reads, any other may ask for what is known.
+
+    Args:
+        database: the asset database, which says where logs lie.
+        log_dir: what names in it are relative to.
+    """
+
+    def __init__(self, database: Path, log_dir: Path) -> None:
+        self._database, self._log_dir = database, log_dir
+        self._lines: dict[int, tuple[int, LinesByField]] = {}
+
+    def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the lines of the runs (job id, run key), "" for those whose logs were not read."""
+        found = [self._lines.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
+        return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
+
+    def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
+        """Return the lines of the runs (job id, run key); `check` is called before each log and may raise to stop this."""
+        missing = [job_id for job_id, run_key in jobs if job_id > 0 and self._lines.get(job_id, (-1, _NOTHING))[0] != run_key]
+        if missing:
+            for job_id, run_key, name in self._names(missing):
+                check()
+                self._lines[job_id] = run_key, read_lines(path_of(self._log_dir, name)) if name else _NOTHING
+        return self.list_known(field, jobs)
+
+    def _names(self, job_ids: list[int]) -> list[tuple[int, int, str]]:
+        try:
+            with closing(open_reader(self._database)) as reader:
+                return [(job_id, key or 0, name or "") for job_id, key, name in reader.ask(_LOGS_SQL, (json.dumps(job_ids),))]
+        except KnownError:  # there is none (yet), or it is locked: what is not known now is asked for again
+            return []
+
+
+def read_lines(path: Path) -> LinesByField:
+    """Return what a log says at each level, nothing of one that is gone."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(2 * _END_BYTES)
+            size = os.fstat(file.fileno()).st_size
+            if size > len(data):
+                file.seek(max(len(data), size - _END_BYTES))
+                data += b"\n" + file.read(_END_BYTES)
+    except OSError:
+        return _NOTHING
+    return lines_of(parse_text(data.decode("utf-8", "replace"), 0))
+
+
+def lines_of(lines: Iterable[JobLogLine]) -> LinesByField:
+    """Return the distinct lines of each level."""
+    listed = list(lines)
+    return {
+        field: "\n".join(dict.fromkeys(line.text for line in listed if line.level == level))[:_MOST_CHARS]
+        for field, level in LEVELS.items()
+    }

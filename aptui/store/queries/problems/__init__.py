@@ -1,1 +1,0 @@
-"""What is not well, for people: reasons, checks, names that lead nowhere, counts and groups of jobs."""

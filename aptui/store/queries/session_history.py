@@ -1,0 +1,270 @@
+"""The sessions that are kept, and the runs in them; read-only."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from aptui.core.orders import Outcome
+from aptui.shared.errors import UserError
+from aptui.store.queries.reader import Reader
+
+_COLUMNS = """session_id, started_ms, ended_ms, kind, detail, commit_id, outcome, jobs_run, jobs_failed, jobs_gone, restored,
+    work_ms, saved_ms, fetched_bytes, failing"""
+_RUNS_SQL = """SELECT r.job_id, COALESCE(s.SourceName, g.source), COALESCE(j.Platform, g.platform), COALESCE(j.JobKey, g.job_key),
+    COALESCE(j.BuilderGuid, g.builder), r.outcome, r.is_restored, r.duration_ms, r.ended_after_ms, r.size, r.session_id
+FROM aptui_session_runs r LEFT JOIN Jobs j ON j.JobID = r.job_id LEFT JOIN Sources s ON s.SourceID = j.SourcePK
+LEFT JOIN aptui_gone_jobs g ON g.job_id = r.job_id WHERE COALESCE(s.SourceName, g.source) IS NOT NULL"""
+_WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
+_DIGITS = 18
+_SAY_EITHER = "say a session's number, 'last', or the hash of a commit; 'git rev-parse NAME' says that of a branch"
+OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed"}
+
+
+class WorkSession(Struct, frozen=True):
+    """One session; `kind` and `outcome` are words of `core.sessions`, `failing` counts what was failed when it ended."""
+
+    number: int
+    started_ms: int
+    ended_ms: int
+    kind: str
+    detail: str
+    commit: str
+    outcome: str
+    jobs_run: int
+    jobs_failed: int
+    jobs_gone: int
+    restored: int
+    work_ms: int
+    saved_ms: int
+    fetched_bytes: int
+    failing: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasted."""
+        return max(0, self.ended_ms - self.started_ms) / 1000
+
+
+class SessionRun(Struct, frozen=True):
+    """The last run of a job in a session; `ended_after_ms` since the session began, `size` of all its products then."""
+
+    job_id: int
+    source: str
+    platform: str
+    job_key: str
+    builder: bytes
+    outcome: int
+    is_restored: bool
+    duration_ms: int
+    ended_after_ms: int
+    size: int
+    session: int
+
+    @property
+    def name(self) -> tuple[str, str, str, bytes]:
+        """What stays the same when a source goes and comes back."""
+        return self.source.lower(), self.platform, self.job_key, self.builder
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it failed."""
+        return self.outcome != Outcome.SUCCEEDED
+
+
+def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
+    """Return the sessions that are kept, the last first; `limit` 0 = all."""
+    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT ?"
+    return [WorkSession(*row) for row in reader.ask(sql, (limit or -1,))]
+
+
+def session_named(reader: Reader, word: str) -> WorkSession:
+    """Return the session that a word means: its number, `last`, or `last~2` for the second before that.
+
+    Raises:
+        UserError: there is no such session, or the word is none.
+    """
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise UserError(f"'{word}' is no session", hint="say its number, 'last', or 'last~1' for the one before")
+    if number := match["number"]:
+        row = reader.ask(
+            f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id = ? AND session_id > 0", (int(number),)
+        ).fetchone()
+    else:
+        sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT 1 OFFSET ?"
+        row = reader.ask(sql, (int(match["back"] or 0),)).fetchone()
+    if row is None:
+        found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
+        known = f"those from {found[0]} to {found[1]} are kept" if found[0] else "none is recorded yet"
+        raise UserError(f"there is no session '{word}'", hint=known)
+    return WorkSession(*row)
+
+
+def session_at(reader: Reader, word: str) -> WorkSession:
+    """Return the session that a word means, as `session_named`, or the last one that ended at a commit: its hash, or how it begins.
+
+    Raises:
+        UserError: there is none, or the word means several commits.
+    """
+    if not _COMMIT.fullmatch(word) or _is_session(reader, word):
+        if _WORD.fullmatch(word) is None:
+            raise UserError(f"'{word}' is no session and no commit", hint=_SAY_EITHER)
+        return session_named(reader, word)
+    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
+    found = [WorkSession(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
+    if not found:
+        raise UserError(f"no session that is kept ended at commit '{word}'", hint="'aptui history --json' lists their commits")
+    if len({session.commit for session in found}) > 1:
+        raise UserError(f"'{word}' is how several commits begin", hint="say more of it")
+    return found[0]
+
+
+def _is_session(reader: Reader, word: str) -> bool:
+    """Whether digits are the number of a session that is kept; they may be how a commit begins, too."""
+    sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
+    return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
+
+
+def runs_of(reader: Reader, session: int) -> list[SessionRun]:
+    """Return what ran in a session, in the order in which it ended."""
+    return [_run(row) for row in reader.ask(f"{_RUNS_SQL} AND r.session_id = ? ORDER BY r.ended_after_ms, r.job_id", (session,))]
+
+
+def runs_between(reader: Reader, after: int, until: int) -> Iterator[SessionRun]:
+    """Yield what ran in the sessions after `after` up to `until`, session by session."""
+    for row in reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)):
+        yield _run(row)
+
+
+def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
+    """Yield the last run of every job up to the end of a session, what was before all sessions included."""
+    sql = f"""{_RUNS_SQL} AND (r.job_id, r.session_id) IN
+        (SELECT job_id, MAX(session_id) FROM aptui_session_runs WHERE session_id <= ? GROUP BY job_id)"""
+    for row in reader.ask(sql, (until,)):
+        yield _run(row)
+
+
+def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) -> SessionRun:
+    return SessionRun(*row[:6], bool(row[6]), *row[7:])
+
+
+# How long jobs usually take, and which take longer now: the median of earlier runs, and how far these lie from it (MAD).
+#
+# One slow run says little where runs differ, and much where they do not. So a run counts as slower when it lies beyond the
+# noise of those before it, and is by a fourth and some milliseconds slower than the median. With only a few earlier runs there
+# is no noise to speak of: then it must have taken twice as long. Drafts are compared with drafts and finals with finals: the
+# one that was made last decides.
+
+LAST_RUNS = 12
+"""Earlier runs that are looked at, the newest."""
+_FEW = 3
+_NOISES = 3.0
+_SIGMA = 1.4826
+"""Of a normal distribution, the standard deviation over the MAD."""
+_LEAST_SHARE = 0.25
+_LEAST_MS = 30.0
+_LEAST_JOBS = 5
+"""Of a builder, before one says that it became slower."""
+
+_CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM aptui_session_runs
+    WHERE outcome = 0 AND is_restored = 0),
+    ends AS (SELECT job_id, MAX(session_id) last, MIN(duration_ms) fastest, COUNT(*) runs FROM good GROUP BY job_id)
+SELECT e.job_id FROM ends e JOIN aptui_session_runs r ON r.job_id = e.job_id AND r.session_id = e.last
+WHERE e.runs > 1 AND r.duration_ms - e.fastest > {_LEAST_MS} AND r.duration_ms > e.fastest * {1 + _LEAST_SHARE}"""
+_HISTORY_SQL = """SELECT r.job_id, r.duration_ms, r.is_draft FROM json_each(?) k JOIN aptui_session_runs r ON r.job_id = k.value
+WHERE r.outcome = 0 AND r.is_restored = 0 ORDER BY r.job_id, r.session_id DESC"""
+_BUILDERS_SQL = """SELECT BuilderGuid, JobID FROM Jobs WHERE JobID IN (SELECT job_id FROM aptui_session_runs
+WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
+
+
+class JobPace(Struct, frozen=True):
+    """How long something takes now (`now_ms`), and usually (`median_ms`, with `noise_ms` around it) over `runs` earlier runs."""
+
+    now_ms: float
+    median_ms: float
+    noise_ms: float
+    runs: int
+
+    @property
+    def factor(self) -> float:
+        """How many times as long it takes."""
+        return self.now_ms / max(self.median_ms, 1.0)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether that is beyond the noise."""
+        return self.runs > 0 and self.now_ms > self.median_ms + self.margin_ms
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it takes less time, beyond the noise."""
+        return self.runs > 0 and self.now_ms < self.median_ms - min(self.margin_ms, 0.5 * self.median_ms)
+
+    @property
+    def margin_ms(self) -> float:
+        """How far from the median counts as noise."""
+        share = _LEAST_SHARE if self.runs >= _FEW else 1.0
+        return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
+
+    def to_json(self) -> dict[str, float]:
+        """Return the usual duration and its noise as programs get them."""
+        return {
+            "median_s": round(self.median_ms / 1000, 6),
+            "noise_s": round(self.noise_ms / 1000, 6),
+            "earlier_runs": self.runs,
+            "factor": round(self.factor, 3),
+        }
+
+
+def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
+    """Compare a duration with those before it, the newest first."""
+    known = before_ms[:LAST_RUNS]
+    if not known:
+        return JobPace(now_ms, now_ms, 0.0, 0)
+    from statistics import median  # for start-up: it brings fractions
+
+    middle = median(known)
+    return JobPace(now_ms, middle, _SIGMA * median(abs(one - middle) for one in known), len(known))
+
+
+def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
+    """Return the pace of these jobs, of those that ran at all."""
+    durations: dict[int, list[float]] = defaultdict(list)
+    makes_drafts: dict[int, int] = {}
+    for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (_format_ids(job_ids),)):
+        if makes_drafts.setdefault(job_id, is_draft) == is_draft:
+            durations[job_id].append(duration_ms)
+    return {job_id: pace(listed[0], listed[1:]) for job_id, listed in durations.items()}
+
+
+def slower_jobs(reader: Reader) -> dict[int, JobPace]:
+    """Return {job id: its pace} of the jobs whose last run was slower than those before; half a second at 2,000,000 runs."""
+    found = paces(reader, [job_id for (job_id,) in reader.ask(_CANDIDATES_SQL)])
+    return {job_id: one for job_id, one in found.items() if one.is_slower}
+
+
+def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
+    """Return {builder: its pace} where the jobs of a builder became slower together: ratios to their own medians, in percent."""
+    from statistics import median  # for start-up
+
+    owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}
+    ratios: dict[bytes, list[float]] = defaultdict(list)
+    for job_id, one in paces(reader, owners).items():
+        if one.runs:
+            ratios[owners[job_id]].append(100 * one.factor)
+    found = {}
+    for builder, listed in ratios.items():
+        middle = median(listed)
+        noise = _SIGMA * median(abs(one - middle) for one in listed) / max(1.0, len(listed) ** 0.5)
+        if len(listed) >= _LEAST_JOBS and middle > 100 * (1 + _LEAST_SHARE) and middle - _NOISES * noise > 100:
+            found[builder] = JobPace(middle, 100.0, noise, len(listed))
+    return found
+
+
+def _format_ids(job_ids: Iterable[int]) -> str:
+    return f"[{','.join(map(str, job_ids))}]"

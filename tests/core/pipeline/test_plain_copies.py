@@ -1,0 +1,356 @@
+"""Playbook of files that only copies want: what is decided of many together is what was decided of each alone."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+from fake_world import Crash, World
+from fakes import Setup, copier, glob, scripter, sha
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core import machine
+from aptui.core.machine import InvalidTransition, Trigger
+from aptui.core.messages import CommitProducts
+from aptui.core.model import JobState
+from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
+from aptui.core.paths import path_uuid
+from aptui.core.pipeline.plain_copies import PlainCopies
+from aptui.core.project import Companion
+from aptui.core.rows import PlainCopy
+
+TWO = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
+FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that gets whether each attempt to decide copies together was one."""
+    found: list[bool] = []
+    take = PlainCopies.take
+
+    def watched(self: PlainCopies, *arguments: object) -> bool:
+        found.append(take(self, *arguments))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(PlainCopies, "take", watched)
+    return found
+
+
+def world_of(setup: Setup = TWO, *rels: str) -> World:
+    """Return a world whose workers copy files as they read them, with these files."""
+    world = World(setup)
+    world.copies_on_reading = True
+    world.boot()
+    for rel in rels:
+        world.write(rel, rel)
+    return world
+
+
+def resting(world: World) -> dict[str, object]:
+    """Return what the archive holds, without the numbers of runs, for those may be given in another order."""
+    tables = world.archive.tables
+    jobs = {row[2:7]: row[:7] + row[8:] for row in tables.jobs.values()}
+    runs = {(job_id, *row[2:]) for (job_id, _run_key), row in tables.runs.items()}
+    return {
+        "sources": tables.sources, "jobs": jobs, "products": tables.products, "runs": sorted(map(repr, runs)),
+        "folders": tables.folders, "files": tables.files, "legacy": tables.legacy,
+    }  # fmt: skip
+
+
+def test_copies_decided_together_leave_what_each_alone_leaves(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    together = world_of(TWO, *FILES)
+    together.settle()
+    assert taken
+    assert all(taken)
+
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    alone = world_of(TWO, *FILES)
+    alone.settle()
+
+    assert together.cache == alone.cache
+    assert len(together.cache) == 2 * len(FILES)
+    assert resting(together) == resting(alone)
+    assert together.ran() == alone.ran()
+
+
+def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(world: World) -> dict[tuple[str, str], Struct]:
+        notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
+        assert all(notice.cause and notice.run_key for notice in notices)
+        return {(notice.source, notice.platform): clear(notice) for notice in notices}
+
+    def clear(notice: JobChanged) -> Struct:
+        return replace(notice, cause=0, run_key=0, completed_ms=0, job_id=0)
+
+    together = world_of(TWO, *FILES)
+    together.settle()
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    alone = world_of(TWO, *FILES)
+    alone.settle()
+
+    assert told(together) == told(alone)
+    names = {name for notice in together.notices if isinstance(notice, ProductsChanged) for name, _digest in notice.products}
+    assert names == together.cache.keys()
+    assert together.pipeline.counts == alone.pipeline.counts
+    assert together.pipeline.spent() == alone.pipeline.spent()
+
+
+def rewritten(world: World) -> World:
+    """Return a world whose files were processed, and all but one written anew after that."""
+    world.settle()
+    world.forget_runs()
+    world.notices.clear()
+    for rel in FILES[:-1]:
+        world.write(rel, rel + " again")
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
+    is_followed: bool, taken: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(world: World) -> dict[tuple[str, str], Struct]:
+        notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
+        return {
+            (notice.source, notice.platform): replace(notice, cause=0, run_key=0, completed_ms=0, job_id=0) for notice in notices
+        }
+
+    def made() -> World:
+        world = world_of(TWO, *FILES)
+        world.pipeline.follow(is_followed=is_followed)
+        return rewritten(world)
+
+    together = made()
+    assert taken
+    assert all(taken)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    alone = made()
+
+    assert together.cache == alone.cache
+    assert together.cache["linux/a.txt"] == sha("a.txt again")
+    assert resting(together) == resting(alone)
+    assert told(together) == told(alone)
+    assert len(told(together)) == 2 * (len(FILES) - 1)
+    assert together.pipeline.counts == alone.pipeline.counts
+    assert together.pipeline.spent() == alone.pipeline.spent()
+    assert together.pipeline.is_idle
+    assert not together.pipeline.memory.sources
+
+
+def test_a_known_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    world.settle()
+    world.commit_fates["a.txt@linux:data"] = [0]
+    rewritten(world)
+
+    assert all(taken)
+    job = world.job("a.txt@linux:data")
+    assert job.state is JobState.FAILED
+    assert "cannot be placed" in job.error
+    assert world.cache["linux/a.txt"] == sha("a.txt")
+    assert world.cache["server/a.txt"] == sha("a.txt again")
+    world.forget_runs()
+    world.settle(restart=True)
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache["linux/a.txt"] == sha("a.txt again")
+
+
+def test_new_and_known_files_are_decided_together(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    world.settle()
+    taken.clear()
+    world.write("a.txt", "again")
+    world.write("new.txt", "new")
+    world.settle()
+
+    assert taken
+    assert all(taken)
+    assert (world.cache["linux/a.txt"], world.cache["server/new.txt"]) == (sha("again"), sha("new"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int) -> None:
+    for fuse in range(seed, 90, 12):
+        world = World(TWO, rng=random.Random(fuse))
+        world.copies_on_reading = True
+        world.boot()
+        for rel in FILES:
+            world.write(rel, rel)
+        world.settle()
+        for rel in FILES:
+            world.write(rel, rel + " again")
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.crash()
+        if fuse % 2:  # they are again what they were when all was well
+            for rel in FILES:
+                world.write(rel, rel)
+        world.settle()
+
+        now = {rel: rel if fuse % 2 else rel + " again" for rel in FILES}
+        assert world.cache == {f"{platform}/{rel.lower()}": sha(now[rel]) for platform in TWO.platforms for rel in FILES}, fuse
+        world.settle(restart=True)
+        assert world.pipeline.counts["run"] == 0, fuse
+
+
+def test_who_follows_is_told_of_new_sources() -> None:
+    world = world_of(TWO, *FILES)
+    world.pipeline.follow(is_followed=True)
+
+    world.settle()
+
+    found = [item for notice in world.notices if isinstance(notice, SourcesChanged) for item in notice.sources]
+    assert sorted(found) == sorted((rel, True) for rel in FILES)
+
+
+def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    seen: list[int] = []
+    commit = world._commit
+
+    def watched(order: CommitProducts) -> object:
+        assert not world.pipeline.memory.sources
+        assert not world.pipeline.is_idle
+        assert world.pipeline.has_unsaved_jobs
+        seen.append(len(order.commits))
+        assert all(each.is_first for each in order.commits)
+        assert sum(world.pipeline.count_pending().pending.values()) == len(order.commits)
+        assert all(isinstance(found, PlainCopy) for found in world.pipeline.jobs.committing.values())
+        assert world.pipeline.committing(order.commits[0].run_key) is None
+        return commit(order)
+
+    world._commit = watched  # type: ignore[method-assign,assignment]
+    world.settle()
+
+    assert sum(seen) == 2 * len(FILES)
+    assert not world.pipeline.memory.unsaved.placing
+    assert not world.pipeline.has_unsaved_jobs
+    assert world.pipeline.is_idle
+
+
+def test_a_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
+    world = world_of(TWO, *FILES)
+    world.commit_fates["a.txt@linux:data"] = [0]
+
+    world.settle()
+
+    assert all(taken)
+    job = world.job("a.txt@linux:data")
+    assert job.state is JobState.FAILED
+    assert "cannot be placed" in job.error
+    assert world.job("a.txt@server:data").state is JobState.COMPLETED
+    assert len(world.cache) == 2 * len(FILES) - 1
+    world.forget_runs()
+    world.settle(restart=True)  # a new start tries again what failed
+    assert world.ran() == ["a.txt@linux:data"]
+    assert world.cache["linux/a.txt"] == sha("a.txt")
+
+
+TWINS = Setup(builders=(copier(), copier("other")))
+FOLDERS = Setup(builders=(copier(),), folders=("game", "more"))
+COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "info"),))
+
+
+@pytest.mark.parametrize("setup", [TWINS, FOLDERS, COMPANIONS], ids=["one product twice", "a file where a folder is", "companions"])
+def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    def settled() -> World:
+        world = world_of(setup, *FILES)
+        if setup is FOLDERS:
+            world.write("e.txt/below.txt", "below", folder="more")
+        world.settle()
+        return world
+
+    together = settled()
+    assert taken
+    assert not all(taken)
+    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    alone = settled()
+
+    assert together.cache == alone.cache
+    assert together.statuses() == alone.statuses()
+
+
+def test_a_source_that_goes_and_comes_back_is_one_source() -> None:
+    world = world_of(TWO, *FILES)
+    world.settle()
+    world.delete("a.txt")
+    world.settle()
+    world.write("a.txt", "again")
+    world.settle()
+
+    assert [row[2] for row in world.archive.tables.sources.values()].count("a.txt") == 1
+    assert world.cache["linux/a.txt"] == sha("again")
+
+
+@pytest.mark.parametrize("named", ["include sub/C.txt", f"uuid {path_uuid('sub/c.txt').hex()}", "glob sub/*", "after e.txt:data"])
+def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: list[bool]) -> None:
+    world = world_of(Setup(builders=(copier(), scripter())))
+    world.write("b.s", named)
+    world.write("z.s", "include other.s")
+    world.settle()
+    world.forget_runs()
+    for rel in FILES:
+        world.write(rel, rel)
+    world.settle()
+
+    assert taken
+    assert not all(taken)
+    assert {f"linux/{rel.lower()}" for rel in FILES} <= world.cache.keys()
+    ran = world.ran()
+    assert "b.s@linux:main" in ran
+    assert {f"{rel}@linux:data" for rel in FILES} <= set(ran)
+    assert world.pipeline.is_idle
+
+
+def test_copies_that_nobody_depends_on_are_decided_together_beside_sources_that_others_depend_on(taken: list[bool]) -> None:
+    world = world_of(Setup(builders=(copier(), scripter())), *FILES)
+    world.write("b.s", "include z.s")
+    world.write("z.s", "include missing.s")
+    world.settle()
+
+    for rel in FILES:
+        world.write(f"more/{rel}", rel)
+    world.settle()
+
+    assert all(taken)
+    assert {f"linux/more/{rel.lower()}" for rel in FILES} <= world.cache.keys()
+    world.write("y.s", "include more/a.txt")
+    world.settle()
+    world.forget_runs()
+    world.write("more/a.txt", "another")
+    world.settle()
+    assert world.ran() == ["more/a.txt@linux:data", "y.s@linux:main"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: int, taken: list[bool]) -> None:
+    for fuse in range(seed, 90, 12):
+        world = World(TWO, rng=random.Random(fuse))
+        world.copies_on_reading = True
+        world.boot()
+        for rel in FILES:
+            world.write(rel, rel)
+        world.fuse = fuse
+        with suppress(Crash):
+            world.scan()
+            world.run()
+        world.crash()
+        world.settle()
+
+        assert world.cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
+        world.settle(restart=True)
+        assert world.pipeline.counts["run"] == 0, fuse
+
+
+def test_many_jobs_move_by_the_table_or_not_at_all() -> None:
+    to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
+    assert machine.follow(None, to_commit) is JobState.COMMITTING
+    assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED
+    with pytest.raises(InvalidTransition, match="jobs that are absent cannot take START"):
+        machine.follow(None, (Trigger.START,))

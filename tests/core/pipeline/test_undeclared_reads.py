@@ -1,0 +1,278 @@
+"""What a call read and nobody declared: a warning, or a dependency, and never for what was declared."""
+
+from __future__ import annotations
+
+import pytest
+from fake_world import World
+from fakes import Setup, copier, glob, scripter, sha
+from msgspec.structs import replace
+
+from aptui.core.messages import Event, OutsideSeen, RunsFinished
+from aptui.core.model import Job
+from aptui.core.notices import LogLevel
+from aptui.core.orders import AnalyseResult, Read
+from aptui.core.patterns import below_matcher
+from aptui.core.pipeline.undeclared_reads import with_default
+from aptui.core.project import BuilderKind, Companion, UndeclaredReads
+from aptui.core.run_report import outside_file
+
+ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD)))
+
+
+class Reading(World):
+    """A world whose calls say what they read: `runs` and `asked` are {source: paths below the scan folder}."""
+
+    def __init__(self, setup: Setup | None = None) -> None:
+        self.read_by_runs: dict[str, list[str]] = {}
+        self.read_by_analyses: dict[str, list[str]] = {}
+        super().__init__(setup)
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, RunsFinished):
+            results = [
+                replace(result, reads=self._reads(job, isinstance(result, AnalyseResult)))
+                if (job := self.pipeline.running.get(result.run_key))
+                else result
+                for result in event.results
+            ]
+            event = replace(event, results=tuple(results))
+        super()._handle(event)
+
+    def _reads(self, job: Job, is_analysis: bool) -> tuple[Read, ...]:
+        paths = (self.read_by_analyses if is_analysis else self.read_by_runs).get(job.source.rel, [])
+        files = self.disk.files["game"]
+        return tuple(Read(f"/disk/game/{rel}", "b.py:7", sha(files[rel].text).hex() if rel in files else "") for rel in paths)
+
+    def said(self, name: str) -> list[tuple[int, str]]:
+        return [(record.level, record.text) for record in self.logs.get(self.job(name).log_file, ())]
+
+
+def warning(rel: str) -> tuple[int, str]:
+    text = f"reads '{rel}' without declaring it (b.py:7): a change of it is not noticed; declare it as a source dependency"
+    return LogLevel.WARNING, text
+
+
+@pytest.fixture
+def world() -> Reading:
+    world = Reading()
+    world.write("a.s")
+    world.write("Part.txt")
+    return world
+
+
+def test_an_undeclared_read_is_a_warning_on_the_job(world: Reading) -> None:
+    world.read_by_runs["a.s"] = ["Part.txt", "a.s"]
+
+    world.settle()
+
+    assert world.said("a.s@linux:main") == [warning("Part.txt")]
+    assert world.job("a.s@linux:main").warnings == 1
+    world.write("Part.txt", "new")
+    world.settle()
+    assert world.runs["a.s@linux:main"] == 1
+
+
+@pytest.mark.parametrize("line", ["include part.txt", "glob par*", "after part.txt:data", "read part.txt", "include b.s"])
+def test_what_is_declared_is_nobodys_business(world: Reading, line: str) -> None:
+    world.write("a.s", line)
+    world.write("b.s", "include part.txt")
+    world.read_by_runs["a.s"] = ["Part.txt"]
+    world.read_by_runs["b.s"] = ["Part.txt"]
+
+    world.settle()
+
+    assert world.said("a.s@linux:main") == world.said("b.s@linux:main") == []
+
+
+def test_companions_are_declared() -> None:
+    world = Reading(Setup(companions=(Companion(glob("*.s"), "info"),)))
+    world.write("a.s")
+    world.write("a.s.info")
+    world.read_by_runs["a.s"] = world.read_by_analyses["a.s"] = ["a.s.info"]
+
+    world.settle()
+
+    assert world.said("a.s@linux:main") == []
+
+
+def test_what_is_no_source_is_not_spoken_of(world: Reading) -> None:
+    world.read_by_runs["a.s"] = ["missing.txt", ".aptui.yaml", "../other/x"]
+
+    world.settle()
+
+    assert world.said("a.s@linux:main") == []
+
+
+def test_an_ignored_file_is_no_source_even_while_the_scan_has_not_come_to_it(world: Reading) -> None:
+    world.read_by_runs["a.s"] = ["z/x.tmp"]
+    world.pipeline.reads._graph._is_ignored = below_matcher("z")
+    world.write("z/x.tmp")
+
+    world.settle()
+
+    assert world.said("a.s@linux:main") == []
+
+
+def test_a_read_that_is_added_runs_the_job_again_when_it_changes_and_only_then() -> None:
+    world = Reading(ADDS)
+    world.write("a.s")
+    world.write("Part.txt", "1")
+    world.read_by_runs["a.s"] = ["Part.txt", "gone.txt"]
+
+    world.settle()
+    ((level, text), (_, other)) = world.said("a.s@linux:main")
+
+    assert (level, world.job("a.s@linux:main").warnings) == (LogLevel.INFO, 0)
+    assert text == "reads 'Part.txt' without declaring it (b.py:7): it counts as a dependency from now on"
+    assert "gone.txt" in other
+    for rel, content, runs in [("Part.txt", "1", 1), ("Part.txt", "2", 2), ("gone.txt", "here", 3), ("gone.txt", "here", 3)]:
+        world.write(rel, content)
+        world.settle()
+        world.settle(restart=True)
+        assert world.runs["a.s@linux:main"] == runs
+    world.read_by_runs["a.s"] = []
+    world.write("Part.txt", "3")
+    world.settle()
+    assert world.job("a.s@linux:main").discovered == ()
+
+
+def test_a_failed_run_waits_for_what_it_read_where_reads_are_added() -> None:
+    world = Reading(ADDS)
+    world.write("a.s", "FAIL")
+    world.write("Part.txt", "1")
+    world.read_by_runs["a.s"] = ["Part.txt"]
+
+    world.settle()
+
+    assert world.statuses()["a.s@linux:main"] == "failed"
+    assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["part.txt"]
+
+
+def test_an_analysis_that_reads_undeclared_warns_and_one_that_adds_is_asked_again() -> None:
+    warns, adds = Reading(), Reading(ADDS)
+    for world in (warns, adds):
+        world.write("a.s")
+        world.write("Part.txt", "1")
+        world.read_by_analyses["a.s"] = ["Part.txt"]
+        world.settle()
+        world.write("Part.txt", "2")
+        world.settle()
+        world.settle(restart=True)
+
+    (log,) = [records for records in warns.logs.values() if any("Part.txt" in record.text for record in records)]
+    assert [(record.level, record.text) for record in log] == [warning("Part.txt")]
+    assert (warns.analyses["a.s"], adds.analyses["a.s"]) == (1, 2)
+    assert (warns.runs["a.s@linux:main"], adds.runs["a.s@linux:main"]) == (1, 2)
+
+
+def test_an_analysis_need_not_declare_what_its_dependencies_declare() -> None:
+    world = Reading()
+    world.write("a.s", "include b.s")
+    world.write("b.s", "include Part.txt")
+    world.write("Part.txt")
+    world.read_by_analyses["a.s"] = ["b.s", "Part.txt"]
+    for _time in range(2):
+        world.settle()
+        world.ask("reprocess", keys=("a.s",))
+        world.settle()
+
+    assert not any("without declaring" in record.text for records in world.logs.values() for record in records)
+
+
+def test_many_undeclared_reads_are_not_all_named(world: Reading) -> None:
+    names = [f"part{number}.txt" for number in range(25)]
+    for name in names:
+        world.write(name)
+    world.read_by_runs["a.s"] = names
+
+    world.settle()
+
+    said = world.said("a.s@linux:main")
+    assert len(said) == 21
+    assert said[-1] == (LogLevel.WARNING, "reads 5 more sources without declaring them")
+
+
+def test_a_command_is_told_of_its_depfile(world: Reading) -> None:
+    world.configure(builders=(copier(), replace(scripter(), kind=BuilderKind.COMMAND)))
+    world.boot()
+    world.read_by_runs["a.s"] = ["Part.txt"]
+
+    world.settle()
+
+    assert [text.endswith("name it in the depfile") for _level, text in world.said("a.s@linux:script")] == [True]
+
+
+def test_a_builder_that_says_nothing_does_as_the_project() -> None:
+    one, other = with_default((copier(), scripter(undeclared_reads=UndeclaredReads.IGNORE)), UndeclaredReads.ADD)
+
+    assert (one.undeclared_reads, other.undeclared_reads) == (UndeclaredReads.ADD, UndeclaredReads.IGNORE)
+
+
+# ------------------------------------------------------------------------------------------------------------------ hidden
+
+
+class Hiding(Reading):
+    """A world with a second scan folder, whose `a.s` reads, in that folder, `part.txt`, which the first one has, too."""
+
+    def __init__(self, *, is_analysis: bool) -> None:
+        super().__init__(Setup(folders=("game", "shared")))
+        (self.read_by_analyses if is_analysis else self.read_by_runs)["a.s"] = ["part.txt"]
+        self.write("a.s", folder="shared")
+        self.write("part.txt", "counts")
+
+    def _reads(self, job: Job, is_analysis: bool) -> tuple[Read, ...]:
+        here = self.disk.files["shared"]
+        return tuple(
+            Read(f"/disk/shared/{rel}", "b.py:7", sha(here[rel].text).hex() if rel in here else "", is_hidden=True)
+            for rel in (self.read_by_analyses if is_analysis else self.read_by_runs).get(job.source.rel, [])
+        )
+
+    def look(self) -> None:
+        """Look at the hidden file, as the engine does by and by, and work."""
+        file = self.disk.files["shared"].get("part.txt")
+        seen = outside_file(sha(file.text).hex() if file else "", (1, 1, 1, 1) if file else (), 1 << 62)
+        self._post(OutsideSeen(self._next(), (("/disk/shared/part.txt", seen),)))
+        self.run()
+
+
+@pytest.mark.parametrize("is_analysis", [False, True])
+def test_what_comes_hidden_where_it_was_looked_for_in_vain_has_it_looked_for_again(is_analysis: bool) -> None:
+    world = Hiding(is_analysis=is_analysis)
+    world.settle()
+    counts = world.analyses if is_analysis else world.runs
+    name = "a.s" if is_analysis else "a.s@linux:main"
+    assert counts[name] == 1
+
+    world.write("part.txt", "hidden", "shared")
+    world.look()
+    assert counts[name] == 2
+    world.settle(restart=True)
+    world.look()
+    assert counts[name] == 2
+
+    world.delete("part.txt", "shared")
+    world.look()
+    assert counts[name] == 3
+
+
+def test_an_analysis_that_failed_for_want_of_a_hidden_file_is_asked_again_when_it_comes() -> None:
+    world = Hiding(is_analysis=True)
+    world.write("a.s", "FAIL ANALYSIS", "shared")
+    world.settle()
+    assert "failed" in world.statuses().values()
+
+    world.write("part.txt", "hidden", "shared")
+    world.look()
+
+    assert world.analyses["a.s"] == 2
+
+
+def test_the_log_says_what_was_looked_for_in_vain_and_what_would_hide_it() -> None:
+    world = Hiding(is_analysis=False)
+    world.settle()
+    text = (
+        "looks in vain for 'part.txt' in the scan folder 'shared', where that of 'game' would hide it (b.py:7): "
+        "it counts as a dependency from now on"
+    )
+
+    assert world.said("a.s@linux:main") == [(LogLevel.INFO, text)]

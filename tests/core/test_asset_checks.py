@@ -1,0 +1,53 @@
+"""Checks on assets, without a file: what is wrong with a name or a product, and what is not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.core.asset_checks import Check, CheckedProduct, Limit, find_block, flaws_of_name, flaws_of_product
+from aptui.core.run_report import ContentFacts
+from aptui.shared.comparisons import between
+
+
+def limit(field: str, text: str) -> Limit:
+    return Limit(field, text, *between(text))
+
+
+def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduct:
+    return CheckedProduct("linux/a/rock.png", size, facts)
+
+
+@pytest.mark.parametrize(
+    ("check", "facts", "flaws"),
+    [
+        (Check("x", limits=(limit("width", "<= 64"),)), ContentFacts(65), ["width is 65, wanted: <= 64"]),
+        (Check("x", limits=(limit("width", "<= 64"),)), ContentFacts(64), []),
+        (Check("x", limits=(limit("width", "<= 64"),)), ContentFacts(seconds=1.0), []),
+        (Check("x", limits=(limit("width", "> 64"),)), None, []),
+        (Check("x", limits=(limit("pixels", "< 4096"),)), ContentFacts(64, 64), ["pixels is 4,096, wanted: < 4096"]),
+        (Check("x", limits=(limit("bytes", "<= 99"),)), None, ["bytes is 100, wanted: <= 99"]),
+        (Check("x", formats=("webp",)), ContentFacts(format="png"), ["format is png, wanted: webp"]),
+        (Check("x", formats=("webp",)), ContentFacts(1), []),
+        (Check("x", power_of_two=True), ContentFacts(64, 48), ["64x48 are no powers of two"]),
+        (Check("x", power_of_two=True), ContentFacts(64, 1), []),
+        (Check("x", power_of_two=True), ContentFacts(63), []),
+    ],
+)
+def test_a_product_is_held_against_what_is_wanted(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
+    assert list(flaws_of_product(check, product(facts))) == flaws
+
+
+def test_a_name_must_be_like_its_pattern_capitals_and_all() -> None:
+    check = Check("names", file_name="[a-z_.]+")
+
+    assert list(flaws_of_name(check, "Textures/rock.png")) == []
+    assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' is not like '[a-z_.]+'"]
+
+
+def test_what_blocks_names_the_check_and_what_it_found() -> None:
+    checks = (Check("other", files=("b/.*",), file_name="x"), Check("wide", files=("A/.*",), limits=(limit("width", "<= 64"),)))
+
+    assert find_block(checks, "a/rock.png", [product(ContentFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"
+    assert find_block(checks, "a/rock.png", [product(ContentFacts(9))]) == ""
+    assert find_block(checks, "c/rock.png", [product(ContentFacts(99))]) == ""
+    assert find_block(checks, "b/rock.png", []) == "check 'other': the name 'rock.png' is not like 'x'"

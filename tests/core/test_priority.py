@@ -1,0 +1,159 @@
+"""The queue: which job starts first."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from fakes import Setup
+
+from aptui.core import planner, priority
+from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
+from aptui.core.priority import InterestRanks, ReadyQueue
+
+
+def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
+    """Return a job that may start."""
+    source = Source(PathKey(name), RelPath(name), 1, SourceUuid(bytes(16)))
+    return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
+
+
+# Each job beats the next for one reason, though everything that counts less speaks for the next.
+LADDER = [
+    ready("z.s", "server", is_critical=True),
+    ready("z.s", "server", escalation=200),
+    ready("z.s", "server", escalation=50, misses_dependency=True, priority=1),
+    ready("z.s", "phone", priority=-5),
+    ready("z.s", "linux", priority=-4),
+    ready("z.s", "server", priority=9),
+    ready("a.s", "server", "b", priority=8),
+    ready("a.s", "server", "c", priority=8),
+    ready("b.s", "pc", "a", priority=8),
+    ready("b.s", "server", "a", priority=8),
+    ready("a.s", "linux", "a", misses_dependency=True, priority=99),
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
+    queue = ReadyQueue("linux", is_connected=lambda platform: platform == "phone")
+    for job in random.Random(seed).sample(LADDER, len(LADDER)):
+        queue.push(job)
+
+    started = [queue.pop() for _job in LADDER]
+
+    assert started == LADDER
+    assert queue.pop() is None
+
+
+def test_what_builders_want_is_asked_again_when_the_shelf_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "_ASKED_SIZE", 1)
+    project = Setup().project({"game": 1})
+    asked = planner.Planner(project)
+
+    names = [[builder.name for builder in asked.builders_for(RelPath(rel), 1)] for rel in ("a.txt", "a.s", "a.bin", "a.txt")]
+
+    assert names == [["data"], ["script"], [], ["data"]]
+    assert asked.order_of(b"unknown") == 2
+
+
+def test_nobody_is_connected_unless_somebody_says_so() -> None:
+    queue = ReadyQueue("linux")
+    phone, host = ready(platform="phone"), ready("b.s")
+    queue.push(phone)
+    queue.push(host)
+
+    first = queue.pop()
+
+    assert first is host
+
+
+def test_an_analysis_counts_as_of_the_host() -> None:
+    queue = ReadyQueue("linux")
+    analysis = ready("b.s", platform="")
+
+    assert queue.rank(analysis)[6] is False
+
+
+def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:
+    queue = ReadyQueue("linux")
+    first, second = ready("a.s"), ready("b.s")
+    queue.push(first)
+    queue.push(second)
+    second.escalation = 50
+    queue.push(second)
+
+    order = [queue.pop(), queue.pop(), queue.pop()]
+
+    assert order == [second, first, None]
+
+
+def test_a_discarded_job_does_not_start() -> None:
+    queue = ReadyQueue("linux")
+    first, second = ready("a.s"), ready("b.s")
+    queue.push(first)
+    queue.push(second)
+    queue.discard(first)
+    queue.discard(first)
+
+    assert len(queue) == 1
+    assert queue.pop() is second
+    assert len(queue) == 0
+
+
+def test_a_job_that_may_not_start_any_more_is_skipped() -> None:
+    queue = ReadyQueue("linux")
+    job = ready()
+    queue.push(job)
+    job.state = JobState.WAITING
+
+    assert queue.pop() is None
+    assert len(queue) == 0
+
+
+def test_peeking_takes_nothing() -> None:
+    queue = ReadyQueue("linux")
+    job = ready()
+    queue.push(job)
+
+    assert queue.peek() is job
+    assert len(queue) == 1
+
+
+def test_what_somebody_looks_at_starts_first_the_newest_look_before_older_ones_and_escalation_before_both() -> None:
+    queue = ReadyQueue("linux")
+    jobs = {name: ready(f"{name}.s") for name in "abcd"}
+    jobs["d"].escalation = 1
+    queue.interest.note(PathKey("b.s"), 5)
+    queue.interest.note(PathKey("c.s"), 9)
+    for job in jobs.values():
+        queue.push(job)
+
+    assert [queue.pop() for _job in jobs] == [jobs["d"], jobs["c"], jobs["b"], jobs["a"]]
+
+
+def test_looks_fade_in_their_order_and_a_newer_look_at_the_same_stays() -> None:
+    interest = InterestRanks()
+    assert [interest.note(PathKey(name), look) for name, look in (("a", 1), ("b", 2), ("a", 3), ("b", 2))] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+    assert interest.fade(2) == ["b"]
+    assert (interest.of(PathKey("a")), interest.of(PathKey("b"))) == (3, 0)
+    assert interest.fade(2) == []
+    assert interest.fade(3) == ["a"]
+
+
+def test_of_too_many_looks_the_oldest_go_and_the_heap_keeps_few_stale_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_MOST_INTERESTING", 3)
+    queue, job = ReadyQueue("linux"), ready("a.s")
+    for look in range(1, 10_000):
+        queue.interest.note(PathKey(f"{look}.s"), look)
+        queue.push(job)
+
+    assert (len(queue.interest), queue.interest.of(PathKey("9999.s"))) == (3, 9999)
+    assert len(queue._heap) <= 2_000
+    assert (queue.pop(), queue.pop()) == (job, None)

@@ -1,0 +1,160 @@
+"""Rows: what is packed comes back, and a moving job rests as one that is owed work."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import sha
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core import rows
+from aptui.core.model import (
+    ANALYSIS_KEY,
+    DependencyKind,
+    EdgeKind,
+    FileFact,
+    Job,
+    JobDependency,
+    JobPlan,
+    JobState,
+    PathKey,
+    Product,
+    RelPath,
+    Source,
+    SourceEdge,
+    SourceUuid,
+    with_origin,
+)
+from aptui.core.rows import ROW_OPERATIONS
+
+TEXT = st.text(max_size=8)
+DEPENDENCIES = st.builds(
+    JobDependency,
+    TEXT,
+    TEXT,
+    TEXT,
+    st.sampled_from(DependencyKind),
+    st.lists(st.integers(0, 9), max_size=2).map(tuple),
+    st.booleans(),
+)
+PLANS = st.builds(
+    JobPlan, TEXT, TEXT, st.integers(-9, 9), st.booleans(), TEXT, st.just('{"a":1}'), st.lists(DEPENDENCIES, max_size=2).map(tuple)
+)
+
+
+def source() -> Source:
+    fact = FileFact(1, RelPath("A.s"), 1, 2, 3, 4, sha("x"), 5)
+    return Source(PathKey("a.s"), RelPath("A.s"), 1, SourceUuid(b"u" * 16), 7, fact)
+
+
+def width(operation: str) -> int:
+    return len(ROW_OPERATIONS[operation].split(", "))
+
+
+@given(plan=PLANS, discovered=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple))
+def test_a_plan_comes_back_from_its_row(plan: JobPlan, discovered: tuple[tuple[str, str], ...]) -> None:
+    text = rows.pack_plan(plan, discovered)
+
+    assert rows.unpack_plan(text, plan.key, plan.platform) == (plan, discovered)
+
+
+def test_a_plain_plan_costs_nothing() -> None:
+    plan = JobPlan("data", "linux")
+
+    assert rows.pack_plan(plan, ()) == rows.pack_plan(None, ()) == ""
+    assert rows.unpack_plan("", "data", "linux") == (plan, ())
+    assert rows.pack_plan(plan, (("x", "1"),)) != ""
+
+
+@given(
+    plans=st.lists(PLANS, max_size=3).map(tuple),
+    edges=st.lists(st.builds(SourceEdge, st.sampled_from(EdgeKind), TEXT), max_size=3).map(tuple),
+)
+def test_what_an_analysis_said_comes_back_from_its_row(plans: tuple[JobPlan, ...], edges: tuple[SourceEdge, ...]) -> None:
+    job = Job(source(), b"b", "", ANALYSIS_KEY, plans=plans, edges=edges)
+
+    assert rows.unpack_analysis(rows.pack_analysis(job)) == (plans, edges)
+
+
+def test_an_empty_analysis_says_nothing() -> None:
+    assert rows.unpack_analysis("") == ((), ())
+
+
+@pytest.mark.parametrize("state", [None, *JobState])
+def test_a_moving_job_rests_as_owed_work(state: JobState | None) -> None:
+    job = Job(source(), b"b", "linux", "main", 3, state)
+    is_settled = state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
+
+    row = rows.job_row(job)
+
+    assert len(row) == width("put_job")
+    assert row[16] == (state.value if is_settled and state else "waiting")
+    assert row[6] == {JobState.COMPLETED: 4, JobState.FAILED: 2, JobState.CANCELLED: 2}.get(state, 0)  # type: ignore[call-overload]
+
+
+def test_a_job_can_be_written_as_if_it_were_there_already() -> None:
+    job = Job(source(), b"b", "linux", "main", 3, JobState.COMMITTING)
+
+    assert rows.job_row(job, JobState.COMPLETED)[16] == "completed"
+
+
+def test_an_analysis_without_a_fingerprint_says_so() -> None:
+    job = Job(source(), b"b", "", ANALYSIS_KEY, state=JobState.FAILED)
+    absent = Job(source(), b"b", "", ANALYSIS_KEY)
+
+    assert len(rows.analysis_row(job)) == width("put_analysis")
+    assert rows.analysis_row(job)[2:4] == ("failed", None)
+    assert rows.analysis_row(absent)[2] == "waiting"
+
+
+def test_a_source_is_written_with_its_digest_or_none() -> None:
+    here, gone = source(), source()
+    gone.fact = None
+
+    assert rows.source_row(here) == (7, 1, "A.s", b"u" * 16, "a.s", sha("x"), "", 0, 5)
+    assert rows.source_row(gone)[5] == b""
+
+
+def test_hashes_fit_into_the_database() -> None:
+    job = Job(source(), b"b", "linux", "main", 3)
+    product = Product("linux/a.out", 0, bytes(16), 1, sha("p"), (1 << 64) - 1, 9)
+
+    row = rows.product_row(5, job, product)
+
+    assert row == (5, 3, "linux/a.out", 0, bytes(16), -1, 1, sha("p"), 9)
+    assert rows.to_signed((1 << 63) - 1) == (1 << 63) - 1
+    assert rows.to_signed(1 << 63) == -(1 << 63)
+
+
+def test_edges_are_written_once_each_with_their_bits() -> None:
+    here = source()
+    analysis = Job(here, b"b", "", ANALYSIS_KEY)
+    analysis.edges = (SourceEdge(EdgeKind.PATH, "x"), SourceEdge(EdgeKind.WILDCARD, "*.y"), SourceEdge(EdgeKind.UUID, "0" * 32))
+    main = Job(here, b"b", "linux", "main", discovered=(("z", ""),))
+    after = JobDependency(PathKey("c.s"), "main", "linux", DependencyKind.ORDER, (1, 2))
+    named = JobDependency(PathKey("1" * 32), "main", "linux", DependencyKind.ORDER, is_uuid=True)
+    main.plan = JobPlan("main", "linux", job_dependencies=(after, after, named))
+    other = Job(here, b"other", "linux", "main", discovered=(("not mine", ""),))
+    here.jobs = {(job.builder, job.platform, job.key): job for job in (analysis, main, other)}
+
+    written = rows.edge_rows(here, b"b")
+
+    assert {(row[2], row[3], row[4], row[5], row[6]) for row in written} == {
+        (0, "x", 1, "", 0), (1, "*.y", 5, "", 0), (2, "0" * 32, 1, "", 1), (3, "c.s", 2, "1,2", 0), (2, "1" * 32, 2, "", 1),
+        (4, "z", 1, "", 0),
+    }  # fmt: skip
+    assert len(written) == 6
+    assert all(len(row) == width("put_edge") for row in written)
+
+
+@pytest.mark.parametrize(
+    ("reason", "origin", "told"),
+    [
+        ("new source", "", "new source"),
+        ("new source", "from here", "new source; its result is from here"),
+        ("", "from here", "its result is from here"),
+        ("", "", ""),
+    ],
+)
+def test_where_a_result_came_from_is_told_after_the_reason(reason: str, origin: str, told: str) -> None:
+    assert with_origin(reason, origin) == told

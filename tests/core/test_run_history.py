@@ -1,0 +1,83 @@
+"""The steps between runs: what was packed comes back, and a first run costs next to nothing."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aptui.core import run_history
+from aptui.core.model import Digest, Product
+from aptui.core.run_history import BEGINNING, RunStep
+
+NAMES = st.sampled_from(["a", "b.png", "Ärger", "x/y"])
+INPUTS = st.dictionaries(st.tuples(st.sampled_from(["source", "dependency", "rule"]), NAMES), st.sampled_from(["1", "2", "3"]))
+PRODUCTS = st.dictionaries(NAMES, st.tuples(st.sampled_from(["aa", "bb"]), st.integers(0, 3)))
+
+
+def moment(inputs: dict[tuple[str, str], str], products: dict[str, tuple[str, int]]) -> RunStep:
+    return RunStep(
+        tuple((kind, name, value) for (kind, name), value in inputs.items()),
+        tuple((name, digest, size) for name, (digest, size) in products.items()),
+    )
+
+
+MOMENTS = st.builds(moment, INPUTS, PRODUCTS)
+
+
+def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str, int]]]:
+    return set(state.inputs), set(state.products)
+
+
+@given(MOMENTS, MOMENTS)
+def test_a_step_turns_the_one_moment_into_the_other(known: RunStep, wanted: RunStep) -> None:
+    assert plain(run_history.turn_step(known, run_history.step(known, wanted))) == plain(wanted)
+
+
+@given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
+def test_every_run_is_found_by_going_back(runs: list[tuple[bool, RunStep]]) -> None:
+    committed, kept = RunStep(), []
+    for succeeds, state in runs:
+        if succeeds and not state.inputs:
+            continue  # a manifest is never empty
+        if succeeds:
+            kept.append((True, run_history.make_committed_step(committed, state)))
+            committed = state
+        else:
+            kept.append((False, run_history.step(committed, RunStep(state.inputs, committed.products))))
+
+    found = run_history.moments(committed, reversed(kept))
+
+    expected = [state if succeeds else RunStep(state.inputs) for succeeds, state in runs if not succeeds or state.inputs]
+    assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
+
+
+def test_a_first_run_is_one_character_and_an_equal_one_none() -> None:
+    state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
+
+    assert run_history.make_committed_step(RunStep(), state) == BEGINNING
+    assert run_history.make_committed_step(state, state) == ""
+
+
+@given(st.text())
+def test_a_step_is_written_as_it_always_was(text: str) -> None:
+    known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
+
+    parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
+    assert run_history.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+
+
+def test_what_a_run_made_is_named_by_half_its_digest() -> None:
+    assert run_history.list_made((Product("linux/a", 0, bytes(16), 1, Digest(bytes(range(32))), 0, 3),)) == (
+        ("linux/a", bytes(range(16)).hex(), 3),
+    )
+
+
+def test_the_digest_of_products_follows_what_was_made() -> None:
+    one = Product("linux/a", 0, bytes(16), 1, Digest(b"D" * 32), 0, 3)
+    two = Product("linux/b", 1, bytes(16), 1, Digest(b"D" * 32), 0, 3)
+
+    assert len(run_history.digest((one,))) == 16
+    assert run_history.digest(()) == b""
+    assert run_history.digest((one, two)) == run_history.digest((two, one)) != run_history.digest((one,))

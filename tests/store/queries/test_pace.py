@@ -1,0 +1,138 @@
+"""Slower than before: the median and the noise of earlier runs decide, not one number."""
+
+from __future__ import annotations
+
+import pytest
+
+from aptui.store.queries.session_history import LAST_RUNS, pace, paces, slower_builders, slower_jobs
+from tests.store.conftest import BUILDER, Store
+from tests.store.queries.test_session_history import job, session_row
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "is_slower"),
+    [
+        (1000, [], False),  # nothing to compare with
+        (210, [100], True),  # twice as long as the only one
+        (190, [100], False),
+        (300, [100, 105, 95, 100, 102], True),
+        (128, [100, 100, 100, 100], False),  # a fourth, but not 30 ms
+        (131, [100, 100, 100, 100], True),
+        (9000, [5000, 9500, 4000, 10000, 5500], False),  # it varies that much
+        (9000, [5000, 5100, 4900, 5050, 5000], True),
+        (29, [0, 0, 0], False),
+        (31, [0, 0, 0], True),
+    ],
+)
+def test_slower_is_what_lies_beyond_the_noise(now: int, before: list[float], is_slower: bool) -> None:
+    assert pace(now, before).is_slower is is_slower
+
+
+def test_one_slow_run_among_the_earlier_ones_does_not_move_the_median() -> None:
+    found = pace(300, [100, 2000, 101, 99, 100])
+
+    assert (found.median_ms, found.is_slower, round(found.factor)) == (100, True, 3)
+
+
+def test_faster_is_the_other_way_round() -> None:
+    assert pace(100, [500, 510, 490]).is_faster
+    assert not pace(480, [500, 510, 490]).is_faster
+
+
+def test_only_the_last_runs_count() -> None:
+    assert pace(300, [300.0] * LAST_RUNS + [1.0] * 50).median_ms == 300
+
+
+def sessions_of(store: Store, *durations: dict[int, int], **changes: object) -> None:
+    """Record one session for each {job: its duration}."""
+    for number, jobs in enumerate(durations, 1):
+        for job_id, duration_ms in jobs.items():
+            job(store, job_id, 100 * number + job_id, duration_ms=duration_ms, **changes)
+        store.put(put_session=[session_row()])
+
+
+def test_slower_jobs_are_found_until_they_run_at_their_pace_again(store: Store) -> None:
+    sessions_of(store, {1: 100, 2: 100}, {1: 104, 2: 100}, {1: 102}, {1: 400, 2: 120})
+    reader = store.reader()
+
+    assert list(slower_jobs(reader)) == [1]
+    assert (slower_jobs(reader)[1].median_ms, paces(reader, [2])[2].runs) == (102, 2)
+
+    job(store, 1, 900, duration_ms=101)
+    store.put(put_session=[session_row()])
+    assert slower_jobs(reader) == {}
+
+
+def test_failed_and_restored_runs_say_nothing_of_the_pace(store: Store) -> None:
+    sessions_of(store, {1: 100}, {1: 100}, {1: 100})
+    sessions_of(store, {1: 9000}, outcome=1)
+    job(store, 1, 990, duration_ms=9000, origin="from the store")
+    store.put(put_session=[session_row()])
+
+    assert slower_jobs(store.reader()) == {}
+
+
+def test_a_builder_is_slower_when_its_jobs_are_together(store: Store) -> None:
+    usual = dict.fromkeys(range(1, 9), 100)
+    sessions_of(store, usual, usual, {number: 150 + number for number in usual})
+
+    found = slower_builders(store.reader())
+    assert list(found) == [BUILDER]
+    assert 1.5 < found[BUILDER].factor < 1.6
+
+
+def test_one_slow_job_makes_no_slow_builder(store: Store) -> None:
+    usual = dict.fromkeys(range(1, 9), 100)
+    sessions_of(store, usual, usual, usual | {3: 5000})
+
+    assert slower_builders(store.reader()) == {}
+    assert list(slower_jobs(store.reader())) == [3]
+
+
+def test_without_a_history_nothing_is_slower(store: Store) -> None:
+    assert slower_jobs(store.reader()) == {}
+    assert slower_builders(store.reader()) == {}
+
+
+def draft(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
+    """Let a job make a draft in a session of its own."""
+    job(store, job_id, run_key, duration_ms=duration_ms)
+    store.put(put_draft=[(job_id, None)])
+    store.put(put_session=[session_row()])
+
+
+def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
+    """Let a job make a final in a session of its own."""
+    job(store, job_id, run_key, duration_ms=duration_ms)
+    store.put(drop_draft=[(job_id,)])
+    store.put(put_session=[session_row()])
+
+
+def test_a_final_is_no_slower_for_its_draft_was_fast(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+
+    assert slower_jobs(store.reader()) == {}
+    assert paces(store.reader(), [1])[1].runs == 0
+
+
+def test_drafts_are_compared_with_drafts_and_finals_with_finals(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+    draft(store, 1, 30, 300)
+    slow_draft = slower_jobs(store.reader())
+    final(store, 1, 40, 5100)
+    usual_final = slower_jobs(store.reader())
+    final(store, 1, 50, 20000)
+
+    assert (slow_draft[1].median_ms, slow_draft[1].now_ms) == (100, 300)
+    assert usual_final == {}
+    assert slower_jobs(store.reader())[1].median_ms == 5050
+
+
+def test_what_is_kept_of_old_sessions_says_whether_it_was_a_draft(store: Store) -> None:
+    draft(store, 1, 10, 100)
+    final(store, 1, 20, 5000)
+    store.put(prune_session=[(1,)])
+
+    assert slower_jobs(store.reader()) == {}

@@ -1,0 +1,168 @@
+"""Sessions: what a rest records of the runs since the last one, what becomes of old ones, what is asked of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aptui.shared.errors import UserError
+from aptui.store.queries.session_history import runs_of, runs_until, session_named, sessions
+from tests.store.conftest import BUILDER, Store, analysis_row, job_row, product_row, source_row
+
+SECOND = 1000
+
+
+def run_row(job_id: int, run_key: int, **changes: Any) -> tuple[object, ...]:
+    values: dict[str, Any] = {
+        "job_id": job_id, "run_key": run_key, "completed_ms": 5 * SECOND, "duration_ms": 100, "outcome": 0, "reason": "new source",
+        "error": "", "log_file": "", "fingerprint": 7, "version": "1", "products": b"", "step": "", "origin": "",
+    }  # fmt: skip
+    return tuple((values | changes).values())
+
+
+def session_row(started_ms: int = 1 * SECOND, ended_ms: int = 9 * SECOND, **changes: str | int) -> tuple[object, ...]:
+    values: dict[str, str | int] = {"kind": "edit", "detail": "", "commit": "", "outcome": "", "saved_ms": 0, "fetched": 0}
+    return (started_ms, ended_ms, *(values | changes).values())
+
+
+def job(store: Store, job_id: int, run_key: int, **changes: Any) -> None:
+    """Let a job run, with one product of 10 bytes."""
+    is_failed = changes.get("outcome", 0) == 1
+    status = {"state": "failed", "status": 2} if is_failed else {}
+    store.put(
+        put_source=[source_row(job_id, f"{job_id}.png")],
+        put_job=[job_row(job_id, job_id, run_key=run_key, **status)],
+        put_product=[product_row(job_id, job_id, f"linux/{job_id}.png")],
+        put_run=[run_row(job_id, run_key, **changes)],
+    )
+
+
+def test_a_session_has_the_runs_since_the_one_before(store: Store) -> None:
+    job(store, 1, 5)
+    store.put(put_session=[session_row(kind="start")])
+    job(store, 2, 6, outcome=1, duration_ms=40)
+    job(store, 3, 7, origin="from the store")
+    store.put(put_session=[session_row(2 * SECOND)])
+
+    second, first = sessions(store.reader())
+    assert (first.number, first.kind, first.jobs_run, first.failing) == (1, "start", 1, 0)
+    assert (second.jobs_run, second.jobs_failed, second.restored, second.work_ms, second.failing) == (2, 1, 1, 40, 1)
+    assert second.detail == "new source"
+    runs = runs_of(store.reader(), 2)
+    assert [(run.source, run.is_failed, run.is_restored, run.duration_ms, run.size) for run in runs] == [
+        ("2.png", True, False, 40, 10), ("3.png", False, True, 100, 10),
+    ]  # fmt: skip
+    assert {run.ended_after_ms for run in runs} == {3 * SECOND}
+
+
+def test_a_failed_analysis_counts_as_failing(store: Store) -> None:
+    job(store, 1, 5)
+    store.put(put_analysis=[analysis_row(1, state="failed", fingerprint=None)], put_session=[session_row()])
+
+    assert sessions(store.reader())[0].failing == 1
+
+
+def test_what_found_nothing_to_do_is_no_session(store: Store) -> None:
+    job(store, 1, 5)
+    store.put(put_session=[session_row()])
+    store.put(put_session=[session_row()])
+    store.put(put_session=[session_row(kind="checkout", detail="a → b")])
+
+    assert [one.kind for one in sessions(store.reader())] == ["checkout", "edit"]
+
+
+def test_runs_of_an_engine_that_was_killed_are_a_session_that_nobody_saw_begin(store: Store) -> None:
+    archive = store.archive().sessions
+    assert not archive.is_session_pending()
+
+    job(store, 1, 5, completed_ms=3000, duration_ms=1000)
+    job(store, 2, 6, completed_ms=7000, duration_ms=500)
+    assert archive.is_session_pending()
+    store.put(put_session=[session_row(0, 0, kind="start", outcome="killed")])
+
+    found = sessions(store.reader())[0]
+    assert (found.started_ms, found.ended_ms, found.outcome, found.jobs_run) == (2000, 7000, "killed", 2)
+    assert not archive.is_session_pending()
+
+
+def test_a_job_that_is_no_more_keeps_its_name_and_nobody_gets_its_number(store: Store) -> None:
+    job(store, 1, 5)
+    job(store, 2, 6)
+    store.put(put_session=[session_row()])
+    store.put(drop_source=[(2,)])
+    store.put(drop_job=[(1,)])
+
+    assert [(run.source, run.platform, run.job_key, run.builder) for run in runs_of(store.reader(), 1)] == [
+        ("1.png", "linux", "Image", BUILDER), ("2.png", "linux", "Image", BUILDER),
+    ]  # fmt: skip
+    assert store.archive().next_ids()[1] == 3
+
+
+def test_old_sessions_become_what_was_before(store: Store) -> None:
+    job(store, 1, 5, duration_ms=10)
+    job(store, 2, 6, duration_ms=20)
+    store.put(put_session=[session_row(ended_ms=9 * SECOND)])
+    job(store, 2, 7, duration_ms=30)
+    store.put(put_session=[session_row(ended_ms=20 * SECOND)])
+    archive = store.archive().sessions
+
+    assert archive.find_outdated_session(9 * SECOND, 100, 100) == 0
+    assert archive.find_outdated_session(10 * SECOND, 100, 100) == 1
+    assert archive.find_outdated_session(0, 2, 100) == 1
+    assert archive.find_outdated_session(0, 100, 1) == 1
+    store.put(prune_session=[(1,)])
+
+    assert [one.number for one in sessions(store.reader())] == [2]
+    assert {run.source: (run.duration_ms, run.session) for run in runs_until(store.reader(), 0)} == {
+        "1.png": (10, 0), "2.png": (20, 0)
+    }  # fmt: skip
+    assert {run.source: run.duration_ms for run in runs_until(store.reader(), 2)} == {"1.png": 10, "2.png": 30}
+    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last one stays"
+
+
+def test_a_large_session_goes_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aptui.store.db import statements
+
+    few = tuple(
+        (sql.replace(f"LIMIT {statements.PRUNED_AT_ONCE}", "LIMIT 2"), shape)
+        for sql, shape in statements.STATEMENTS["prune_session"]
+    )
+    monkeypatch.setitem(statements.STATEMENTS, "prune_session", few)
+    for number in (1, 2, 3):
+        job(store, number, number)
+    store.put(put_session=[session_row()])
+
+    store.put(prune_session=[(1,)])
+    assert [(one.number, one.jobs_run) for one in sessions(store.reader())] == [(1, 3)]
+    assert len(runs_of(store.reader(), 1)) == 1
+
+    store.put(prune_session=[(1,)])
+    assert sessions(store.reader()) == []
+    assert len(list(runs_until(store.reader(), 0))) == 3
+
+
+def test_a_session_is_named_by_number_or_from_the_last(store: Store) -> None:
+    for number in (1, 2, 3):
+        job(store, number, number)
+        store.put(put_session=[session_row()])
+    reader = store.reader()
+
+    assert [session_named(reader, word).number for word in ("2", "#2", "last", "last~2")] == [2, 2, 3, 1]
+
+
+@pytest.mark.parametrize("word", ["", "x", "-1", "last~", "2.5", "٢x", "9" * 40])
+def test_what_is_no_session_is_refused(store: Store, word: str) -> None:
+    with pytest.raises(UserError, match="is no session"):
+        session_named(store.reader(), word)
+
+
+def test_a_session_that_is_not_kept_is_refused_with_those_that_are(store: Store) -> None:
+    with pytest.raises(UserError, match="none is recorded yet"):
+        session_named(store.reader(), "last")
+    job(store, 1, 5)
+    store.put(put_session=[session_row()])
+
+    for word in ("0", "7", "last~1", "9" * 18):
+        with pytest.raises(UserError, match="those from 1 to 1 are kept"):
+            session_named(store.reader(), word)
