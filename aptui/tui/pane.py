@@ -181,7 +181,7 @@ PANES: list[PaneSpec] = [
     PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.pane:JobsPane"),
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
     PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
-    PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.pane:ConnectionsPane"),
+    PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.screen:ConnectionsPane"),
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.pane:BuildersPane"),
     PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),

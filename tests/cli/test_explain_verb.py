@@ -11,7 +11,7 @@ import pytest
 import verb_project
 
 from aptui.cli import main
-from aptui.features.gateway import peer_file
+from aptui.features.gateway.peers import peer_settings
 from aptui.shared.connections.peers import PeerAction, PeerOrder, PeerSettings
 
 pytestmark = pytest.mark.real
@@ -182,7 +182,7 @@ def test_lists_changed_on_the_screen_are_shown_as_an_override(project: Path, cap
     file = project / "aptui.yaml"
     file.write_text(file.read_text() + "serve: {rejected: [1.2.3.4]}\n")
     order = PeerOrder(PeerAction.REJECT, entry="5.6.7.8")
-    peer_file.change(project / "Cache" / peer_file.PLACE, PeerSettings(rejected=("1.2.3.4",)), order)
+    peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, PeerSettings(rejected=("1.2.3.4",)), order)
 
     assert main.main(["config", "--explain", "serve.rejected"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main, reference
-from aptui.features.gateway import http_document
+from aptui.features.gateway import documents
 from aptui.store.jobs.filter import FIELDS
 
 ROOT = Path(main.__file__).parents[1]
@@ -34,7 +34,7 @@ def test_every_field_of_the_filter_is_explained() -> None:
 def test_every_address_of_the_gateway_is_listed() -> None:
     page = reference.markdown("http")
 
-    assert all(f" {address.path}` |" in page for address in http_document.addresses())
+    assert all(f" {address.path}` |" in page for address in documents.addresses())
 
 
 def test_a_topic_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:

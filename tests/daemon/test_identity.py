@@ -14,7 +14,7 @@ from waiting import until
 
 from aptui.cli import main
 from aptui.config import load
-from aptui.features.gateway.engine import EngineLink
+from aptui.features.gateway.engine_link import EngineLink
 from aptui.features.o3de.programs.run_request import ask_holder
 from aptui.link import gateways, places, port
 from aptui.link.client import EngineClient, NoEngine

@@ -7,13 +7,13 @@ FEATURE = Feature(
     summary="the gateway: editors, running games and devices connect over HTTP and WebSocket",
     verbs={
         "changes": (
-            "aptui.features.gateway.changes_verb",
+            "aptui.features.gateway.verbs",
             "what changed since a number, in order, for asset browsers and search indexes",
         ),
         "gateway": ("aptui.features.gateway.verbs", "listen for editors, running games and devices"),
         "token": ("aptui.features.gateway.verbs", "who may use the gateway: add, list, revoke"),
         "client": ("aptui.features.gateway.verbs", "ask a gateway, watch what happens, get products"),
-        "web": ("aptui.features.gateway.web_verb", "show the screen in a browser, on this machine, behind a token"),
+        "web": ("aptui.features.gateway.verbs", "show the screen in a browser, on this machine, behind a token"),
     },
     requests={
         "barrier": "aptui.features.gateway.engine_requests:Barrier",
@@ -26,8 +26,8 @@ FEATURE = Feature(
     answers="aptui.features.gateway.requests:GatewayRequests",
     points={
         "daemon": "aptui.features.gateway.gateway_process:GatewaySupervisor",
-        "doctor": "aptui.features.gateway.gateway_checks:check",
-        "explain": "aptui.features.gateway.gateway_checks:explain",
-        "demo_page": "aptui.features.gateway.web_verb:show_demo",
+        "doctor": "aptui.features.gateway.verbs:check",
+        "explain": "aptui.features.gateway.verbs:explain",
+        "demo_page": "aptui.features.gateway.verbs:show_demo",
     },
 )

@@ -22,19 +22,25 @@ from aiohttp import web
 from msgspec import Struct
 
 from aptui.config import dirs
-from aptui.features.gateway import http_document, tasks
+from aptui.features.gateway import documents, tasks
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.admission import is_loopback
-from aptui.features.gateway.access.guard import GUARD, Audit, Guard
-from aptui.features.gateway.access.limits import UNIDENTIFIED_LIMIT, ClientConnection, ConnectionLimits, LimitedServer
-from aptui.features.gateway.context import CONTEXT, GatewayContext
-from aptui.features.gateway.database import Database
-from aptui.features.gateway.engine import EngineLink
-from aptui.features.gateway.http import demo_page, feed, files, metrics
-from aptui.features.gateway.peers import peers, proxy
-from aptui.features.gateway.protocol import codec
+from aptui.features.gateway.access.guard import (
+    GUARD,
+    UNIDENTIFIED_LIMIT,
+    Audit,
+    ClientConnection,
+    ConnectionLimits,
+    Guard,
+    LimitedServer,
+)
+from aptui.features.gateway.engine_link import EngineLink
+from aptui.features.gateway.gateway_context import CONTEXT, Database, GatewayContext
+from aptui.features.gateway.http import change_feed, demo_page, http_files
+from aptui.features.gateway.peers import peer_connections, proxy
+from aptui.features.gateway.protocol import wire_codec
+from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
-from aptui.features.gateway.ws.sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.sharing.cache_server.accepting import Acceptor
 from aptui.features.sharing.cache_server.sockets import ErrorReports
 from aptui.link import places
@@ -112,11 +118,11 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
 
 def build_app(parts: GatewayParts) -> web.Application:
     """Return the application: the WebSocket, and the routes of every other part there is."""
-    app = web.Application(middlewares=[guard.middleware, http_document.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
+    app = web.Application(middlewares=[guard.middleware, documents.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
     app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
-    app.router.add_get(codec.PATH, parts.sessions.connect)
-    for module in (files, feed, metrics, peers, proxy, demo_page, http_document):
+    app.router.add_get(wire_codec.PATH, parts.sessions.connect)
+    for module in (http_files, change_feed, documents, peer_connections, proxy, demo_page, documents):
         module.add_routes(app)
     return app
 

@@ -2,7 +2,7 @@
 
 Names are never looked up here.
 
-Tests: `tests/features/gateway/peers/test_peers.py`.
+Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Screen and gateway judge alike.
 
-Tests: `tests/features/gateway/peers/test_peers.py`.
+Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations

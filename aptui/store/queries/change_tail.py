@@ -8,7 +8,7 @@ The records are those of `changes`, and two more, both with the number to go on 
 
 A removal of what nobody told of can follow a listing, and means nothing.
 
-Tests: `tests/features/gateway/http/test_feed.py`.
+Tests: `tests/features/gateway/http/test_change_feed.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Products as files in folders: by name or asset id, in a folder, below a folder, and the jobs that a file waits for.
 
-Tests: `tests/features/gateway/http/test_files.py`.
+Tests: `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations

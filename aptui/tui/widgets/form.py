@@ -5,7 +5,7 @@
 `answered` is called with {field id: text}, or None after Esc; `check` returns (field id, what is wrong with it), or None. Enter
 takes, Tab and the arrows go from line to line.
 
-Tests: `tests/features/gateway/screen/test_pane.py`.
+Tests: `tests/features/gateway/screen/test_screen.py`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from disk_project import HOST, Project
 
 from aptui.engine.cache.cache import Cache
 from aptui.features.gateway.access import guard, tokens
-from aptui.features.gateway.protocol import codec
+from aptui.features.gateway.protocol import wire_codec
 from aptui.features.o3de.programs.control import ControlChannel
 from aptui.link import places
 from aptui.link.port import PROTOCOL
@@ -129,7 +129,7 @@ def _open_control(_folder: Path, stack: ExitStack) -> None:
 
 def _open_gateway(_folder: Path, stack: ExitStack) -> None:
     """Break the contract: who has no token may read."""
-    anybody = guard.ClientIdentity("anybody", frozenset(codec.Scope), "")
+    anybody = guard.ClientIdentity("anybody", frozenset(wire_codec.Scope), "")
     stack.enter_context(mock.patch.object(guard.Guard, "identify", return_value=anybody))
 
 
@@ -154,7 +154,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         project.write("assets/a.txt", "ours")
         project.engine_run()
         place = stack.enter_context(served(project, folder / "state" / "tokens.json"))
-        tokens.add(place.token_file, "phone", [codec.Scope.READ])
+        tokens.add(place.token_file, "phone", [wire_codec.Scope.READ])
         cache = Cache(project.cache, [HOST])
         cache.take()
         stack.callback(cache.close)

@@ -25,12 +25,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aptui.features.gateway import gateway
-from aptui.features.gateway.access import guard, limits, tokens
+from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.client import Client, Refusal, local
-from aptui.features.gateway.http import feed
-from aptui.features.gateway.protocol import codec, requests
-from aptui.features.gateway.protocol.codec import Scope
-from aptui.features.gateway.protocol.requests import Ping
+from aptui.features.gateway.http import change_feed
+from aptui.features.gateway.protocol import wire_codec, wire_records
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.protocol.wire_records import Ping
 from aptui.features.sharing.cache_server import accepting
 from aptui.link import places, port
 from aptui.link.client import EngineClient
@@ -48,7 +48,7 @@ LOG_LIMIT_BYTES = 1 << 20
 _MISSED_S = 5.0
 """For so long a broken rule is looked for; what is asked of one that is not broken has the patience of all tests."""
 HALF_OPEN = 1_000
-_HELD_MOST = limits.UNIDENTIFIED_LIMIT + accepting.PENDING_LIMIT + 16
+_HELD_MOST = guard.UNIDENTIFIED_LIMIT + accepting.PENDING_LIMIT + 16
 """Strangers, and those who are still being let in, at any moment."""
 _SILENT = 20
 _SILENT_TLS = 400
@@ -67,12 +67,12 @@ serve: {port: 0, clients_limit: 64}
 
 def _endless_frames() -> None:
     """Break the contract: a frame may be as long as it says."""
-    codec.FRAME_LIMIT_BYTES = 1 << 31
+    wire_codec.FRAME_LIMIT_BYTES = 1 << 31
 
 
 def _open_doors() -> None:
     """Break the contract: whoever says nothing may stay."""
-    limits.ConnectionLimits.__init__.__defaults__ = (1e9, 1 << 30)
+    guard.ConnectionLimits.__init__.__defaults__ = (1e9, 1 << 30)
 
 
 def _open_handshakes() -> None:
@@ -82,7 +82,7 @@ def _open_handshakes() -> None:
 
 def _endless_followers() -> None:
     """Break the contract: one token may follow as often as it likes."""
-    feed.FOLLOWERS_PER_TOKEN = feed.FOLLOWERS_LIMIT = 1 << 30
+    change_feed.FOLLOWERS_PER_TOKEN = change_feed.FOLLOWERS_LIMIT = 1 << 30
 
 
 def _deaf_to_revocation() -> None:
@@ -182,7 +182,7 @@ class Victim:
         wire = socket.create_connection(self.address, PATIENCE_S)
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [
-            f"GET {codec.PATH} HTTP/1.1",
+            f"GET {wire_codec.PATH} HTTP/1.1",
             f"Host: {self.address[0]}:{self.address[1]}",
             "Upgrade: websocket",
             "Connection: Upgrade",
@@ -259,10 +259,10 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
         # Those that are on their way in are beside the others, and each of them sends an older one away when it is in.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
-        while limits.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
+        while guard.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
             time.sleep(0.05)
             held = victim.descriptors() - before
-    if held > limits.UNIDENTIFIED_LIMIT + 8:
+    if held > guard.UNIDENTIFIED_LIMIT + 8:
         yield f"{held} sockets of strangers are held"
 
 
@@ -313,7 +313,7 @@ def followers(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
         taken = sum(_head(wire).startswith(b"HTTP/1.1 200") for wire in wires)
         with victim.connect():
             pass
-    if taken > feed.FOLLOWERS_PER_TOKEN:
+    if taken > change_feed.FOLLOWERS_PER_TOKEN:
         yield f"{taken} streams of one token were taken"
 
 
@@ -346,12 +346,12 @@ def floods_of_requests(victim: Victim, _dice: random.Random, _seconds: float) ->
     with victim.connect(victim.token_for(Scope.READ, Scope.ESCALATE)) as client:
         for _lap in range(40):
             for request in (
-                requests.Reprocess(("x" * 4_000,) * 200),
-                requests.Escalate(asset="{00000000-0000-0000-0000-00000000abcd}", term="*" + "a" * 60_000),
-                requests.CheckMove("*?" * 60 + "!", "a"),
-                requests.CheckDelete("*" * 3_000),
-                requests.JobLog(job_id=1 << 63),
-                requests.AssetStatus(term=deep),
+                wire_records.Reprocess(("x" * 4_000,) * 200),
+                wire_records.Escalate(asset="{00000000-0000-0000-0000-00000000abcd}", term="*" + "a" * 60_000),
+                wire_records.CheckMove("*?" * 60 + "!", "a"),
+                wire_records.CheckDelete("*" * 3_000),
+                wire_records.JobLog(job_id=1 << 63),
+                wire_records.AssetStatus(term=deep),
             ):
                 with contextlib.suppress(Refusal):
                     client.ask(request, PATIENCE_S)

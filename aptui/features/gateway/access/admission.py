@@ -1,6 +1,6 @@
 """Admits clients by address: allowed and rejected lists, host names, and the log of rejected clients; tokens are `guard`'s.
 
-Tests: `tests/features/gateway/peers/test_peers.py`.
+Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations

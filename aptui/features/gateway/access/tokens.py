@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.features.gateway.protocol.codec import Scope
+from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.link import places
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes

@@ -1,6 +1,6 @@
 """`python -m aptui.features.gateway.client listen`: a device that listens until a gateway dials it, and prints what it hears.
 
-Tests: `tests/features/gateway/peers/test_peers.py`.
+Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ssl
 from typing import Any
 
 from aptui.features.gateway.client.connection import AsyncClient, Disconnected, make_device
-from aptui.features.gateway.protocol import codec
+from aptui.features.gateway.protocol import wire_codec
 from aptui.shared.connections.peers import DEVICE_PORT
 
 
@@ -23,7 +23,7 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
     try:
         while True:
             client = await listening.dialled.get()
-            print(codec.encode_value({"dialled_by": client.welcome}), flush=True)
+            print(wire_codec.encode_value({"dialled_by": client.welcome}), flush=True)
             task = asyncio.get_running_loop().create_task(_print(client))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -34,9 +34,9 @@ async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: di
 async def _print(client: AsyncClient) -> None:
     try:
         async for received in client.notices():
-            print(codec.encode_notices(received.epoch, received.seq, [received.notice]), flush=True)
+            print(wire_codec.encode_notices(received.epoch, received.seq, [received.notice]), flush=True)
     except Disconnected as error:
-        print(codec.encode_value({"gone": str(error)}), flush=True)
+        print(wire_codec.encode_value({"gone": str(error)}), flush=True)
 
 
 def _trust_certificate(file: str) -> ssl.SSLContext:

@@ -1,6 +1,6 @@
 """`AsyncClient`: a connection to a gateway for event loops, which is made again when the gateway goes and comes back.
 
-Tests: `tests/features/gateway/ws/test_sessions.py`, `tests/features/gateway/peers/test_peers.py`.
+Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ import aiohttp
 from msgspec import Struct, field
 
 from aptui.features.gateway.access.admission import is_loopback
-from aptui.features.gateway.protocol import codec
-from aptui.features.gateway.protocol.codec import REQUESTS, RequestMistake
-from aptui.features.gateway.protocol.notices import Resync
-from aptui.features.gateway.protocol.requests import Hello, ReadProduct, Welcome
+from aptui.features.gateway.protocol import wire_codec
+from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake
+from aptui.features.gateway.protocol.wire_records import Hello, ReadProduct, Resync, Welcome
 from aptui.features.gateway.tasks import Wires
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.sanitize import sanitize
@@ -32,7 +31,7 @@ from aptui.shared.sanitize import sanitize
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from aptui.features.gateway.peers.outbound import Device
+    from aptui.features.gateway.peers.peer_connections import Device
 
 
 MESSAGE_LIMIT_BYTES = 64 << 20
@@ -152,7 +151,7 @@ class AsyncClient:
         Raises:
             Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
         """
-        request = Hello(codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
+        request = Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
         way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
         session = _Session()
         client = None
@@ -170,7 +169,7 @@ class AsyncClient:
         client = cls(None, socket)
         try:
             client.welcome = await client.ask(
-                Hello(codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello), _CONNECT_LIMIT_S
+                Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello), _CONNECT_LIMIT_S
             )
         except BaseException:
             await client.close()
@@ -213,7 +212,7 @@ class AsyncClient:
         asked = self._asked[number] = _PendingRequest(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
         try:
-            await self._socket.send_str(codec.encode_request(number, request))
+            await self._socket.send_str(wire_codec.encode_request(number, request))
         except (ConnectionError, RuntimeError) as error:
             answer.cancel()
             raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
@@ -274,7 +273,7 @@ class AsyncClient:
         try:
             while (message := await self._socket.receive()).type in _SPOKEN:
                 if message.type is aiohttp.WSMsgType.TEXT:
-                    self._take(codec.decode_message(message.data))
+                    self._take(wire_codec.decode_message(message.data))
                 else:
                     self._take_bytes(message.data)
         except RequestMistake as mistake:
@@ -320,19 +319,19 @@ class AsyncClient:
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._asked[self._count] = _PendingRequest(answer, Welcome)
-        await self._socket.send_str(codec.encode_request(self._count, hello))
+        await self._socket.send_str(wire_codec.encode_request(self._count, hello))
         while not answer.done():
             message = await self._socket.receive(_CONNECT_LIMIT_S)
             if message.type is not aiohttp.WSMsgType.TEXT:
                 raise Disconnected("the gateway ended the connection instead of welcoming us")
-            self._take(codec.decode_message(message.data))
+            self._take(wire_codec.decode_message(message.data))
         welcome = answer.result()
         assert isinstance(welcome, Welcome)
         self.welcome = welcome
 
-    def _take(self, message: codec.WireMessage) -> None:
+    def _take(self, message: wire_codec.WireMessage) -> None:
         for plain in message.notices:
-            record = codec.record_of(plain)
+            record = wire_codec.record_of(plain)
             if record is not None:
                 self._keep(ClientNotice(message.epoch, message.seq, record))
         asked = self._asked.get(message.number)
@@ -342,7 +341,7 @@ class AsyncClient:
             refusal = message.refusal
             asked.answer.set_exception(Refusal(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
         elif message.answer is not None:
-            asked.answered = codec.as_record(message.answer, asked.record)
+            asked.answered = wire_codec.as_record(message.answer, asked.record)
             if not asked.has_bytes:
                 asked.answer.set_result(asked.answered)
 
@@ -385,7 +384,7 @@ async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLC
     """
     try:
         return await http.ws_connect(
-            url.rstrip("/") + codec.PATH,
+            url.rstrip("/") + wire_codec.PATH,
             headers={"Authorization": f"Bearer {token}"},
             max_msg_size=MESSAGE_LIMIT_BYTES,
             heartbeat=30.0,
@@ -411,7 +410,7 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with http.get(
-            url.rstrip("/") + codec.PATH,
+            url.rstrip("/") + wire_codec.PATH,
             headers=headers,
             ssl=tls if tls is not None else True,
             allow_redirects=False,
@@ -440,7 +439,7 @@ def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
 
 def make_device(**hello: Any) -> Device[AsyncClient]:
     """Return what listens for gateways that dial us; `hello`: fields of `requests.Hello`, said to each of them."""
-    from aptui.features.gateway.peers.outbound import Device
+    from aptui.features.gateway.peers.peer_connections import Device
 
     return Device(lambda socket: AsyncClient.over(socket, **hello), MESSAGE_LIMIT_BYTES)
 

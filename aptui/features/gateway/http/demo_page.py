@@ -16,7 +16,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from aptui.features.gateway.context import CONTEXT
+from aptui.features.gateway.gateway_context import CONTEXT
 
 MARKER = b"# aptui demo project:"
 """How the `aptui.yaml` of a demo project begins."""

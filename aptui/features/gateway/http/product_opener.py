@@ -9,7 +9,7 @@ Small files that are asked for again stay open until anything is written: what w
 
 All of this happens in the event loop: it is microseconds, less than a thread would take to be asked.
 
-Tests: `tests/features/gateway/http/test_files.py`.
+Tests: `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way.
 
-Tests: `tests/features/gateway/http/test_files.py`.
+Tests: `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations

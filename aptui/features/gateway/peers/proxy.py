@@ -21,10 +21,10 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from aptui.features.gateway.access.guard import require
-from aptui.features.gateway.context import CONTEXT
-from aptui.features.gateway.protocol.codec import FRAME_LIMIT_BYTES, Scope
+from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.protocol.wire_codec import FRAME_LIMIT_BYTES, Scope
 from aptui.features.gateway.tasks import Wires
-from aptui.features.gateway.ws.sessions import SESSIONS
+from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from aptui.core.notices import JobChanged, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, tasks
-from aptui.features.gateway.news_pulse import NewsPulse
-from aptui.features.gateway.protocol import codec, model, notices
+from aptui.features.gateway.gateway_context import NewsPulse
+from aptui.features.gateway.protocol import wire_codec, wire_records
+from aptui.features.gateway.protocol import wire_records as notices
 from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of_news
-from aptui.features.gateway.ws.sessions import frame_of, is_wanted, wait_until_taken
+from aptui.features.gateway.ws.client_sessions import frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text
@@ -28,9 +29,9 @@ from aptui.store.queries.serving import Served, asset_ids, products_named
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.features.gateway.database import Database
-    from aptui.features.gateway.engine import EngineLink
-    from aptui.features.gateway.ws.sessions import WireSession, WireSessions
+    from aptui.features.gateway.engine_link import EngineLink
+    from aptui.features.gateway.gateway_context import Database
+    from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
 
 _MOST = 20_000
 """News that may wait to be told; more, and everybody begins again."""
@@ -41,7 +42,7 @@ _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
 """After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to
 few at once."""
-_SLICE = codec.QUEUE_LIMIT // 2
+_SLICE = wire_codec.QUEUE_LIMIT // 2
 """Notifications of one frame at most: one that waits for a client must not make it fall behind."""
 _TAKING_S = 0.05
 """How long those who had taken all before may take for the next."""
@@ -238,7 +239,7 @@ class NewsPublisher:
                 self._started.discard(notice.job_id)
         return made
 
-    def _make_started(self, notice: JobChanged, job: model.JobInfo) -> list[object]:
+    def _make_started(self, notice: JobChanged, job: wire_records.JobInfo) -> list[object]:
         if notice.job_id in self._started:
             return []
         self._started.add(notice.job_id)

@@ -11,20 +11,170 @@ from aptui.core.paths import normalize
 from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.access.guard import ClientIdentity
-from aptui.features.gateway.protocol import requests
-from aptui.features.gateway.protocol.codec import REQUESTS, RequestMistake, Scope, without_places
+from aptui.features.gateway.protocol import wire_records
 from aptui.features.gateway.protocol.mappers import parse_asset_id
-from aptui.features.gateway.protocol.requests import Done
-from aptui.features.gateway.ws.answers import assets, engine
-from aptui.features.gateway.ws.sessions import RequestAnswer, WireSession
+from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake, Scope, without_places
+from aptui.features.gateway.protocol.wire_records import Counted, Done
+from aptui.features.gateway.ws import asset_answers
+from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
+from aptui.features.gateway.ws.news import is_critical_done
+from aptui.features.relocation.relocation_records import Relocate
+from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared.errors import HostError, KnownError
-from aptui.store.queries.assets import source_ids
+from aptui.store.queries import logs
+from aptui.store.queries.assets import source_by_id, source_ids
 from aptui.store.queries.reader import Reader
-from aptui.store.queries.serving import jobs_by_id, products_named
+from aptui.store.queries.serving import job_of_run, jobs_by_id, products_named, sources_meant
 
 if TYPE_CHECKING:
-    from aptui.features.gateway.ws.sessions import WireSession
+    from aptui.features.gateway.gateway_context import GatewayContext
+    from aptui.features.gateway.ws.client_sessions import WireSession
+
+
+# Answers about engine and project (pending jobs, logs, scan folders, relocation), and commands to the engine.
+
+_LINES_MOST = 5_000
+_CLEARED_MOST = 1_000
+_CATALOG_LIMIT_S = 300.0
+_RELOCATION_LIMIT_S = 120.0
+
+
+async def processor_status(
+    session: WireSession, request: wire_records.ProcessorStatus, _is_synced: bool
+) -> wire_records.ProcessorState:
+    """Say what is owed, and whether everything critical is done."""
+    context = session.context
+    _refuse_unknown(context, request.platform)
+    if not context.engine.is_here:
+        totals = await context.database.ask(Reader.totals)
+        pending = totals.jobs["pending"] + totals.jobs["processing"]
+        return wire_records.ProcessorState("gone", False, pending, 0, totals.jobs["failed"], False)
+    answer = await context.engine.ask(engine_requests.Readiness())
+    return wire_records.ProcessorState(
+        answer["state"],  # type: ignore[arg-type]  # the port's own words
+        is_critical_done(answer, request.platform),
+        _sum(answer["pending"], request.platform),
+        _sum(answer["critical"], request.platform),
+        answer["failed"],  # type: ignore[arg-type]
+        bool(answer["is_scanning"]),
+    )
+
+
+def _sum(counts: Any, platform: str) -> int:
+    return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
+
+
+async def platform_status(
+    session: WireSession, request: wire_records.PlatformStatus, _is_synced: bool
+) -> wire_records.PlatformState:
+    """Say which platforms products are made for."""
+    enabled = tuple(platform.id for platform in session.context.config.project.platforms)
+    return wire_records.PlatformState(request.platform in enabled, enabled)
+
+
+def _refuse_unknown(context: GatewayContext, platform: str) -> None:
+    known = [each.id for each in context.config.project.platforms]
+    if platform and platform not in known:
+        raise RequestMistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
+
+
+async def scan_folders(session: WireSession, _request: wire_records.ScanFolders, _is_synced: bool) -> wire_records.ScanFolderList:
+    """Say where sources are."""
+    folders = sorted(session.context.config.project.scan_folders, key=lambda folder: folder.order)
+    return wire_records.ScanFolderList(
+        tuple(wire_records.ScanFolderInfo(each.name, each.path, each.order, each.recursive) for each in folders)
+    )
+
+
+async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced: bool) -> wire_records.JobLogText:
+    """Return what a job logged."""
+    log_dir = session.context.config.log_dir
+
+    def read(reader: Reader) -> tuple[logs.StoredRunLog | None, str]:
+        job_id, back = (request.job_id, 0) if request.job_id else job_of_run(reader, request.run_key) or (0, 0)
+        runs = reader.runs_of(job_id)
+        name = runs[back].log_file if back < len(runs) else ""
+        return (logs.run_log(reader, log_dir, job_id, back) if job_id else None), name
+
+    found, name = await session.context.database.ask(read)
+    if found is None:
+        raise RequestMistake("there is no such run", "'jobs_info' says which there are")
+    lines = found.lines[-_LINES_MOST:]
+    path = logs.place_of(log_dir, name) if request.wants_path and name else ""
+    return wire_records.JobLogText(
+        tuple(wire_records.LogLine(line.level, line.text) for line in lines), found.note, path, len(lines) < len(found.lines)
+    )
+
+
+async def check_relocation(
+    session: WireSession, request: wire_records.CheckMove | wire_records.CheckDelete, _is_synced: bool
+) -> wire_records.RelocationCheck:
+    """Say what would come of moving or deleting a source."""
+    is_delete = isinstance(request, wire_records.CheckDelete)
+    destination = "" if isinstance(request, wire_records.CheckDelete) else request.destination
+    if not request.source or not (is_delete or destination):
+        raise RequestMistake("'source' or 'destination' is missing")
+    report: Any = await session.context.engine.ask(Relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
+    items = report["items"]
+    dependants = {each["path"]: None for item in items for each in item["dependants"]}
+    problems = [item["problem"] for item in items if item["problem"]]
+    return wire_records.RelocationCheck(
+        tuple((item["old"], item["new"]) for item in items),
+        tuple(dependants),
+        (*report["refusals"], *problems, *report["warnings"]),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- commands
+
+
+async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog, _is_synced: bool) -> Done:
+    """Have the catalogs written."""
+    await session.context.engine.ask(engine_requests.WriteCatalog(), _CATALOG_LIMIT_S)
+    return Done()
+
+
+async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint, _is_synced: bool) -> Counted:
+    """Have the jobs of the sources that a term means run again, whatever they were made of."""
+    term = normalize(request.term).lower()
+    if not term:
+        raise RequestMistake("'term' is missing")
+
+    def find(reader: Reader) -> list[str]:
+        found = sources_meant(reader, term, is_exact=True, limit=_CLEARED_MOST)
+        return [row.source.lower() for row in (source_by_id(reader, number) for number in found) if row is not None]
+
+    keys = await session.context.database.ask(find)
+    if not keys:
+        raise RequestMistake(f"no source is meant by '{request.term[:100]}'")
+    await session.context.engine.ask(port.ReprocessJobs(tuple(keys)))
+    return Counted(len(keys))
+
+
+async def reprocess(session: WireSession, request: wire_records.Reprocess, _is_synced: bool) -> Counted:
+    """Have jobs run again."""
+    keys = tuple(normalize(path).lower() for path in request.sources)
+    if not keys and not request.job_ids:
+        raise RequestMistake("'sources' or 'job_ids' is missing", "'*' means all sources")
+    answer = await session.context.engine.ask(port.ReprocessJobs(keys, request.job_ids))
+    return Counted(int(str(answer["count"])))
+
+
+async def rescan(session: WireSession, _request: wire_records.Rescan, _is_synced: bool) -> Done:
+    """Have everything looked at again."""
+    await session.context.engine.ask(port.RescanSources())
+    return Done()
+
+
+async def shutdown(session: WireSession, request: wire_records.Shutdown, _is_synced: bool) -> Done:
+    """Have the engine stop."""
+    try:
+        await session.context.engine.ask(port.StopEngine(request.is_when_idle))
+    except HostError as error:
+        if session.context.engine.is_here:
+            raise KnownError(error.what, hint=error.hint) from error
+    return Done()
 
 
 # What a client looks at, as sources whose jobs come first.
@@ -32,7 +182,7 @@ if TYPE_CHECKING:
 _BUSY = 4
 
 
-async def interest(session: WireSession, request: requests.Interest, _is_synced: bool) -> requests.Interested:
+async def interest(session: WireSession, request: wire_records.Interest, _is_synced: bool) -> wire_records.Interested:
     """Tell the engine what a client looks at.
 
     Raises:
@@ -50,7 +200,7 @@ async def interest(session: WireSession, request: requests.Interest, _is_synced:
     keys = await context.database.ask(lambda reader: _keys(reader, ids, paths, platforms))
     if keys and context.engine.is_here:
         await context.engine.ask(NoteInterest(keys))
-    return requests.Interested(len(keys))
+    return wire_records.Interested(len(keys))
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
@@ -105,24 +255,24 @@ def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnsw
 
 def scope_of(name: str, request: Any) -> Scope:
     """Return the scope that a request takes; where a log lies is told to those who control."""
-    if isinstance(request, requests.JobLog) and request.wants_path:
+    if isinstance(request, wire_records.JobLog) and request.wants_path:
         return Scope.CONTROL
-    if isinstance(request, requests.JobsInfo) and request.escalates:
+    if isinstance(request, wire_records.JobsInfo) and request.escalates:
         return Scope.ESCALATE
     return REQUESTS[name].scope
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
     match request:
-        case requests.Hello():
+        case wire_records.Hello():
             raise RequestMistake("'hello' was sent already")
-        case requests.Ping():
+        case wire_records.Ping():
             return RequestAnswer(Done())
-        case requests.SendCatalog():
+        case wire_records.SendCatalog():
             session.send_catalog()
             return RequestAnswer(Done())
-        case requests.ReadProduct():
-            return RequestAnswer(*await assets.read_product(session, request))
+        case wire_records.ReadProduct():
+            return RequestAnswer(*await asset_answers.read_product(session, request))
     is_synced = await wait_until_synced(session) if getattr(request, "fence", False) else True
     return RequestAnswer(await _HANDLERS[name](session, request, is_synced))
 
@@ -145,26 +295,26 @@ def _details(request: Any) -> dict[str, object]:
 
 _Handler = Callable[["WireSession", Any, bool], Awaitable[object]]
 _HANDLERS: dict[str, _Handler] = {
-    "asset_status": assets.asset_status,
-    "wait_ready": assets.wait_ready,
-    "escalate": assets.escalate,
+    "asset_status": asset_answers.asset_status,
+    "wait_ready": asset_answers.wait_ready,
+    "escalate": asset_answers.escalate,
     "interest": interest,
-    "jobs_info": assets.jobs_info,
-    "source_info": assets.source_info,
-    "product_info": assets.product_info,
-    "resolve_path": assets.resolve_path,
-    "dependencies": assets.dependencies,
-    "unresolved_counts": assets.count_unresolved,
-    "job_log": engine.job_log,
-    "processor_status": engine.processor_status,
-    "platform_status": engine.platform_status,
-    "scan_folders": engine.scan_folders,
-    "check_move": engine.check_relocation,
-    "check_delete": engine.check_relocation,
-    "save_catalog": engine.save_catalog,
-    "clear_fingerprint": engine.clear_fingerprint,
-    "reprocess": engine.reprocess,
-    "rescan": engine.rescan,
-    "shutdown": engine.shutdown,
+    "jobs_info": asset_answers.jobs_info,
+    "source_info": asset_answers.source_info,
+    "product_info": asset_answers.product_info,
+    "resolve_path": asset_answers.resolve_path,
+    "dependencies": asset_answers.dependencies,
+    "unresolved_counts": asset_answers.count_unresolved,
+    "job_log": job_log,
+    "processor_status": processor_status,
+    "platform_status": platform_status,
+    "scan_folders": scan_folders,
+    "check_move": check_relocation,
+    "check_delete": check_relocation,
+    "save_catalog": save_catalog,
+    "clear_fingerprint": clear_fingerprint,
+    "reprocess": reprocess,
+    "rescan": rescan,
+    "shutdown": shutdown,
 }
 """{request: who answers it}."""

@@ -29,7 +29,7 @@ from aptui.features.gateway import gateway
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate
 from aptui.features.gateway.client import Client, Disconnected, Refusal
-from aptui.features.gateway.protocol.codec import Scope
+from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.features.sharing.cache_server.accepting import PENDING_LIMIT
 from aptui.features.sharing.cache_server.sockets import ErrorReports
 from aptui.shared.errors import BusyError, HostError, UserError
@@ -471,7 +471,7 @@ def test_sec_10_one_token_has_its_share_of_sockets_and_the_owner_some_of_their_o
 
 
 def test_who_does_not_take_what_they_asked_for_is_let_go_of(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.features.gateway.access.limits.UNREAD_LIMIT_S", 0.5)
+    monkeypatch.setattr("aptui.features.gateway.access.guard.UNREAD_LIMIT_S", 0.5)
     with socket.create_connection(("127.0.0.1", there.port), 10) as deaf:
         said = f"GET {DOOR} HTTP/1.1\r\nHost: 127.0.0.1:{there.port}\r\nAuthorization: {bearer(there)}\r\n\r\n".encode()
         until(lambda: there.room.connections.all)

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.access.guard import GUARD, ClientIdentity
 from aptui.features.gateway.client import Client
-from aptui.features.gateway.context import CONTEXT
+from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import proxy
 from aptui.features.gateway.peers.proxy import PROXY, ProxyLimits, targets
-from aptui.features.gateway.protocol.codec import Scope
-from aptui.features.gateway.ws.sessions import SESSIONS
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.errors import UserError
 from tests.features.gateway.served import served
 

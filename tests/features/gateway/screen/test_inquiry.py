@@ -9,8 +9,8 @@ import pytest
 from msgspec import to_builtins
 
 from aptui.core.notices import Progress
-from aptui.features.gateway.screen import engine
-from aptui.features.gateway.screen.engine import EngineInquiry
+from aptui.features.gateway.screen import engine_page
+from aptui.features.gateway.screen.engine_page import EngineInquiry
 from aptui.link.port import Connections
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.tui.data.feed import Batch
@@ -29,7 +29,7 @@ class Room:
         self.session = SimpleNamespace(
             connections=(), latest_progress=None, on_state=[], state=SessionState.ATTACHED, is_read_only=False, ask=self.take
         )
-        monkeypatch.setattr(engine, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(engine_page, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.inquiry = EngineInquiry(self, lambda wait_s, do: self.timers.append((wait_s, do)))
 
     def take(self, verb) -> Future:
@@ -71,7 +71,7 @@ def test_while_a_worker_works_it_is_asked_again_a_second_later(room):
     room.answer("working")
 
     ((wait_s, due),) = room.timers
-    assert wait_s == engine.ASK_S
+    assert wait_s == engine_page.ASK_S
     room.now_s += wait_s
     due()
     room.inquiry.ask_if_due()

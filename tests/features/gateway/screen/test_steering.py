@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from aptui.features.gateway.screen.engine import EngineSteering
-from aptui.features.gateway.screen.rows import client_rows, worker_rows
+from aptui.features.gateway.screen.connection_rows import client_rows, worker_rows
+from aptui.features.gateway.screen.engine_page import EngineSteering
 from aptui.link.port import Disconnect, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
 

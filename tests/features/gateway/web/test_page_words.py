@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tools import find_program, needs
 
-from aptui.features.gateway.web import web_demo
+from aptui.features.gateway.web import web_screen
 
 NODE = find_program("node")
 pytestmark = [pytest.mark.real, needs("node")]
@@ -24,7 +24,7 @@ console.log(JSON.stringify({ states, kinds, sizes: [0, 1023, 1024, 1536].map(siz
 
 
 def test_nothing_is_called_current_where_jobs_are_left_or_failed(tmp_path: Path) -> None:
-    shutil.copy(Path(web_demo.__file__).parent / "page" / "words.js", tmp_path / "words.mjs")
+    shutil.copy(Path(web_screen.__file__).parent / "page" / "words.js", tmp_path / "words.mjs")
     (tmp_path / "asked.mjs").write_text(ASKED)
 
     said = json.loads(subprocess.check_output([str(NODE), "asked.mjs"], cwd=tmp_path, text=True, timeout=60))

@@ -24,9 +24,9 @@ from aptui.demo import project as demo_project
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.http import demo_page
-from aptui.features.gateway.protocol.codec import Scope
-from aptui.features.gateway.protocol.requests import Shutdown
-from aptui.features.gateway.web import web_demo
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.protocol.wire_records import Shutdown
+from aptui.features.gateway.web import web_screen
 from aptui.link import places
 from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import Garden, garden
@@ -136,7 +136,7 @@ def test_what_the_page_is_made_of_is_served_and_names_no_other_place(here, name)
 
 
 def test_the_page_has_no_script_of_its_own():
-    text = (Path(web_demo.__file__).parent / "page" / "index.html").read_text()
+    text = (Path(web_screen.__file__).parent / "page" / "index.html").read_text()
 
     assert text.count("<script") == text.count('<script type="module" src=') == 1
     assert "style=" not in text

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from aptui.features.gateway.protocol import requests
-from aptui.features.gateway.protocol.model import Status
+from aptui.features.gateway.protocol import wire_records
+from aptui.features.gateway.protocol.wire_records import Status
 from tests.features.gateway.live_served import garden
 
 pytestmark = pytest.mark.real
@@ -31,19 +31,19 @@ def test_an_asset_is_ready_with_its_draft_while_its_final_is_made(tmp_path: Path
     with garden(tmp_path, SETTINGS, {"a.slow": "old"}) as there:
         there.rest()
         client = there.client()
-        before = client.ask(requests.AssetStatus(term="a.slow"))
+        before = client.ask(wire_records.AssetStatus(term="a.slow"))
 
         there.gate.touch()
         there.write("a.slow", "new")
         waited = there.ready(client, "a.slow")
         until(lambda: bool(there.served.room.engine.running), "the final is being made")
-        by_term = client.ask(requests.AssetStatus(term="a.slow"))
-        by_id = client.ask(requests.AssetStatus(asset=before.assets[0].id))
-        (drawn,) = client.ask(requests.JobsInfo(term="a.slow")).jobs
+        by_term = client.ask(wire_records.AssetStatus(term="a.slow"))
+        by_id = client.ask(wire_records.AssetStatus(asset=before.assets[0].id))
+        (drawn,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
         there.gate.unlink()
-        until(lambda: not client.ask(requests.AssetStatus(term="a.slow")).is_draft, "the final is there")
-        after = client.ask(requests.AssetStatus(term="a.slow"))
-        (made,) = client.ask(requests.JobsInfo(term="a.slow")).jobs
+        until(lambda: not client.ask(wire_records.AssetStatus(term="a.slow")).is_draft, "the final is there")
+        after = client.ask(wire_records.AssetStatus(term="a.slow"))
+        (made,) = client.ask(wire_records.JobsInfo(term="a.slow")).jobs
 
     states = [before, waited, by_term, by_id, after]
     assert [state.status for state in states] == [Status.COMPILED] * 5

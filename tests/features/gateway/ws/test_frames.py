@@ -16,7 +16,7 @@ import pytest
 from aiohttp import WSMsgType
 
 from aptui.core.notices import JobChanged
-from aptui.features.gateway.protocol import codec, notices, requests
+from aptui.features.gateway.protocol import wire_codec, wire_records
 from aptui.features.gateway.ws import news
 from aptui.features.gateway.ws.frames import FrameMessage
 from aptui.link.codec import NoticeLine
@@ -24,7 +24,7 @@ from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
 
 pytestmark = pytest.mark.real
 
-BURST = 3 * codec.QUEUE_LIMIT
+BURST = 3 * wire_codec.QUEUE_LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +70,15 @@ def test_who_offers_compression_hears_the_same_in_fewer_bytes(garden_of_one: Gar
         headers = {"Authorization": f"Bearer {there.served.token}"}
         async with (
             aiohttp.ClientSession() as http,
-            http.ws_connect(f"{there.url}{codec.PATH}", headers=headers, compress=window) as socket,
+            http.ws_connect(f"{there.url}{wire_codec.PATH}", headers=headers, compress=window) as socket,
         ):
-            hello = {"id": 1, "request": "hello", "protocol": codec.VERSION, "client": f"window {window}", "wants_catalog": True}
+            hello = {
+                "id": 1,
+                "request": "hello",
+                "protocol": wire_codec.VERSION,
+                "client": f"window {window}",
+                "wants_catalog": True,
+            }
             await socket.send_json({**hello, "platforms": ["linux"], "notices": ["catalog"]})
             texts = [await socket.receive_json(), await socket.receive_json()]
             await socket.send_json({"id": 2, "request": "read_product", "path": "a.txt", "platform": "linux"})
@@ -111,10 +117,10 @@ def test_a_burst_of_news_is_no_fault_of_a_client_that_reads(garden_of_one: Garde
 
     heard: list[object] = []
     while len(heard) < BURST:
-        heard.append(hear(client, lambda notice: isinstance(notice, (notices.JobCompleted, notices.Resync))))
-        assert isinstance(heard[-1], notices.JobCompleted)
+        heard.append(hear(client, lambda notice: isinstance(notice, (wire_records.JobCompleted, wire_records.Resync))))
+        assert isinstance(heard[-1], wire_records.JobCompleted)
     assert [each.job.job_id for each in heard] == [each.job_id for each in done]
-    assert client.ask(requests.Ping()) == requests.Done()
+    assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
 def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
@@ -129,12 +135,12 @@ def test_what_an_engine_said_that_has_gone_is_not_told_after_its_going(
 
     monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
     burst(there)
-    hear(client, lambda notice: notice == notices.EngineChanged(False))
+    hear(client, lambda notice: notice == wire_records.EngineChanged(False))
     there.write("after.txt", "after")
 
     told: list[object] = []
     hear(
         client,
-        lambda notice: told.append(notice) or (isinstance(notice, notices.JobCompleted) and notice.job.source == "after.txt"),
+        lambda notice: told.append(notice) or (isinstance(notice, wire_records.JobCompleted) and notice.job.source == "after.txt"),
     )
-    assert not [each for each in told if isinstance(each, notices.JobCompleted) and each.job.source == "a.txt"]
+    assert not [each for each in told if isinstance(each, wire_records.JobCompleted) and each.job.source == "a.txt"]

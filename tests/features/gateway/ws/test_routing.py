@@ -11,9 +11,9 @@ from waiting import until
 from aptui.features.gateway import requests as gateway
 from aptui.features.gateway.client import Refusal
 from aptui.features.gateway.engine_requests import ShowSource
-from aptui.features.gateway.protocol import notices, requests
-from aptui.features.gateway.protocol.codec import REQUESTS, Scope
-from aptui.features.gateway.protocol.model import Match, Reach, Status
+from aptui.features.gateway.protocol import wire_records
+from aptui.features.gateway.protocol.wire_codec import REQUESTS, Scope
+from aptui.features.gateway.protocol.wire_records import Match, Reach, Status
 from aptui.link import places
 from aptui.link.client import EngineClient
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
@@ -37,14 +37,14 @@ def there(module_garden: Garden) -> Iterator[Garden]:
 
 
 def test_ping(there: Garden) -> None:
-    assert there.client().ask(requests.Ping()) == requests.Done()
+    assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
 def test_a_product_that_is_there_is_compiled_by_path_and_by_asset_id(there: Garden) -> None:
     client = there.client()
 
-    by_term = client.ask(requests.AssetStatus(platform="linux", term="a/rose.txt"))
-    by_id = client.ask(requests.AssetStatus(platform="linux", asset=by_term.assets[0].id))
+    by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
+    by_id = client.ask(wire_records.AssetStatus(platform="linux", asset=by_term.assets[0].id))
 
     assert by_term.status is by_id.status is Status.COMPILED
     assert by_term.assets == by_id.assets
@@ -55,9 +55,9 @@ def test_a_product_that_is_there_is_compiled_by_path_and_by_asset_id(there: Gard
 def test_the_status_of_nothing_is_unknown_and_of_what_nobody_has_missing(there: Garden) -> None:
     client = there.client()
 
-    assert client.ask(requests.AssetStatus()).status is Status.UNKNOWN
-    assert client.ask(requests.AssetStatus(term="no/such.txt")).status is Status.MISSING
-    assert client.ask(requests.AssetStatus(asset="{00000000-0000-0000-0000-000000000001}:0")).status is Status.MISSING
+    assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
+    assert client.ask(wire_records.AssetStatus(term="no/such.txt")).status is Status.MISSING
+    assert client.ask(wire_records.AssetStatus(asset="{00000000-0000-0000-0000-000000000001}:0")).status is Status.MISSING
 
 
 def test_what_was_saved_before_the_question_is_taken_into_account(there: Garden) -> None:
@@ -66,7 +66,7 @@ def test_what_was_saved_before_the_question_is_taken_into_account(there: Garden)
     for number in range(5):
         there.gate.touch()
         there.write("held.slow", f"again {number}")
-        state = client.ask(requests.AssetStatus(term="held.slow"))
+        state = client.ask(wire_records.AssetStatus(term="held.slow"))
 
         assert state.is_fenced
         assert state.status in {Status.QUEUED, Status.PROCESSING}
@@ -78,15 +78,15 @@ def test_in_flight_jobs_are_found_by_every_form_of_a_term_and_by_asset_id(there:
     client = there.client()
     there.gate.touch()
     there.write("deep/apple_1024.slow", "held")
-    uuid = client.ask(requests.SourceInfo(path="deep/apple_1024.slow")).uuid
-    ask = lambda **wish: client.ask(requests.AssetStatus(**wish)).status
+    uuid = client.ask(wire_records.SourceInfo(path="deep/apple_1024.slow")).uuid
+    ask = lambda **wish: client.ask(wire_records.AssetStatus(**wish)).status
 
     until(lambda: ask(term="deep/apple_1024.slow") is Status.PROCESSING)
     assert ask(term="apple_1024.slow", match=Match.EXACT) is Status.PROCESSING
     assert ask(term="deep/apple_1024.product") is Status.PROCESSING
     assert ask(term="deep/apple_7.product") is Status.PROCESSING
     assert ask(term="deep/apple_1024.product", match=Match.EXACT) is Status.MISSING
-    uuid = uuid or client.ask(requests.SourceInfo(path="deep/apple_1024.slow")).uuid
+    uuid = uuid or client.ask(wire_records.SourceInfo(path="deep/apple_1024.slow")).uuid
     assert ask(asset=uuid) is Status.PROCESSING
     assert ask(asset=f"{uuid}:0") is Status.PROCESSING
 
@@ -108,7 +108,7 @@ def test_waiting_ends_after_its_time(there: Garden) -> None:
     there.gate.touch()
     there.write("late.slow", "late")
 
-    state = client.ask(requests.WaitReady(term="late.slow", timeout_s=0.3))
+    state = client.ask(wire_records.WaitReady(term="late.slow", timeout_s=0.3))
 
     assert state.status in {Status.QUEUED, Status.PROCESSING}
 
@@ -118,8 +118,8 @@ def test_escalating_counts_what_was_hurried(there: Garden) -> None:
     there.gate.touch()
     there.write("fast.slow", "fast")
 
-    assert client.ask(requests.Escalate(term="fast.slow")) == requests.Escalated(1)
-    assert client.ask(requests.Escalate(term="a/rose.txt")) == requests.Escalated(0)
+    assert client.ask(wire_records.Escalate(term="fast.slow")) == wire_records.Escalated(1)
+    assert client.ask(wire_records.Escalate(term="a/rose.txt")) == wire_records.Escalated(0)
 
 
 def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first(there: Garden) -> None:
@@ -127,34 +127,34 @@ def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first
     there.gate.touch()
     there.write("first.slow", "x")
     there.write("fast.slow", "fast")
-    asset = client.ask(requests.AssetStatus(term="a/rose.txt")).assets[0].id
+    asset = client.ask(wire_records.AssetStatus(term="a/rose.txt")).assets[0].id
 
-    assert client.ask(requests.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == requests.Interested(2)
+    assert client.ask(wire_records.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == wire_records.Interested(2)
     ready = there.project.live.engine.pipeline.ready
     until(lambda: ready.interest.of("fast.slow") > 0 and ready.interest.of("a/rose.txt") > 0)
-    assert client.ask(requests.Interest()) == requests.Interested(0)
+    assert client.ask(wire_records.Interest()) == wire_records.Interested(0)
 
 
 def test_looks_that_are_too_many_or_not_allowed_are_refused(there: Garden) -> None:
     client = there.client()
     with pytest.raises(Refusal, match="more than 1,000 assets and paths"):
-        client.ask(requests.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
+        client.ask(wire_records.Interest(paths=("a",) * 600, assets=("{00000000-0000-0000-0000-00000000abcd}",) * 401))
     with pytest.raises(Refusal, match="'escalate'"):
-        there.client(Scope.READ).ask(requests.Interest(paths=("a/rose.txt",)))
+        there.client(Scope.READ).ask(wire_records.Interest(paths=("a/rose.txt",)))
 
 
 def test_processor_status_says_when_an_editor_can_open(there: Garden) -> None:
     client = there.client()
 
-    until(lambda: client.ask(requests.ProcessorStatus("linux")).state == "idle")
-    idle = client.ask(requests.ProcessorStatus("linux"))
+    until(lambda: client.ask(wire_records.ProcessorStatus("linux")).state == "idle")
+    idle = client.ask(wire_records.ProcessorStatus("linux"))
     assert (idle.is_ready, idle.pending, idle.critical_pending) == (True, 0, 0)
     there.gate.touch()
     there.write("busy.slow", "busy")
-    client.ask(requests.AssetStatus(term="busy.slow"))
-    until(lambda: client.ask(requests.ProcessorStatus("linux")).pending == 1)
-    assert client.ask(requests.ProcessorStatus("server")).pending == 0
-    assert client.ask(requests.ProcessorStatus("linux")).is_ready
+    client.ask(wire_records.AssetStatus(term="busy.slow"))
+    until(lambda: client.ask(wire_records.ProcessorStatus("linux")).pending == 1)
+    assert client.ask(wire_records.ProcessorStatus("server")).pending == 0
+    assert client.ask(wire_records.ProcessorStatus("linux")).is_ready
 
 
 def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
@@ -167,7 +167,7 @@ def test_what_is_owed_is_counted_anew_after_a_time_however_dear_counting_was(
 
     for number in (1, 2, 3):
         there.write(f"owed{number}.slow", "owed")
-        until(lambda number=number: client.ask(requests.ProcessorStatus("linux")).pending == number)
+        until(lambda number=number: client.ask(wire_records.ProcessorStatus("linux")).pending == number)
 
 
 def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -> None:
@@ -178,7 +178,7 @@ def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -
     until(lambda: len(there.served.room.engine.running) >= 2, "all workers are at jobs")
 
     there.write("late.slow", "late")
-    state = client.ask(requests.AssetStatus(term="late.slow"))
+    state = client.ask(wire_records.AssetStatus(term="late.slow"))
 
     assert (state.is_fenced, state.status) == (True, Status.QUEUED)
 
@@ -186,9 +186,9 @@ def test_what_changed_is_known_while_long_jobs_have_all_workers(there: Garden) -
 def test_platforms_and_scan_folders(there: Garden) -> None:
     client = there.client()
 
-    assert client.ask(requests.PlatformStatus("server")).is_enabled
-    assert not client.ask(requests.PlatformStatus("toaster")).is_enabled
-    folder = client.ask(requests.ScanFolders()).folders[0]
+    assert client.ask(wire_records.PlatformStatus("server")).is_enabled
+    assert not client.ask(wire_records.PlatformStatus("toaster")).is_enabled
+    folder = client.ask(wire_records.ScanFolders()).folders[0]
     assert (folder.name, folder.path) == ("game", str(there.project.root / "assets"))
 
 
@@ -197,68 +197,68 @@ def test_jobs_and_their_logs(there: Garden) -> None:
     there.write("wrong.slow", "fail")
     there.ready(client, "wrong.slow")
 
-    (job,) = client.ask(requests.JobsInfo(term="wrong.slow")).jobs
-    by_job = client.ask(requests.JobLog(job_id=job.job_id, wants_path=True))
-    by_run = client.ask(requests.JobLog(run_key=job.run_key))
+    (job,) = client.ask(wire_records.JobsInfo(term="wrong.slow")).jobs
+    by_job = client.ask(wire_records.JobLog(job_id=job.job_id, wants_path=True))
+    by_run = client.ask(wire_records.JobLog(run_key=job.run_key))
 
     assert (job.status, job.builder, job.platform) == ("failed", "slow", "linux")
     assert by_job.lines == by_run.lines
     assert any("exit" in line.text for line in by_job.lines)
     assert by_job.path.startswith(str(there.cache))
     assert by_run.path == ""
-    assert {each.source for each in client.ask(requests.JobsInfo(job_key="slow")).jobs} >= {"x.slow", "wrong.slow"}
+    assert {each.source for each in client.ask(wire_records.JobsInfo(job_key="slow")).jobs} >= {"x.slow", "wrong.slow"}
     with pytest.raises(Refusal, match="no such run"):
-        client.ask(requests.JobLog(run_key=987_654))
+        client.ask(wire_records.JobLog(run_key=987_654))
 
 
 def test_sources_and_products_are_found_both_ways(there: Garden) -> None:
     client, root = there.client(), there.project.root
 
-    source = client.ask(requests.SourceInfo(path="a/rose.txt"))
+    source = client.ask(wire_records.SourceInfo(path="a/rose.txt"))
     asset = next(each for each in source.products if each.platform == "linux")
-    product = client.ask(requests.ProductInfo(asset=asset.id, platform="linux"))
+    product = client.ask(wire_records.ProductInfo(asset=asset.id, platform="linux"))
 
     assert (source.is_found, source.scan_folder, len(source.products)) == (True, "game", 2)
-    assert client.ask(requests.SourceInfo(path=f"{root}/assets/A/Rose.txt")).uuid == source.uuid
-    assert client.ask(requests.SourceInfo(asset=asset.id)).path == "a/rose.txt"
-    assert client.ask(requests.SourceInfo(path=f"{there.cache}/linux/a/rose.txt")).path == "a/rose.txt"
+    assert client.ask(wire_records.SourceInfo(path=f"{root}/assets/A/Rose.txt")).uuid == source.uuid
+    assert client.ask(wire_records.SourceInfo(asset=asset.id)).path == "a/rose.txt"
+    assert client.ask(wire_records.SourceInfo(path=f"{there.cache}/linux/a/rose.txt")).path == "a/rose.txt"
     assert (product.source, product.source_file) == ("a/rose.txt", f"{root}/assets/a/rose.txt")
     assert product.products == (asset,)
-    assert client.ask(requests.ProductInfo(path="a/rose.txt")).source_uuid == source.uuid
-    assert client.ask(requests.SourceInfo(path="no/such")) == requests.SourceFacts(False, "no/such")
-    assert client.ask(requests.ProductInfo(path="no/such")).products == ()
+    assert client.ask(wire_records.ProductInfo(path="a/rose.txt")).source_uuid == source.uuid
+    assert client.ask(wire_records.SourceInfo(path="no/such")) == wire_records.SourceFacts(False, "no/such")
+    assert client.ask(wire_records.ProductInfo(path="no/such")).products == ()
 
 
 def test_a_path_is_resolved_whether_it_is_a_source_a_product_a_mere_file_or_nothing(there: Garden) -> None:
     client, root = there.client(), there.project.root
     there.write("notes.md", "no builder wants it")
 
-    source = client.ask(requests.ResolvePath("a/rose.txt", "linux"))
-    product = client.ask(requests.ResolvePath(f"{there.cache}/linux/a/rose.txt"))
-    file = client.ask(requests.ResolvePath("b/../notes.md"))
+    source = client.ask(wire_records.ResolvePath("a/rose.txt", "linux"))
+    product = client.ask(wire_records.ResolvePath(f"{there.cache}/linux/a/rose.txt"))
+    file = client.ask(wire_records.ResolvePath("b/../notes.md"))
 
     assert (source.file, source.products) == (f"{root}/assets/a/rose.txt", ("a/rose.txt",))
     assert product.relative == "a/rose.txt"
     assert (file.is_found, file.relative, file.scan_folder) == (True, "notes.md", "game")
-    assert client.ask(requests.ResolvePath("../../etc/passwd")) == requests.ResolvedPath(False, "../../etc/passwd")
-    assert client.ask(requests.ResolvePath("/etc/passwd")) == requests.ResolvedPath(False, "/etc/passwd")
+    assert client.ask(wire_records.ResolvePath("../../etc/passwd")) == wire_records.ResolvedPath(False, "../../etc/passwd")
+    assert client.ask(wire_records.ResolvePath("/etc/passwd")) == wire_records.ResolvedPath(False, "/etc/passwd")
 
 
 def test_a_product_without_dependencies_has_none_and_misses_none(there: Garden) -> None:
     client = there.client()
-    asset = client.ask(requests.ProductInfo(path="a/rose.txt", platform="linux")).products[0].id
+    asset = client.ask(wire_records.ProductInfo(path="a/rose.txt", platform="linux")).products[0].id
 
-    assert client.ask(requests.Dependencies(asset, reach=Reach.ALL)) == requests.DependencyList(())
-    assert client.ask(requests.UnresolvedCounts(asset)) == requests.Unresolved(0, 0)
+    assert client.ask(wire_records.Dependencies(asset, reach=Reach.ALL)) == wire_records.DependencyList(())
+    assert client.ask(wire_records.UnresolvedCounts(asset)) == wire_records.Unresolved(0, 0)
     with pytest.raises(Refusal, match="no product"):
-        client.ask(requests.Dependencies("{00000000-0000-0000-0000-000000000001}:0"))
+        client.ask(wire_records.Dependencies("{00000000-0000-0000-0000-000000000001}:0"))
 
 
 def test_what_would_move_or_go_is_told_and_stays(there: Garden) -> None:
     client = there.client()
 
-    moved = client.ask(requests.CheckMove("a/tulip.txt", "c/tulip.txt"))
-    deleted = client.ask(requests.CheckDelete("a/tulip.txt"))
+    moved = client.ask(wire_records.CheckMove("a/tulip.txt", "c/tulip.txt"))
+    deleted = client.ask(wire_records.CheckDelete("a/tulip.txt"))
 
     assert moved.files == (("a/tulip.txt", "c/tulip.txt"),)
     assert deleted.files[0][0] == "a/tulip.txt"
@@ -270,24 +270,24 @@ def test_saving_the_catalog_ends_when_it_is_on_the_disk(there: Garden) -> None:
     there.write("fresh.txt", "fresh")
     there.ready(client, "fresh.txt")
 
-    client.ask(requests.SaveCatalog())
+    client.ask(wire_records.SaveCatalog())
 
     assert '"path":"fresh.txt"' in (there.cache / "linux.catalog.jsonl").read_text()
 
 
 def test_a_fingerprint_that_was_cleared_and_reprocessing_run_jobs_again(there: Garden) -> None:
     client = there.client()
-    before = client.ask(requests.JobsInfo(term="x.slow", platform="linux")).jobs[0].run_key
-    run_key = lambda: client.ask(requests.JobsInfo(term="x.slow", platform="linux", fence=False)).jobs[0].run_key
+    before = client.ask(wire_records.JobsInfo(term="x.slow", platform="linux")).jobs[0].run_key
+    run_key = lambda: client.ask(wire_records.JobsInfo(term="x.slow", platform="linux", fence=False)).jobs[0].run_key
 
-    assert client.ask(requests.ClearFingerprint("x.slow")) == requests.Counted(1)
+    assert client.ask(wire_records.ClearFingerprint("x.slow")) == wire_records.Counted(1)
     until(lambda: run_key() > before)
     again = run_key()
-    assert client.ask(requests.Reprocess(("X.slow",))).count == 1
+    assert client.ask(wire_records.Reprocess(("X.slow",))).count == 1
     until(lambda: run_key() > again)
     with pytest.raises(Refusal, match="no source"):
-        client.ask(requests.ClearFingerprint("no/such"))
-    client.ask(requests.Rescan())
+        client.ask(wire_records.ClearFingerprint("no/such"))
+    client.ask(wire_records.Rescan())
 
 
 def test_a_product_is_read_whole_and_in_part_as_binary_frames(there: Garden) -> None:
@@ -330,16 +330,16 @@ def test_sec_11_deeds_take_their_scope_and_stand_in_the_audit_log(there: Garden)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
 
     for request in (
-        requests.Reprocess(("*",)),
-        requests.JobLog(job_id=1, wants_path=True),
-        requests.Shutdown(),
-        requests.SaveCatalog(),
+        wire_records.Reprocess(("*",)),
+        wire_records.JobLog(job_id=1, wants_path=True),
+        wire_records.Shutdown(),
+        wire_records.SaveCatalog(),
     ):
         with pytest.raises(Refusal, match="lacks the scope"):
             reader.ask(request)
     with pytest.raises(Refusal, match="'shutdown'"):
-        keeper.ask(requests.Shutdown())
-    keeper.ask(requests.Reprocess(("a/rose.txt",)))
+        keeper.ask(wire_records.Shutdown())
+    keeper.ask(wire_records.Reprocess(("a/rose.txt",)))
 
     lines = log.read_text().splitlines()
     assert log.stat().st_mode & 0o077 == 0
@@ -354,19 +354,19 @@ def test_a_request_of_any_size_leaves_the_engine_at_work(there: Garden) -> None:
     epoch = there.project.live.engine.epoch
     unknown = "{00000000-0000-0000-0000-00000000abcd}"
     for request in (
-        requests.Escalate(asset=unknown, term="*" + "a" * 60_000),
-        requests.AssetStatus(term="*" + "a" * 60_000),
-        requests.JobLog(job_id=1 << 63),
-        requests.CheckMove("*" * 2_000, "b"),
+        wire_records.Escalate(asset=unknown, term="*" + "a" * 60_000),
+        wire_records.AssetStatus(term="*" + "a" * 60_000),
+        wire_records.JobLog(job_id=1 << 63),
+        wire_records.CheckMove("*" * 2_000, "b"),
     ):
         with pytest.raises(Refusal, match=r"more than|beyond"):
             client.ask(request)
-    client.ask(requests.Escalate(asset=unknown, term="*" + "a" * 900))
-    client.ask(requests.Escalate(term="*"))
+    client.ask(wire_records.Escalate(asset=unknown, term="*" + "a" * 900))
+    client.ask(wire_records.Escalate(term="*"))
 
-    client.ask(requests.Ping())
+    client.ask(wire_records.Ping())
 
-    assert client.ask(requests.ProcessorStatus()).state != "in trouble"
+    assert client.ask(wire_records.ProcessorStatus()).state != "in trouble"
     assert there.project.live.engine.epoch == epoch
 
 
@@ -374,10 +374,10 @@ def test_whoever_may_not_escalate_hurries_nothing(there: Garden) -> None:
     client = there.client(Scope.READ)
 
     with pytest.raises(Refusal, match="'escalate'"):
-        client.ask(requests.Escalate(term="a/rose.txt"))
+        client.ask(wire_records.Escalate(term="a/rose.txt"))
     with pytest.raises(Refusal, match="'escalate'"):
-        client.ask(requests.JobsInfo(term="a/rose.txt", escalates=True))
-    assert client.ask(requests.AssetStatus(term="a/rose.txt")).status is Status.COMPILED
+        client.ask(wire_records.JobsInfo(term="a/rose.txt", escalates=True))
+    assert client.ask(wire_records.AssetStatus(term="a/rose.txt")).status is Status.COMPILED
 
 
 def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,23 +386,23 @@ def test_sec_10_nobody_hurries_more_than_a_hundred_things_a_second(there: Garden
     client = there.client(Scope.READ, Scope.ESCALATE)
     there.gate.touch()
     there.write("rush.slow", "rush")
-    client.ask(requests.Escalate(term="rush.slow"))
+    client.ask(wire_records.Escalate(term="rush.slow"))
 
     with pytest.raises(Refusal, match="hurry") as refused:
         for _ in range(30):
-            client.ask(requests.Escalate(term="rush.slow", fence=False))
+            client.ask(wire_records.Escalate(term="rush.slow", fence=False))
     assert refused.value.code == 4
     for _ in range(30):
-        client.ask(requests.AssetStatus(term="a/rose.txt", fence=False))
+        client.ask(wire_records.AssetStatus(term="a/rose.txt", fence=False))
 
 
 def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
     client = there.client()
 
     with pytest.raises(Refusal, match="platform 'toaster'"):
-        client.ask(requests.AssetStatus(term="a", platform="toaster"))
+        client.ask(wire_records.AssetStatus(term="a", platform="toaster"))
     with pytest.raises(Refusal, match="is no asset id"):
-        client.ask(requests.AssetStatus(asset="rose"))
+        client.ask(wire_records.AssetStatus(asset="rose"))
 
 
 def test_every_request_has_somebody_who_answers_it() -> None:
@@ -422,14 +422,14 @@ def test_where_this_machine_has_its_folders_is_told_to_it_and_to_those_who_contr
     client = there.client(*scopes)
 
     answers = [
-        client.ask(requests.SourceInfo("a/rose.txt")),
-        client.ask(requests.ProductInfo("a/rose.txt")),
-        client.ask(requests.ResolvePath("a/rose.txt")),
-        client.ask(requests.ScanFolders()),
+        client.ask(wire_records.SourceInfo("a/rose.txt")),
+        client.ask(wire_records.ProductInfo("a/rose.txt")),
+        client.ask(wire_records.ResolvePath("a/rose.txt")),
+        client.ask(wire_records.ScanFolders()),
     ]
     with EngineClient.connect(places.socket_path(there.cache), kind="tui") as screen:
         screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
-    said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, notices.Show)))]
+    said = [repr(each) for each in (*answers, hear(client, lambda notice: isinstance(notice, wire_records.Show)))]
 
     assert [str(there.project.root) in each for each in said] == [is_told] * 5
     assert all("a/rose.txt" in each for each in said if "ScanFolder" not in each)

@@ -1,0 +1,174 @@
+"""`GET /v1/changes`: the change feed over HTTP, as NDJSON; what its records are, `store.change_tail` says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from aptui.features.gateway import tasks
+from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.shared.errors import KnownError
+from aptui.store.queries.change_tail import ChangeTail, CurrentDatabase, Moment, Record
+
+if TYPE_CHECKING:
+    from aptui.features.gateway.access.guard import ClientIdentity
+
+CHECK_S = 0.05
+"""How often somebody looks for all followers whether anything was written."""
+
+
+FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
+"""Followers of one token, and of all; a quarter of the places is left to the user who runs the gateway."""
+
+
+class FeedPulse:
+    """Wakes followers when anything was written; one thread with one reader reads for all, and none while nobody follows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._database = CurrentDatabase(path)
+        self._pages = CurrentDatabase(path)
+        self._thread = ThreadPoolExecutor(1, "feed")
+        self._busy: Counter[str] = Counter()
+        self._moment: Moment | None = None
+        self._beat = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self.count = 0
+        """How often something was written."""
+        self.is_over = False
+
+    def tail(self, since: int | None) -> ChangeTail:
+        """Return a place in the feed; `page` reads it."""
+        return ChangeTail(self._path, since, self._pages)
+
+    async def page(self, tail: ChangeTail) -> list[Record]:
+        """Return the next records.
+
+        Raises:
+            KnownError: as `ChangeTail.page`.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, tail.page)
+
+    @asynccontextmanager
+    async def keep_looking(self, identity: ClientIdentity) -> AsyncIterator[None]:
+        """Keep looking meanwhile.
+
+        Raises:
+            web.HTTPException: too many follow already.
+        """
+        limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
+        if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
+            raise web.HTTPServiceUnavailable(
+                text=f"'{identity.name}' follows too often, or too many follow\n", headers={"Retry-After": "5"}
+            )
+        self._busy[identity.name] += 1
+        if self._looking is None:
+            self._looking = tasks.begin(self._check(), "the look for changes")
+        try:
+            yield
+        finally:
+            self._busy[identity.name] -= 1
+            self._busy += Counter()  # forgets names of none
+
+    async def beyond(self, count: int) -> None:
+        """Wait until `count` is passed, or all is over."""
+        while self.count == count and not self.is_over:
+            await self._beat.wait()
+
+    async def _check(self) -> None:
+        while self._busy and not self.is_over:
+            moment: Moment | None
+            try:
+                moment = self._database.moment()
+            except KnownError:
+                moment = self._moment  # it is being made anew
+            if moment != self._moment:
+                self._moment = moment
+                self._wake()
+            await asyncio.sleep(CHECK_S)
+        self._looking = None
+
+    def _wake(self) -> None:
+        self.count += 1
+        self._beat.set()
+        self._beat = asyncio.Event()
+
+    async def close(self, _app: web.Application) -> None:
+        """Send the followers home; a signal of the application."""
+        self.is_over = True
+        self._wake()
+        if self._looking is not None:
+            await self._looking
+        self._database.close()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._pages.close)
+        self._thread.shutdown()
+
+
+PULSE = web.AppKey("pulse", FeedPulse)
+
+
+def add_routes(app: web.Application) -> None:
+    """Add what this module answers."""
+    pulse = app[PULSE] = FeedPulse(app[CONTEXT].database.path)
+    app.router.add_get("/v1/changes", changes)
+    app.on_shutdown.append(pulse.close)
+
+
+async def changes(request: web.Request) -> web.StreamResponse:
+    """Tell what changed since `since`; without it, list everything first; with `follow=1`, go on."""
+    identity, pulse = require(request, Scope.READ), request.config_dict[PULSE]
+    tail = pulse.tail(_since(request))
+    is_followed = request.query.get("follow", "0") in ("", "1")
+    async with pulse.keep_looking(identity) if is_followed else nullcontext():
+        try:
+            page = await pulse.page(tail)
+        except KnownError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
+        response = web.StreamResponse(headers={"Cache-Control": "no-store"})
+        response.content_type = "application/x-ndjson"
+        await response.prepare(request)
+        try:
+            await _send(response, page)
+            while page:
+                page = await pulse.page(tail)
+                await _send(response, page)
+            if is_followed:
+                await _follow(pulse, tail, response)
+            await response.write_eof()
+        except KnownError:
+            if request.transport is not None:
+                request.transport.abort()  # half a feed must not look like a whole one
+    return response
+
+
+def _since(request: web.Request) -> int | None:
+    text = request.query.get("since")
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise web.HTTPBadRequest(text="'since' is the 'seq' of the last change that you know, or 0\n")
+    return min(int(text), (1 << 63) - 1)
+
+
+async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamResponse) -> None:
+    while not pulse.is_over:
+        count = pulse.count
+        while page := await pulse.page(tail):
+            await _send(response, page)
+        await pulse.beyond(count)
+
+
+async def _send(response: web.StreamResponse, page: list[Record]) -> None:
+    """Write a page; a client that does not read is waited for, and holds nothing meanwhile."""
+    if page:
+        await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

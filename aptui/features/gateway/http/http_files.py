@@ -1,0 +1,412 @@
+"""Files over HTTP, read only: products by name and by asset id, folders, trees, the reference's aliases `@products@` and `@log@`.
+
+    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` has it processed first; with `/` at the end or
+                                         `?list=1` its folder
+    GET /v1/assets/{asset id}            the same by asset id; `?platform=ID` where it is made for more than one
+    GET /v1/tree/{platform}/{path}       all that lies below a folder
+    GET /v1/files/@products@/{path}      a product of `?platform=ID`, else of the first platform
+    GET /v1/files/@log@/{path}           a log, or a folder of logs; needs the scope `control`
+
+Names of products are in lower case, whatever case is asked for. A name that is no UTF-8 is percent-encoded byte by byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
+from urllib.parse import quote, unquote_to_bytes
+
+from aiohttp import web
+from msgspec import Struct, field
+
+from aptui.core.paths import from_text, to_text
+from aptui.features.gateway import engine_requests
+from aptui.features.gateway.access.guard import require
+from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
+from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
+from aptui.features.gateway.http.sending import send
+from aptui.features.gateway.protocol.mappers import asset_id, parse_asset_id
+from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope
+from aptui.link import port
+from aptui.shared.errors import HostError, KnownError
+from aptui.shared.files.confinement import ConfinedRoot, open_confined
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries import product_files
+from aptui.store.queries.change_tail import CurrentDatabase, Moment
+from aptui.store.queries.product_files import Awaited, ProductFile
+from aptui.store.queries.reader import Reader
+
+# `wait=1`: a requested product jumps the queue and is sent when it is processed; earlier changes on the disk count.
+
+TIMEOUT_S = 30.0
+TIMEOUT_MOST_S = 600.0
+URGENCY = 200
+"""The escalation that O3DE's Asset Processor gives a synchronous asset request."""
+_CHECK_S = 0.03
+_BARRIER_LIMIT_S = 10.0
+
+
+class WaitTimeout(Exception):
+    """It was not processed in time."""
+
+
+class WaitBroken(Exception):
+    """A job that it waits for has failed; `args` say of which sources."""
+
+
+def by_name(name: str) -> Callable[[Reader], list[Awaited]]:
+    """Return the question for the sources that a product of this name may come from."""
+    return lambda reader: product_files.find_awaited_by_name(reader, name)
+
+
+def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
+    """Return the question for the sources with a UUID."""
+    return lambda reader: product_files.find_awaited_by_id(reader, uuid, platform)
+
+
+class _Wait(Struct):
+    context: GatewayContext
+    awaited: Callable[[Reader], list[Awaited]]
+    is_there: Callable[[Reader], bool]
+    hurried: set[str] = field(default_factory=set)
+
+    async def until_over(self) -> None:
+        database = CurrentDatabase(self.context.database.path)
+        try:
+            await self.context.engine.ask(engine_requests.Barrier(_BARRIER_LIMIT_S), 2 * _BARRIER_LIMIT_S)
+            while not await self._is_over():
+                before = self._moment(database)
+                await asyncio.sleep(_CHECK_S)
+                while self._moment(database) == before and not await self._is_idle():
+                    await asyncio.sleep(_CHECK_S)
+        finally:
+            database.close()
+
+    async def _is_over(self) -> bool:
+        found = await self.context.database.ask(self.awaited)
+        unsettled = [each for each in found if each.pending_count]
+        fresh = tuple(each.key for each in unsettled if each.key not in self.hurried)
+        if fresh:
+            self.hurried.update(fresh)
+            await self.context.engine.ask(port.EscalateJobs(keys=fresh, amount=URGENCY))
+        if unsettled:
+            return False
+        broken = [each.key for each in found if each.failed]
+        if broken:
+            raise WaitBroken(*broken)
+        return await self.context.database.ask(self.is_there) or await self._is_idle()
+
+    async def _is_idle(self) -> bool:
+        """Whether the engine owes nothing that it could do: then nothing will come."""
+        return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
+
+    @staticmethod
+    def _moment(database: CurrentDatabase) -> Moment | None:
+        try:
+            return database.moment()
+        except KnownError:
+            return None
+
+
+async def until_processed(
+    context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
+) -> None:
+    """Return when all that these sources owe is done, and what is asked for is there or will not come.
+
+    Raises:
+        Late: that took too long. Broken: a job failed. KnownError: there is no engine, or it refuses.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _Wait(context, awaited, is_there).until_over()
+    except TimeoutError:
+        raise WaitTimeout from None
+
+
+PRODUCTS, ASSETS, TREE, FILES = "/v1/products", "/v1/assets", "/v1/tree", "/v1/files"
+_TREE_PAGE = 2_000
+_TRUE = ("", "1", "true", "yes")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+LOGS = web.AppKey("logs", ConfinedRoot)
+
+
+def add_routes(app: web.Application) -> None:
+    """Add what this module answers."""
+    context = app[CONTEXT]
+    app[PRODUCT_OPENER] = ProductOpener(context.database.path, context.config.cache_dir)
+    app[LOGS] = ConfinedRoot(os.fsencode(context.config.log_dir))
+    app.on_cleanup.append(_close)
+    app.router.add_get(f"{PRODUCTS}{{rest:(/.*)?}}", _answer_errors(product))
+    app.router.add_get(f"{ASSETS}/{{id:[^/]+}}", _answer_errors(asset))
+    app.router.add_get(f"{TREE}{{rest:(/.*)?}}", _answer_errors(tree))
+    app.router.add_get(f"{FILES}/@products@{{rest:(/.*)?}}", _answer_errors(answer_aliased_product))
+    app.router.add_get(f"{FILES}/@log@{{rest:(/.*)?}}", _answer_errors(log))
+
+
+async def _close(app: web.Application) -> None:
+    app[PRODUCT_OPENER].close()
+    app[LOGS].close()
+
+
+def _answer_errors(handler: Handler) -> Handler:
+    """Return a handler whose troubles are answers."""
+
+    @wraps(handler)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except HostError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "1"}) from None
+        except (KnownError, RequestMistake) as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+
+    return answer
+
+
+def read_asked_path(request: web.Request, prefix: str) -> str:
+    """Return what follows a prefix of the request's path, as text (`core.paths.to_text`), without `/` at its ends.
+
+    Raises:
+        web.HTTPNotFound: nothing can be called so.
+    """
+    raw = request.rel_url.raw_path
+    data = unquote_to_bytes(raw[raw.index(prefix) + len(prefix) :]) if prefix in raw else b""
+    path = to_text(data.strip(b"/"))
+    if b"\0" in data or any(part in ("", ".", "..") for part in path.split("/") if path):
+        raise web.HTTPNotFound(text="nothing can be called so\n")
+    return path
+
+
+def url_of(prefix: str, path: str) -> str:
+    """Return a path in text form as part of a URL."""
+    return f"{prefix}/{quote(from_text(path))}" if path else prefix
+
+
+def _is_set(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "no").lower() in _TRUE
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+async def product(request: web.Request) -> web.StreamResponse:
+    """Answer with a product, or what lies in a folder."""
+    require(request, Scope.READ)
+    path = read_asked_path(request, PRODUCTS).lower()
+    if not path or request.rel_url.raw_path.endswith("/") or "list" in request.query:
+        return await _listing(request, path)
+    return await _product(request, path)
+
+
+async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
+    """Answer with a product of one platform, as the reference's `@products@` means it."""
+    require(request, Scope.READ)
+    context = context_of(request)
+    platform = request.query.get("platform") or next((each.id for each in context.config.project.platforms), "")
+    path = "/".join(filter(None, (platform, read_asked_path(request, "@products@")))).lower()
+    if path == platform.lower() or request.rel_url.raw_path.endswith("/") or "list" in request.query:
+        return await _listing(request, path)
+    return await _product(request, path)
+
+
+async def _product(request: web.Request, name: str) -> web.StreamResponse:
+    if _is_set(request, "wait"):
+        await _wait(request, by_name(name), lambda reader: product_files.find(reader, name) is not None)
+    return await send_product(request, name)
+
+
+async def send_product(request: web.Request, name: str, *, location: str = "") -> web.StreamResponse:
+    """Answer with the product of this name (in lower case); who asks was looked at before."""
+    taken = await request.config_dict[PRODUCT_OPENER].take(name)
+    if taken is None:
+        raise web.HTTPNotFound(text=f"there is no product '{name}'\n")
+    try:
+        return await send(
+            request,
+            taken.descriptor,
+            taken.size,
+            name=name,
+            etag=taken.product.digest.hex(),
+            modified_s=taken.modified_s,
+            location=location,
+        )
+    finally:
+        taken.close()
+
+
+async def asset(request: web.Request) -> web.StreamResponse:
+    """Answer with the product that has an asset id."""
+    require(request, Scope.READ)
+    uuid, sub_id = parse_asset_id(request.match_info["id"])
+    if sub_id is None:
+        raise web.HTTPBadRequest(text="which of its products? an asset id is '{UUID}:<sub id in hexadecimal>'\n")
+    platform = request.query.get("platform", "").lower()
+    if _is_set(request, "wait"):
+        if not platform:
+            raise web.HTTPBadRequest(text="for which platform? 'platform' is missing\n")
+        question = by_id(uuid, platform)
+        await _wait(request, question, lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)))
+    names = await context_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
+    if not names:
+        raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
+    if len({name.partition("/")[0] for name in names}) > 1:
+        raise web.HTTPBadRequest(text="it is made for more than one platform: say 'platform'\n")
+    return await send_product(request, names[0], location=url_of(PRODUCTS, names[0]))
+
+
+async def _wait(
+    request: web.Request,
+    awaited: Callable[[Reader], list[Awaited]],
+    is_there: Callable[[Reader], bool],
+) -> None:
+    """Have something processed first.
+
+    Raises:
+        web.HTTPException: it failed, took too long, or may not be hurried.
+    """
+    context = context_of(request)
+    identity = require(request, Scope.ESCALATE)
+    timeout_s = _timeout_s(request)
+    if not context.guard.may_escalate(identity):
+        raise web.HTTPTooManyRequests(text="that is too much at once\n", headers={"Retry-After": "1"})
+    try:
+        await until_processed(context, awaited, is_there, timeout_s)
+    except WaitTimeout:
+        raise web.HTTPGatewayTimeout(text=f"it was not processed within {timeout_s:g} s\n") from None
+    except WaitBroken as error:
+        raise web.HTTPConflict(text=f"a job of '{error.args[0]}' failed\n") from None
+
+
+def _timeout_s(request: web.Request) -> float:
+    text = request.query.get("timeout", "")
+    try:
+        timeout_s = float(text) if text else TIMEOUT_S
+    except ValueError:
+        timeout_s = -1.0
+    if not 0 <= timeout_s <= TIMEOUT_MOST_S:
+        raise web.HTTPBadRequest(text=f"'timeout' is 0 to {TIMEOUT_MOST_S:g} seconds\n")
+    return timeout_s
+
+
+# ----------------------------------------------------------------------------------------------------------------- folders
+
+
+async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
+    """Return the folders and products in a folder ("" = the platforms), None when there is no such folder."""
+    if not path:
+        found = set(await context.database.ask(product_files.platforms))
+        return sorted(found | {each.id for each in context.config.project.platforms}), []
+    folders, files = await context.database.ask(lambda reader: product_files.children(reader, path))
+    if not folders and not files and path not in {each.id for each in context.config.project.platforms}:
+        return None
+    return folders, files
+
+
+async def _listing(request: web.Request, path: str) -> web.StreamResponse:
+    found = await folder_of(context_of(request), path)
+    if found is None:
+        raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
+    folders, files = found
+    if request.query.get("list") == "plain":
+        lines = [f"{name}/" for name in folders] + [each.file_name for each in files]
+        return web.Response(text="".join(f"{line}\n" for line in lines))
+    listed = [{"name": each.file_name, **_facts(each)} for each in files]
+    return web.json_response({"folder": path, "folders": folders, "files": listed})
+
+
+def _facts(item: ProductFile) -> dict[str, object]:
+    return {
+        "size": item.size,
+        "digest": item.digest.hex(),
+        "id": asset_id(item.uuid, item.sub_id),
+        "type": uuid_text(item.asset_type),
+        "url": url_of(PRODUCTS, item.name),
+    }
+
+
+async def tree(request: web.Request) -> web.StreamResponse:
+    """Answer with all that lies below a folder, as it is found.
+
+    `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line.
+    """
+    require(request, Scope.READ)
+    context, path = context_of(request), read_asked_path(request, TREE).lower()
+    page = await _tree_page(context, path, "")
+    if not page and await folder_of(context, path) is None:
+        raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
+    is_plain = request.query.get("list") == "plain"
+    response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8" if is_plain else "application/json"})
+    await response.prepare(request)
+    if not is_plain:
+        await response.write(f'{{"folder": {json.dumps(path)}, "files": ['.encode())
+    separator = ""
+    while page:
+        texts = _tree_lines(path, page) if is_plain else _tree_objects(path, page)
+        glue = "" if is_plain else ",\n"
+        await response.write((separator + glue.join(texts)).encode())
+        separator = glue
+        page = await _tree_page(context, path, page[-1].name) if len(page) == _TREE_PAGE else []
+    await response.write_eof(b"" if is_plain else b"]}\n")
+    return response
+
+
+async def _tree_page(context: GatewayContext, path: str, after: str) -> list[ProductFile]:
+    return await context.database.ask(lambda reader: product_files.below(reader, path, after, _TREE_PAGE))
+
+
+def _tree_lines(path: str, page: Iterable[ProductFile]) -> Iterable[str]:
+    return (f"{_below(path, each)}\n" for each in page)
+
+
+def _tree_objects(path: str, page: Iterable[ProductFile]) -> Iterable[str]:
+    return (json.dumps({"path": _below(path, each), **_facts(each)}) for each in page)
+
+
+def _below(path: str, item: ProductFile) -> str:
+    return item.name[len(path) + 1 :] if path else item.name
+
+
+# -------------------------------------------------------------------------------------------------------------------- logs
+
+
+async def log(request: web.Request) -> web.StreamResponse:
+    """Answer with a log, or the names of those in a folder."""
+    require(request, Scope.CONTROL)
+    path = from_text(read_asked_path(request, "@log@"))
+    try:
+        folder = request.config_dict[LOGS].descriptor()
+        descriptor = open_confined(folder, path or b".")
+    except OSError:
+        raise web.HTTPNotFound(text="there is no such log\n") from None
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode):
+            return _log_listing(request, descriptor, to_text(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise web.HTTPNotFound(text="that is no log\n")
+        name = to_text(path).rpartition("/")[2]
+        return await send(request, descriptor, found.st_size, name=name, etag="", modified_s=int(found.st_mtime))
+    finally:
+        os.close(descriptor)
+
+
+def _log_listing(request: web.Request, descriptor: int, path: str) -> web.Response:
+    folders, files = [], []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(to_text(os.fsencode(entry.name)))
+            elif entry.is_file(follow_symlinks=False):
+                files.append({"name": to_text(os.fsencode(entry.name)), "size": entry.stat().st_size})
+    folders.sort()
+    files.sort(key=lambda each: str(each["name"]))
+    if request.query.get("list") == "plain":
+        return web.Response(
+            text="".join(f"{name}\n" for name in [*(f"{name}/" for name in folders), *(str(each["name"]) for each in files)])
+        )
+    return web.json_response({"folder": path, "folders": folders, "files": files})

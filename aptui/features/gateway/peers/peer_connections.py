@@ -1,0 +1,559 @@
+"""Connections of the gateway, in and out, and its lists of peers: stored, changed on request, and reported to the engine.
+
+What people say is written into the configuration where it can be, else into a file below the cache (`link.peer_file`); both are
+looked at once a second, and nobody is hung up on because they changed. The screen changes them too while no engine carries its
+words. `report` is what the engine, and so every screen, hears: at once when a connection came, went or was refused, and once a
+second while bytes flow; what is long is told less often, for the engine has to read it, and it has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+import aiohttp
+from aiohttp import web
+from msgspec.structs import replace
+
+from aptui.core.notices import PeerOrdered
+from aptui.features.gateway import engine_requests, tasks
+from aptui.features.gateway.access.admission import Admission, AdmissionRefusal, is_loopback
+from aptui.features.gateway.access.guard import ClientIdentity
+from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.peers import peer_settings
+from aptui.features.gateway.protocol import wire_codec
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.tasks import Wires
+from aptui.features.gateway.ws.client_sessions import SESSIONS
+from aptui.shared.connections.addresses import canonical, parse_address
+from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
+from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Sequence
+
+    import aiohttp
+
+    from aptui.config.sections.serve import GatewaySettings
+    from aptui.features.gateway.gateway_context import GatewayContext
+    from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
+    from aptui.link.codec import NoticeLine
+
+
+# A device that the gateway dials, again and again while it is wanted; once connected, the device is the client of that
+# WebSocket.
+#
+# A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a
+# client that may read all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
+
+DEVICE_PATH = "/v1/device"
+"""What a device answers at."""
+RETRY_S = (0.5, 5.0)
+"""How long to wait before the next try: the first, as in the reference, and the longest."""
+_DIAL_LIMIT_S = 10.0
+_HEARTBEAT_S = 30.0
+_STEADY_S = 5.0
+"""A connection that held so long was one; one that ends sooner counts as a try that failed."""
+Socket = aiohttp.ClientWebSocketResponse
+Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
+Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
+"""Which certificates are believed; True = those that this machine believes."""
+
+
+class OutboundConnections:
+    """One connection that people made.
+
+    Args:
+        dial: what they said.
+        http: what dials.
+        trust: whom to believe that it is a device of ours.
+        serve: serves a connected device to its end.
+        refuses: returns why an address is not dialled, "" = it is.
+        changed: called when `state` or `trouble` changed.
+    """
+
+    def __init__(
+        self,
+        dial: Dial,
+        http: aiohttp.ClientSession,
+        trust: Trust,
+        serve: Serving,
+        refuses: Callable[[str], str],
+        changed: Callable[[], object],
+    ) -> None:
+        self.dial, self.state, self.trouble = dial, PeerState.DISCONNECTED, ""
+        self._http, self._trust, self._serve, self._refuses, self._changed = http, trust, serve, refuses, changed
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._task = tasks.begin(self._run(), f"the connection to '{self.dial.id}'")
+
+    async def close(self) -> None:
+        """Hang up, and dial no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._turn(PeerState.DISCONNECTED, "")
+
+    @property
+    def url(self) -> str:
+        """What is dialled."""
+        address = parse_address(self.dial.address)
+        host = f"[{self.dial.address}]" if address is not None and ":" in self.dial.address else self.dial.address
+        scheme = "ws" if is_loopback(self.dial.address) else "wss"
+        return f"{scheme}://{host}:{self.dial.port}{DEVICE_PATH}"
+
+    async def _run(self) -> None:
+        wait_s = RETRY_S[0]
+        while True:
+            self._turn(PeerState.CONNECTING, self.trouble)
+            began_s = monotonic()
+            trouble = await self._try()
+            if monotonic() - began_s >= _STEADY_S and not trouble:
+                wait_s = RETRY_S[0]
+            self._turn(PeerState.CONNECTING, trouble)
+            await asyncio.sleep(wait_s)
+            wait_s = min(1.5 * wait_s, RETRY_S[1])
+
+    async def _try(self) -> str:
+        """Connect and serve; return why it did not come to that, "" where it did."""
+        why = self._refuses(self.dial.address)
+        if why:
+            return why
+        try:
+            opening = self._http.ws_connect(
+                self.url, ssl=self._trust, heartbeat=_HEARTBEAT_S, max_msg_size=wire_codec.FRAME_LIMIT_BYTES, compress=0
+            )
+            socket = await asyncio.wait_for(opening, _DIAL_LIMIT_S)
+        except TimeoutError:
+            return "no answer from there"
+        except aiohttp.WSServerHandshakeError as error:
+            return f"that is no aptui device: it answers {error.status}"
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
+            return _distrust(error)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return _reason(error)
+        try:
+            self._turn(PeerState.CONNECTED, "")
+            await self._serve(self, socket)
+        except (aiohttp.ClientError, OSError) as error:
+            return _reason(error)
+        finally:
+            await socket.close()
+        return ""
+
+    def _turn(self, state: PeerState, trouble: str) -> None:
+        if (state, trouble) != (self.state, self.trouble):
+            self.state, self.trouble = state, trouble
+            self._changed()
+
+
+class _Pins(aiohttp.Fingerprint):
+    """Devices that are known by their certificates; aiohttp knows one fingerprint, we several."""
+
+    def __init__(self, digests: frozenset[bytes]) -> None:
+        super().__init__(next(iter(digests)))
+        self._digests = digests
+
+    def check(self, transport: asyncio.Transport) -> None:
+        """Let through who has one of the certificates; called before anything is said.
+
+        Raises:
+            aiohttp.ServerFingerprintMismatch: somebody else.
+        """
+        certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        digest = hashlib.sha256(certificate).digest()
+        if digest not in self._digests:
+            raise aiohttp.ServerFingerprintMismatch(self.fingerprint, digest, *transport.get_extra_info("peername")[:2])
+
+
+def trust(serve: GatewaySettings) -> Trust:
+    """Return which devices are believed: those with a pinned certificate, else those whose certificate an authority signed.
+
+    Raises:
+        UserError: the configuration names no such certificate or file.
+    """
+    if serve.dial_fingerprints:
+        return _Pins(frozenset(map(_digest, serve.dial_fingerprints)))
+    if not serve.dial_ca:
+        return True
+    try:
+        return ssl.create_default_context(cafile=serve.dial_ca)
+    except ssl.SSLError:
+        raise UserError(f"'{serve.dial_ca}' holds no certificate", hint="'serve.dial_ca' is a PEM file") from None
+    except OSError as error:
+        raise UserError(
+            f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}",
+            hint="check its permissions, or name another file",
+        ) from None
+
+
+def _digest(fingerprint: str) -> bytes:
+    text = fingerprint.lower().removeprefix("sha256:").replace(":", "")
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
+        raise UserError(
+            f"'serve.dial_fingerprints': '{fingerprint}' is no SHA-256 of a certificate",
+            hint="'openssl x509 -noout -fingerprint -sha256 -in FILE' tells it",
+        )
+    return digest
+
+
+def _distrust(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        return f"its certificate is none of 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
+        return f"its certificate is not believed ({why}): 'serve.dial_ca' or 'serve.dial_fingerprints' says which are"
+    return "it speaks no TLS that we know, and without TLS only this machine's own address is dialled"
+
+
+def open_http(wires: Wires) -> aiohttp.ClientSession:
+    """Return what dials: without cookies, proxies of the environment, or going where an answer sends it."""
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_refuse_redirect)
+    connector = aiohttp.TCPConnector(socket_factory=wires.make)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, trace_configs=[trace])
+
+
+async def _refuse_redirect(*_arguments: object) -> None:
+    raise aiohttp.ClientError("that is no aptui device: it redirects elsewhere")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the system's word for why nobody can be reached."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is not None and number > 0:
+        return os.strerror(number).lower()
+    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
+
+
+# A device that listens, for tests and people.
+#
+# A gateway that dials it becomes a connection of whoever listens, on which it hears and asks.
+
+
+class DialledConnection(Protocol):
+    """What a device asks of its side of a connection."""
+
+    async def wait_for_end(self) -> None:
+        """Wait until the connection has ended."""
+
+    async def close(self) -> None:
+        """End it."""
+
+
+C = TypeVar("C", bound=DialledConnection)
+
+
+class Device(Generic[C]):
+    """What listens.
+
+    Args:
+        greet: says hello to a gateway that dialled, and returns the connection.
+        message_limit_bytes: of what a gateway may say at once.
+    """
+
+    def __init__(self, greet: Callable[[web.WebSocketResponse], Awaitable[C]], message_limit_bytes: int) -> None:
+        self._greet, self._message_limit_bytes = greet, message_limit_bytes
+        self._runner: web.AppRunner | None = None
+        self.dialled: asyncio.Queue[C] = asyncio.Queue()
+        """A connection for each gateway that dialled and took our hello."""
+
+    async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Listen, and return the port; `tls` holds the certificate, which a gateway elsewhere wants to see."""
+        app = web.Application()
+        app.router.add_get(DEVICE_PATH, self._take)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, address, port, ssl_context=tls)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _take(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=self._message_limit_bytes)
+        await socket.prepare(request)
+        open_http = await self._greet(socket)
+        self.dialled.put_nowait(open_http)
+        try:
+            await open_http.wait_for_end()
+        finally:
+            await open_http.close()
+        return socket
+
+
+DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
+"""What a device may do that people had us dial: it has no token, its address is what they trust."""
+_CHECK_S = 1.0
+_GATHER_S = 0.05
+"""What changes together is told together."""
+_LISTED_MOST, _LISTED_PER_S = 256, 128
+"""Clients of one report; where there are more than the second number, so many a second."""
+_BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
+"""When our clock began: one number, so that a report that says nothing new looks the same."""
+
+
+class Peers:
+    """All connections of a gateway.
+
+    Args:
+        context: shared objects of the gateway.
+        sessions: who is connected.
+        admission: the lists; tests give their own.
+    """
+
+    def __init__(self, context: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
+        self.context, self.sessions = context, sessions
+        self.configured = peer_settings.read_peer_settings(context.config.serve)
+        self.admission = admission or Admission(self.configured)
+        self.trouble = ""
+        self._file = context.config.cache_dir / peer_settings.PLACE
+        self._stamps: tuple[peer_settings.Stamp | None, ...] = ()
+        self._diallers: dict[str, OutboundConnections] = {}
+        self._sessions: dict[str, WireSession] = {}
+        """{id of a connection that we made: its session}."""
+        self._trust = trust(context.config.serve)
+        self._http: aiohttp.ClientSession | None = None
+        self._wires = Wires()
+        self._reported: GatewayReport | None = None
+        self._is_changed = asyncio.Event()
+        self._alone = asyncio.Lock()
+        """Held while settings change: orders are done one after the other."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ----------------------------------------------------------------------------------------------------------- its life
+
+    async def open(self) -> None:
+        """Read what is kept, and begin to dial and to tell."""
+        self._http = open_http(self._wires)
+        await self._read()
+        self.sessions.greets.append(self._on_change)
+        self.sessions.leaves.append(self._on_change)
+        self.context.engine.listeners.append(self.take_news)
+        self.context.engine.also_came.append(self.engine_came)
+        self._do(self._check())
+        self._do(self._report())
+
+    async def close(self) -> None:
+        """Hang up, and tell no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *(dialler.close() for dialler in self._diallers.values()), return_exceptions=True)
+        self._diallers.clear()
+        await self.admission.close()
+        if self._http is not None:
+            await self._http.close()
+            await self._wires.end()
+
+    def _do(self, work: Any) -> None:
+        task = tasks.begin(work, "a task of the connections")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ------------------------------------------------------------------------------------------------------------ the lists
+
+    def check(self, remote: str) -> AdmissionRefusal | None:
+        """Return why a caller may not come in, None = they may."""
+        refusal = self.admission.check(remote)
+        if refusal is not None and refusal.is_first:  # how often is told once a second
+            self._on_change()
+        return refusal
+
+    def refuses(self, remote: str) -> str:
+        """Return why a caller may not come in, "" = they may; as `guard.Guard.admissions` wants it."""
+        refusal = self.check(remote)
+        return refusal.why if refusal is not None else ""
+
+    async def _adopt(self, settings: PeerSettings) -> None:
+        await self.admission.adopt(settings)
+        for session in list(self.sessions.all.values()):
+            refuses = self._find_denial if session in self._sessions.values() else self.admission.why_not
+            if why := refuses(session.identity.address):
+                self._do(session.close(1008, why))
+        await self._dial(settings)
+        self._on_change()
+
+    # ------------------------------------------------------------------------------------------------------------- dialling
+
+    async def _dial(self, settings: PeerSettings) -> None:
+        wanted = {each.id: each for each in settings.connections if each.is_auto}
+        for name in [name for name, each in self._diallers.items() if wanted.get(name) != each.dial]:
+            await self._diallers.pop(name).close()
+        for name in wanted.keys() - self._diallers.keys():
+            assert self._http is not None
+            dialler = OutboundConnections(wanted[name], self._http, self._trust, self._serve, self._find_denial, self._on_change)
+            self._diallers[name] = dialler
+            dialler.start()
+
+    def _find_denial(self, remote: str) -> str:
+        address = parse_address(remote)
+        if address is not None:
+            return self.admission.find_denial(address)
+        return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
+
+    async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
+        """Be the server of a device that answered."""
+        identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
+        with self.sessions.take_in(self.context, socket, identity) as session:
+            self._sessions[dialler.dial.id] = session
+            try:
+                await session.serve()
+            finally:
+                self._sessions.pop(dialler.dial.id, None)
+
+    # --------------------------------------------------------------------------------------------------------------- orders
+
+    def take_news(self, batch: Sequence[NoticeLine]) -> None:
+        """Do what the engine passes on from people."""
+        for news in batch:
+            if isinstance(news.notice, PeerOrdered):
+                self._do(self.order(news.notice.order))
+
+    def engine_came(self, is_here: bool) -> None:
+        """Tell an engine that came everything."""
+        self._reported = None
+        if is_here:
+            self._on_change()
+
+    async def order(self, order: PeerOrder) -> None:
+        """Do what people said; what keeps it from being done is told."""
+        if order.action is PeerAction.DISCONNECT:
+            session = self.sessions.all.get(order.number)
+            if session is not None:
+                await session.close(1008, "disconnected by a person")
+            return
+        async with self._alone:
+            self.trouble = ""
+            try:
+                project_dir = self.context.config.project_dir if self.context.reread is not None else None
+                change = await asyncio.to_thread(peer_settings.change_settings, self._file, self.configured, order, project_dir)
+            except KnownError as error:
+                self.trouble = str(error)
+            else:
+                settings, self.configured = change.settings, change.configured
+                self._stamps = self._now()
+                if order.action in (PeerAction.ALLOW, PeerAction.REJECT, PeerAction.FORGET):
+                    self.admission.forget(canonical(order.entry))
+                await self._adopt(settings)
+        self._on_change()
+
+    async def _read(self) -> None:
+        async with self._alone:
+            reread = self.context.reread
+            if reread is not None:
+                with contextlib.suppress(KnownError):  # the engine tells what is wrong with it
+                    self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
+            settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
+            self._stamps = self._now()  # a damaged file is not there any more
+            self.trouble = settings.trouble
+            await self._adopt(settings.in_force(self.configured))
+
+    def _now(self) -> tuple[peer_settings.Stamp | None, ...]:
+        layers = self.context.config.layers if self.context.reread is not None else ()
+        return tuple(map(peer_settings.file_stamp, (self._file, *(Path(file) for file, _digest in layers))))
+
+    # -------------------------------------------------------------------------------------------------------------- telling
+
+    def report(self) -> GatewayReport:
+        """Return how things are."""
+        serve, settings = self.context.config.serve, self.admission.settings
+        dialled = [self._make_dialled_peer(each) for each in settings.connections]
+        incoming = [session for session in self.sessions if session not in self._sessions.values()]
+        listed = map(_incoming, islice(incoming, _LISTED_MOST))
+        turned_away = tuple(reversed(self.admission.turned_away.values()))
+        unlisted = len(incoming) - _LISTED_MOST
+        trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
+        overridden = tuple(peer_settings.overridden(settings, self.configured))
+        return GatewayReport(serve.address, self.context.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
+
+    def _make_dialled_peer(self, dial: Dial) -> Peer:
+        dialler, session = self._diallers.get(dial.id), self._sessions.get(dial.id)
+        state = dialler.state if dialler else PeerState.DISCONNECTED
+        peer = Peer(
+            0, dial.id, True, state, dial.address, dial.port, is_enabled=dial.is_auto, trouble=dialler.trouble if dialler else ""
+        )
+        return _with_session(peer, session) if session is not None else peer
+
+    def _on_change(self, *_session: object) -> None:
+        self._is_changed.set()
+
+    async def _check(self) -> None:
+        """Once a second: the file that others may have changed, names that may have new addresses, bytes that flowed."""
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            if self._now() != self._stamps:
+                await self._read()
+            self.admission.refresh_old()
+            self._on_change()
+
+    async def _report(self) -> None:
+        while True:
+            await self._is_changed.wait()
+            await asyncio.sleep(_GATHER_S)
+            self._is_changed.clear()
+            report = self.report()
+            if report != self._reported and self.context.engine.is_here:
+                with contextlib.suppress(KnownError):  # an engine that comes back is told everything
+                    await self.context.engine.ask(engine_requests.ReportPeers(report))
+                    self._reported = report
+                    await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
+
+
+def _incoming(session: WireSession) -> Peer:
+    name = session.hello.client if session.hello else ""
+    return _with_session(Peer(0, name, False, PeerState.CONNECTED, session.identity.address, 0), session)
+
+
+def _with_session(peer: Peer, session: WireSession) -> Peer:
+    return replace(
+        peer,
+        number=session.number,
+        platforms=tuple(session.hello.platforms) if session.hello else (),
+        scopes=tuple(scope.value for scope in Scope if session.identity.may(scope)),
+        identity=session.identity.name,
+        since_ms=_moment(session.since_s),
+        last_ms=_moment(session.last_s) if session.last_request else 0,
+        last_request=session.last_request,
+        received_bytes=session.received_bytes,
+        sent_bytes=session.sent_bytes,
+    )
+
+
+def _moment(at_s: float) -> int:
+    """Return the time of day of a moment of our clock."""
+    return _BEGAN_MS + int(at_s * 1000)
+
+
+PEERS = web.AppKey("peers", Peers)
+
+
+def add_routes(app: web.Application) -> None:
+    """Let the lists decide who comes in, and the connections live as long as the application."""
+    peers = app[PEERS] = Peers(app[CONTEXT], app[SESSIONS])
+    app[CONTEXT].guard.admissions.append(peers.refuses)
+
+    async def living(_app: web.Application) -> AsyncIterator[None]:
+        await peers.open()
+        yield
+        await peers.close()
+
+    app.cleanup_ctx.append(living)

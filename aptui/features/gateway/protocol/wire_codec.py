@@ -1,0 +1,278 @@
+"""The protocol: a record for every request, answer and notification of the outer wire, and their form in JSON. No socket here.
+
+One WebSocket at `/v1/connect`, text frames in UTF-8:
+
+    client   {"id": 1, "request": "hello", "protocol": 1, "client": "viewer", "platforms": ["linux"]}
+    gateway  {"id": 1, "answer": {…}}   or   {"id": 1, "refusal": {"what": "…", "hint": "…", "code": 3}}
+    gateway  {"epoch": 7, "seq": 123, "notices": [{"notice": "asset_changed", …}, …]}
+
+The first request is `hello`; each has an `id` of its own and gets one answer or one refusal, in any order. A refusal's `code` is 3
+for a mistake of the client's, 2 for trouble of ours, 4 for "busy, try again", 1 for "you may not". What a client sends is read
+strictly: an unknown field is a mistake. What the gateway sends may grow. After the answer to `read_product` come binary frames: the
+`id` as four bytes, most significant first, then bytes of the file; one of four bytes alone is the last.
+
+A client may offer `permessage-deflate`: notifications are then a tenth as long. Each message is compressed on its own.
+
+Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform, with `/`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.features.gateway.protocol import wire_records
+from aptui.features.gateway.protocol import wire_records as notices
+from aptui.features.gateway.protocol.wire_records import Show
+from aptui.link import codec
+from aptui.link.codec import explain, replace_surrogates, shorten, suggest
+from aptui.shared.forms import json_decoder, prepare_form
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+# Answers for clients that may not learn where this machine has its folders: the same without absolute paths.
+
+
+def without_places(record: object) -> object:
+    """Return an answer or a notification without absolute paths; one that was not found keeps what was asked."""
+    match record:
+        case wire_records.SourceFacts():
+            return replace(record, scan_folder_path="")
+        case wire_records.ProductFacts() | Show():
+            return replace(record, source_file="")
+        case wire_records.ResolvedPath(is_found=True):
+            return replace(record, file="")
+        case wire_records.ScanFolderList():
+            return replace(record, folders=tuple(replace(folder, path="") for folder in record.folders))
+        case _:
+            return record
+
+
+T = TypeVar("T")
+
+VERSION = 1
+"""Raised when a record changes its form in a way that older clients do not survive."""
+FRAME_LIMIT_BYTES = 1 << 20
+"""Longest frame of a client."""
+QUEUE_LIMIT = 1_000
+"""Notifications that may wait for one client; with more, they are dropped and it gets `resync`."""
+PATH = "/v1/connect"
+
+
+class Scope(StrEnum):
+    """What a token allows."""
+
+    READ = "read"
+    ESCALATE = "escalate"
+    CONTROL = "control"
+    SHUTDOWN = "shutdown"
+
+
+# --------------------------------------------------------------------------------------------------------------- the list
+
+
+class Exchange(NamedTuple):
+    """A request, its answer, and the scope that it takes."""
+
+    request: type[Any]
+    answer: type[Any]
+    scope: Scope
+
+
+REQUESTS: dict[str, Exchange] = {
+    "hello": Exchange(wire_records.Hello, wire_records.Welcome, Scope.READ),
+    "ping": Exchange(wire_records.Ping, wire_records.Done, Scope.READ),
+    "asset_status": Exchange(wire_records.AssetStatus, wire_records.AssetState, Scope.READ),
+    "wait_ready": Exchange(wire_records.WaitReady, wire_records.AssetState, Scope.READ),
+    "escalate": Exchange(wire_records.Escalate, wire_records.Escalated, Scope.ESCALATE),
+    "interest": Exchange(wire_records.Interest, wire_records.Interested, Scope.ESCALATE),
+    "processor_status": Exchange(wire_records.ProcessorStatus, wire_records.ProcessorState, Scope.READ),
+    "platform_status": Exchange(wire_records.PlatformStatus, wire_records.PlatformState, Scope.READ),
+    "jobs_info": Exchange(wire_records.JobsInfo, wire_records.JobList, Scope.READ),
+    "job_log": Exchange(wire_records.JobLog, wire_records.JobLogText, Scope.READ),
+    "source_info": Exchange(wire_records.SourceInfo, wire_records.SourceFacts, Scope.READ),
+    "product_info": Exchange(wire_records.ProductInfo, wire_records.ProductFacts, Scope.READ),
+    "resolve_path": Exchange(wire_records.ResolvePath, wire_records.ResolvedPath, Scope.READ),
+    "dependencies": Exchange(wire_records.Dependencies, wire_records.DependencyList, Scope.READ),
+    "unresolved_counts": Exchange(wire_records.UnresolvedCounts, wire_records.Unresolved, Scope.READ),
+    "scan_folders": Exchange(wire_records.ScanFolders, wire_records.ScanFolderList, Scope.READ),
+    "check_move": Exchange(wire_records.CheckMove, wire_records.RelocationCheck, Scope.READ),
+    "check_delete": Exchange(wire_records.CheckDelete, wire_records.RelocationCheck, Scope.READ),
+    "send_catalog": Exchange(wire_records.SendCatalog, wire_records.Done, Scope.READ),
+    "read_product": Exchange(wire_records.ReadProduct, wire_records.ProductBytes, Scope.READ),
+    "save_catalog": Exchange(wire_records.SaveCatalog, wire_records.Done, Scope.CONTROL),
+    "clear_fingerprint": Exchange(wire_records.ClearFingerprint, wire_records.Counted, Scope.CONTROL),
+    "reprocess": Exchange(wire_records.Reprocess, wire_records.Counted, Scope.CONTROL),
+    "rescan": Exchange(wire_records.Rescan, wire_records.Done, Scope.CONTROL),
+    "shutdown": Exchange(wire_records.Shutdown, wire_records.Done, Scope.SHUTDOWN),
+}
+"""{name on the wire: what is said and answered, and who may}."""
+
+NOTICES: dict[str, type[Any]] = {
+    "catalog": notices.Catalog,
+    "asset_changed": notices.AssetChanged,
+    "asset_removed": notices.AssetRemoved,
+    "source_changed": notices.SourceChanged,
+    "source_removed": notices.SourceRemoved,
+    "source_failed": notices.SourceFailed,
+    "job_started": notices.JobStarted,
+    "job_completed": notices.JobCompleted,
+    "job_failed": notices.JobFailed,
+    "counts": notices.Counts,
+    "critical_ready": notices.CriticalReady,
+    "show": notices.Show,
+    "engine_changed": notices.EngineChanged,
+    "resync": notices.Resync,
+}
+"""{name on the wire: record}."""
+
+_NOTICE_NAMES = {record: name for name, record in NOTICES.items()}
+_REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
+_ENVELOPE = frozenset({"id", "request"})
+_LAST_ID = (1 << 32) - 1
+"""Largest id of a request: four bytes name it before the bytes of a file."""
+_BOUNDS = codec.Bounds(text=4_096, items=10_000)
+"""What one field of a request may hold; no path of a file system is longer."""
+ADVICE = "'GET /v1/protocol' says what every request is made of"
+_encoder = msgspec.json.Encoder()
+
+
+# -------------------------------------------------------------------------------------------------------------------- JSON
+
+
+class RequestMistake(Exception):
+    """A frame is not what it should be. `number` is the id it carried, 0 if none can be read; `code` as in a refusal."""
+
+    def __init__(self, what: str, hint: str = "", *, number: int = 0, code: int = 3) -> None:
+        super().__init__(what)
+        self.what, self.hint, self.number, self.code = what, hint, number, code
+
+
+class WireMessage(NamedTuple):
+    """What a gateway says: an answer, a refusal (`refusal` not None), or notices (`number` 0)."""
+
+    number: int
+    answer: dict[str, Any] | None
+    refusal: dict[str, Any] | None
+    epoch: int
+    seq: int
+    notices: list[dict[str, Any]]
+
+
+def name_of(notice: object) -> str:
+    """Return the name of a notification on the wire."""
+    return _NOTICE_NAMES[type(notice)]
+
+
+def encode_request(number: int, request: object) -> str:
+    """Return the frame that says `request`."""
+    return encode_value({"id": number, "request": _REQUEST_NAMES[type(request)], **_fields(request)})
+
+
+def decode_request(frame: str) -> tuple[int, str, Any]:
+    """Return the id of a request, its name and its record.
+
+    Raises:
+        Mistake: it is no JSON, no request of ours, or a field is unknown, missing, of another type or too large; the text names it.
+    """
+    given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame is an object in JSON: ")
+    number = _number(given)
+    if "request" not in given:
+        raise RequestMistake("a frame without 'request'", ADVICE, number=number)
+    name = _decode(given["request"], str, number, "'request': ")
+    exchange = REQUESTS.get(name)
+    if exchange is None:
+        raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
+    known = set(exchange.request.__struct_fields__)
+    for word in given.keys() - known - _ENVELOPE:
+        raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
+    request = _decode(frame, exchange.request, number, f"'{name}': ")
+    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
+        raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
+    return number, name, request
+
+
+def _number(given: dict[str, msgspec.Raw]) -> int:
+    if "id" not in given:
+        raise RequestMistake("a frame without 'id'", ADVICE)
+    number: int = _decode(given["id"], int, 0, "'id': ")
+    if not 0 < number <= _LAST_ID:
+        raise RequestMistake(f"'id': expected a number from 1 to {_LAST_ID}")
+    return number
+
+
+def encode_answer(number: int, answer: object) -> str:
+    """Return the frame of an answer."""
+    return encode_value({"id": number, "answer": answer})
+
+
+def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> str:
+    """Return the frame of a refusal."""
+    return encode_value({"id": number, "refusal": {"what": what, "hint": hint, "code": code}})
+
+
+def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
+    """Return the frame of some notifications."""
+    return encode_value({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
+
+
+def decode_message(frame: str) -> WireMessage:
+    """Return what a gateway says.
+
+    Raises:
+        Mistake: it is nothing that a gateway says.
+    """
+    message = _decode(frame, _WireForm, 0)
+    return WireMessage(message.id, message.answer, message.refusal, message.epoch, message.seq, message.notices)
+
+
+def record_of(notice: dict[str, Any]) -> object | None:
+    """Return the record of a notification, None for one that only a newer gateway knows."""
+    record = NOTICES.get(str(notice.get("notice")))
+    return as_record(notice, record) if record is not None else None
+
+
+def as_record(data: object, record: type[T]) -> T:
+    """Return JSON data as a record; fields that a newer gateway adds are left out.
+
+    Raises:
+        Mistake: it has another form.
+    """
+    try:
+        return msgspec.convert(data, prepare_form(record))
+    except msgspec.ValidationError as error:
+        raise RequestMistake(str(error)) from None
+
+
+def encode_value(value: object) -> str:
+    """Return a value as JSON; half a surrogate pair, which no text of ours should hold, becomes a question mark."""
+    try:
+        return _encoder.encode(value).decode()
+    except UnicodeEncodeError:
+        return _encoder.encode(replace_surrogates(msgspec.to_builtins(value))).decode()
+
+
+class _WireForm(Struct, frozen=True):
+    id: int = 0
+    answer: dict[str, Any] | None = None
+    refusal: dict[str, Any] | None = None
+    epoch: int = 0
+    seq: int = 0
+    notices: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _fields(record: Any) -> dict[str, object]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+def _decode(data: str | msgspec.Raw, form: Any, number: int, where: str = "") -> Any:
+    try:
+        return json_decoder(form).decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestMistake(where + explain(error), ADVICE if where else "", number=number) from None

@@ -1,0 +1,337 @@
+"""What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here.
+
+Tests: `tests/features/gateway/screen/test_connection_rows.py` and `test_pane.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+from msgspec import Struct
+from textual import events, on
+from textual.containers import Container
+from textual.strip import Strip
+
+from aptui.core.project import Project, ScanFolder
+from aptui.shared.forms import prepare_form
+from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
+from aptui.shared.sanitize import sanitize
+from aptui.tui.frame.line import Line, Part, Parts, strip_of, width_of
+from aptui.tui.screens.common.listing import ListedRow, ListedRows
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell, wrap
+from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.table import Table
+from aptui.tui.words import brief, clock, shorten, size_text
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+
+
+# Lines of facts on the Connections screen: key and value, in as many lines as they need and may have.
+
+_BETWEEN = "   "
+
+
+class Fact(Line):
+    """Facts, (key, value, role) each, one beside the other; those at the end go where there is no room.
+
+    Args:
+        most_lines: so many lines it may take.
+    """
+
+    def __init__(self, *, id: str | None = None, most_lines: int = 1) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self.facts: list[tuple[str, str, str]] = []
+        self._most_lines = most_lines
+        self._lines: list[Parts] = []
+
+    def show(self, facts: Sequence[tuple[str, str, str]]) -> None:
+        """Show these facts."""
+        self.facts = [fact for fact in facts if fact[1]]
+        self.display = bool(self.facts)
+        self._lay_out(self.size.width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Take the lines that are needed now."""
+        self._lay_out(event.size.width)
+
+    def _lay_out(self, width: int) -> None:
+        lines = self.lines(width) if width else []
+        if lines != self._lines:
+            self._lines = lines
+            self.styles.height = max(1, len(lines))
+            self.refresh()
+
+    def lines(self, width: int) -> list[Parts]:
+        """Return the lines: no fact is parted that has room in one; what has no room in the last is cut, or left out."""
+        lines: list[Parts] = [()]
+        for key, value, role in self.facts:
+            parts = _parts(key, value, role)
+            if width_of(lines[-1]) + len(_BETWEEN) + width_of(parts) <= width and lines[-1]:
+                lines[-1] += (Part(_BETWEEN), *parts)
+                continue
+            if lines[-1]:
+                if len(lines) == self._most_lines:
+                    break
+                lines.append(())
+            lines[-1:] = _break_fact(parts, width - 1, self._most_lines - len(lines) + 1)
+        return lines
+
+    def parts(self, width: int) -> Parts:
+        """Return the first line."""
+        return self.lines(width)[0]
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line."""
+        self._drawn = self._lines[y] if y < len(self._lines) else ()
+        return strip_of(self._drawn, self, self.size.width, self.rich_style)
+
+
+def _parts(key: str, value: str, role: str) -> Parts:
+    return (Part(f"{key}  " if key else "", "key"), Part(sanitize(value), role or "value"))
+
+
+def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
+    """Return a fact in as many lines as it needs; of more than `most` the last one is cut."""
+    key, value = parts
+    rows = wrap(value.text, max(1, width - key.width))
+    texts = [value.text[start:end].rstrip() for start, end in rows[: most - 1]]
+    if len(rows) >= most:
+        texts.append(shorten(value.text[rows[most - 1][0] :], width - key.width))
+    lead = (Part(" "), key), (Part(" " * (1 + key.width)),)
+    return [(*lead[at > 0], Part(text, value.role)) for at, text in enumerate(texts)]
+
+
+# Tables of both pages of the Connections screen: sort by a heading, open the menu at the pointer, copy rows.
+
+_PREFIX = "connections-"
+
+
+class ConnectionTables(Container):
+    """Holds tables whose ids are `connections-<name>`; `lists` are their models by name."""
+
+    lists: dict[str, ListedRows]
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done with the row under the cursor."""
+        raise NotImplementedError
+
+    def table(self, name: str) -> Table:
+        """Return a table."""
+        return self.query_one(f"#{_PREFIX}{name}", Table)
+
+    def current(self, name: str) -> ListedRow | None:
+        """Return the row under the cursor of a table."""
+        return self.lists[name].row(self.table(name).cursor_key)
+
+    @property
+    def focused(self) -> str:
+        """The table that has the focus, "" = none."""
+        return next((name for name in self.lists if self.table(name).has_focus), "")
+
+    def action_copy(self) -> None:
+        """Copy the row, or those that are marked."""
+        if self.focused and self.current(self.focused) is not None:
+            table = self.table(self.focused)
+            cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
+
+    @on(Rows.ContextMenu)
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        event.rows.focus()
+        self.call_later(self.action_menu, (event.x, event.y))
+
+    @on(Table.HeaderClicked)
+    def _sort(self, event: Table.HeaderClicked) -> None:
+        """Sort by the column; again: the other way round."""
+        event.stop()
+        table = cast(Table, event.rows)
+        table.sort = (event.column_id, table.sort == (event.column_id, False))
+        self.lists[(table.id or "").removeprefix(_PREFIX)].sort_by(table.sort)
+        table.refresh_model()
+
+
+CLIENTS = (
+    Column("number", "#", 4, align="right"),
+    Column("kind", "Kind", 8),
+    Column("name", "Name", 0, 10),
+    Column("pid", "Pid", 8, align="right", drop_rank=1),
+    Column("since", "Since", 8),
+    Column("subscribed", "News", 8, drop_rank=2),
+    Column("waiting", "Waiting", 9, align="right"),
+)
+WORKERS = (
+    Column("number", "#", 4, align="right"),
+    Column("state", "State", 12),
+    Column("job", "Working on", 0, 16),
+    Column("age", "Since", 7, align="right"),
+    Column("memory", "Memory", 8, align="right"),
+    Column("runs", "Runs", 8, align="right", drop_rank=2),
+    Column("pid", "Pid", 8, align="right", drop_rank=1),
+)
+ROOTS = (
+    Column("mode", "Watched", 12),
+    Column("order", "Order", 6, align="right", drop_rank=2),
+    Column("name", "Scan folder", 0, 15, weight=2),
+    Column("path", "Folder", 0, 16, weight=3),
+    Column("watches", "Watches", 9, align="right", drop_rank=1),
+    Column("detail", "Detail", 0, 10, weight=3),
+)
+_MUCH_BYTES = 64 << 10
+"""So much waits only for who does not read; less is an answer under way."""
+_STATES = {
+    "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
+    "unfit": "warning",
+}  # fmt: skip
+_MODES = {
+    WatchMode.NATIVE: "completed", WatchMode.POLLING: "warning", WatchMode.LIMITED: "warning", WatchMode.GONE: "failed",
+    WatchMode.STARTING: "pending",
+}  # fmt: skip
+
+
+class ConnectionsAnswer(Struct, frozen=True):
+    """The answer to `Connections`."""
+
+    connections: tuple[Connection, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
+
+
+class EngineStatus(Struct, frozen=True):
+    """The answer to `ReadStatus`, as far as it is shown."""
+
+    pid: int = 0
+    version: str = ""
+    epoch: int = 0
+    started_ms: int = 0
+    uptime_s: float = 0.0
+    rss_bytes: int = 0
+    state: str = ""
+    project: str = ""
+    cache: str = ""
+
+
+def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
+    """Return who is connected and who works; an answer of another form says nothing."""
+    try:
+        return msgspec.convert(answer, prepare_form(ConnectionsAnswer))
+    except msgspec.ValidationError:
+        return ConnectionsAnswer()
+
+
+def read_status(answer: dict[str, object]) -> EngineStatus:
+    """Return how the engine is; an answer of another form says nothing."""
+    try:
+        return msgspec.convert(answer, prepare_form(EngineStatus))
+    except msgspec.ValidationError:
+        return EngineStatus()
+
+
+def client_rows(connections: Sequence[Connection]) -> list[ListedRow]:
+    """Return a row for each client; this screen says that it is."""
+    return [_client(each) for each in connections]
+
+
+def _client(each: Connection) -> ListedRow:
+    is_here = each.pid == os.getpid() and each.kind == "tui"
+    name = f"{each.name} (this screen)".strip() if is_here else each.name
+    cells = {
+        "number": Cell(f"{each.number}", "muted"),
+        "kind": Cell(each.kind, "title"),
+        "name": Cell(name, "muted" if is_here else ""),
+        "pid": Cell(f"{each.pid}" if each.pid else ""),
+        "since": Cell(clock(each.since_ms) if each.since_ms else ""),
+        "subscribed": Cell("yes" if each.is_subscribed else glyph("none"), "" if each.is_subscribed else "muted"),
+        "waiting": Cell(size_text(each.waiting_bytes), "warning" if each.waiting_bytes > _MUCH_BYTES else "muted"),
+    }
+    return ListedRow(each.number, cells, {"number": each.number, "since": each.since_ms, "waiting": each.waiting_bytes}, each)
+
+
+def worker_rows(workers: Sequence[WorkerInfo]) -> list[ListedRow]:
+    """Return a row for each worker."""
+    return [_worker(each) for each in workers]
+
+
+def _worker(each: WorkerInfo) -> ListedRow:
+    role = _STATES.get(each.state, "")
+    cells = {
+        "number": Cell(f"{each.number}", "muted"),
+        "state": Cell(f"{glyph(role)} {each.state}" if role else each.state, role),
+        "job": Cell(each.job or glyph("none"), "" if each.job else "muted"),
+        "age": Cell(brief(each.age_ms) if each.job else ""),
+        "memory": Cell(size_text(each.rss_bytes) if each.rss_bytes > 0 else ""),
+        "runs": Cell(f"{each.runs:,}"),
+        "pid": Cell(f"{each.pid}" if each.pid else "", "muted"),
+    }
+    return ListedRow(each.number, cells, {"age": each.age_ms, "memory": each.rss_bytes, "runs": each.runs}, each)
+
+
+def root_rows(health: Health | None, project: Project | None = None, cache_dir: str = "") -> list[ListedRow]:
+    """Return a row for each scan folder, the one first that overrides the others, and then for whatever else is watched.
+
+    Args:
+        project: whose scan folders these are; one inside another is watched with that.
+        cache_dir: where products lie.
+    """
+    roots = {root.path: root for root in (health.roots if health else ())}
+    folders = project.scan_folders if project else ()
+    everywhere = {platform.id for platform in project.platforms} if project else set()
+    found = [_scan_folder(folder, roots, everywhere) for folder in folders if roots]
+    named = {folder.path for folder in folders}
+    for path, root in roots.items():
+        if path not in named:
+            is_cache = path == cache_dir or path.startswith(f"{cache_dir}/") if cache_dir else False
+            found.append((root, "", Cell("(products)" if is_cache else "(configuration)" if folders else "", "muted"), root.detail))
+    return [_root(at, *each) for at, each in enumerate(found)]
+
+
+def _scan_folder(
+    folder: ScanFolder, roots: Mapping[str, WatchedRoot], everywhere: Collection[str]
+) -> tuple[WatchedRoot, str, Cell, str]:
+    own = roots.get(folder.path)
+    above = [root for path, root in roots.items() if folder.path.startswith(f"{path}/")]
+    root = own or max(above, key=lambda root: len(root.path), default=WatchedRoot(folder.path, WatchMode.STARTING))
+    alone = f"for {', '.join(folder.platforms) or 'no platform'} alone" if {*folder.platforms} < {*everywhere} else ""
+    details = (root.detail, "" if folder.recursive else "no folder below it", alone)
+    shown = WatchedRoot(folder.path, root.mode, root.detail, root.watches if own else 0)
+    return shown, f"{folder.order}", Cell(folder.name, "title"), "; ".join(filter(None, details))
+
+
+def root_columns(found: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return the columns of watched roots: those alone in which a row says anything."""
+    empty = {name for name in ("order", "name", "detail") if not any(row.cells[name].text for row in found)}
+    return tuple(column for column in ROOTS if column.id not in empty)
+
+
+def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> ListedRow:
+    role = _MODES[each.mode]
+    cells = {
+        "mode": Cell(f"{glyph(role)} {each.mode.value}", role),
+        "order": Cell(order, "muted"),
+        "name": name,
+        "path": Cell(each.path, "path"),
+        "watches": Cell(f"{each.watches:,}" if each.watches else "", "muted"),
+        "detail": Cell(detail, "muted" if each.mode is WatchMode.NATIVE else ""),
+    }
+    return ListedRow(at, cells, data=each)
+
+
+def troubles(health: Health | None) -> list[tuple[str, str]]:
+    """Return (what, why) of all that may need a person."""
+    if health is None:
+        return []
+    found = [
+        ("Workers", health.pool), ("Disk", health.disk), ("Database", health.database), ("Configuration", health.configuration),
+        *((f"Builder {name}", why) for name, why in health.broken_builders), *(("Held by", hold) for hold in health.holds),
+    ]  # fmt: skip
+    return [(what, why) for what, why in found if why]
+
+
+def source_of(job: str) -> str:
+    """Return the source that a worker is at, of what it says: `images: textures/a.png (linux, image)`; "" = none."""
+    name, colon, rest = job.partition(": ")
+    return rest.rpartition(" (")[0] if colon and name and rest.endswith(")") else ""

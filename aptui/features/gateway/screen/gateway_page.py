@@ -1,0 +1,411 @@
+"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and the keys for them.
+
+Tests: `tests/features/gateway/screen/test_screen.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from aptui.features.gateway.screen import gateway_orders as rows
+from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
+from aptui.features.gateway.screen.gateway_orders import Orders
+from aptui.shared.connections.addresses import canonical, split
+from aptui.shared.connections.peer_rules import apply_order
+from aptui.shared.connections.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.sanitize import sanitize
+from aptui.tui.frame.commandline import Choice, Command
+from aptui.tui.frame.line import Part
+from aptui.tui.screens.common.bars import Bar
+from aptui.tui.screens.common.listing import ListedRows, fit_columns
+from aptui.tui.widgets.form import Field, Form
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
+from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.table import SideTable, Table
+
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+
+_LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
+_OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
+_ADDS = {"allowed": PeerAction.ALLOW, "rejected": PeerAction.REJECT}
+_NO_GATEWAY = (
+    (
+        "",
+        "no gateway runs: 'serve: {enabled: true}' in aptui.yaml starts one",
+        "warning",
+    ),
+    ("", "if that is set, Logs (3) says why it did not", "muted"),
+)
+_NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
+_ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
+_FORM_FIELDS = ("id", "address", "port")
+
+
+class GatewayPage(ConnectionTables):
+    """The page; the pane tells it when to draw. Its tables are `peers`, `allowed` and `rejected`."""
+
+    DEFAULT_CSS = """
+    GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
+    GatewayPage > Table { height: auto; min-height: 3; max-height: 55%; }
+    GatewayPage.-alone > Table { height: 1fr; max-height: 100%; }
+    GatewayPage > Horizontal { height: 1fr; min-height: 3; }
+    GatewayPage > Horizontal > Vertical { width: 1fr; }
+    GatewayPage > Horizontal Table { height: 1fr; }
+    GatewayPage.-alone > Horizontal, GatewayPage.-lists > Table { display: none; }
+    GatewayPage.-lists > Bar, GatewayPage.-lists > #peer-facts { display: none; }
+    GatewayPage.-lists > Horizontal { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "add", "add", id="connections.add"),
+        Binding("e", "edit", "edit", id="connections.edit"),
+        Binding("o", "switch", "on/off", id="connections.switch"),
+        Binding("d", "disconnect", "disconnect", id="connections.disconnect"),
+        Binding("m", "move", "move to the other list", id="connections.move"),
+        Binding("D", "remove", "remove", id="connections.remove"),
+        Binding("L", "list", "allow list", id="connections.list"),
+        Binding("y", "copy", "copy", show=False, id="connections.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="connections.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="connections.zoom"),
+    ]
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(id="connections-gateway")
+        self._shell = shell
+        self.orders = Orders(shell, shell.wake)
+        self.lists = {name: ListedRows() for name in ("peers", "allowed", "rejected")}
+        self._keys = rows.Keys()
+        self._offered: frozenset[str] = frozenset()
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Fact(id="gateway-facts", most_lines=2)
+        yield Fact(id="gateway-trouble", most_lines=3)
+        yield Bar(partial(self._ends, "peers", "Connections"), id="connections-peers-bar", rules=True)
+        yield Table(rows.PEERS, id="connections-peers")
+        yield Fact(id="peer-facts", most_lines=3)
+        with Horizontal():
+            for name, title, columns in _LISTS:
+                with Vertical():
+                    yield Bar(partial(self._ends, name, title), id=f"connections-{name}-bar", rules=True)
+                    yield SideTable(columns, id=f"connections-{name}")
+
+    def on_mount(self) -> None:
+        """Show what is known already."""
+        for name, model in self.lists.items():
+            self.table(name).set_model(model)
+        self.table("peers").empty_text = "none: 'a' adds a device to connect to"
+        self.table("rejected").empty_text = "no refused connections"
+
+    def on_unmount(self) -> None:
+        """Let go."""
+        self.orders.close()
+
+    def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        count = self.lists[name].row_count()
+        right = [Part(f"{count:,}", "muted")] if count else []
+        if name == "allowed":
+            is_on = self.orders.settings.has_allow_list
+            right = [Part("only these may connect", "completed") if is_on else Part("off: everybody may", "warning")]
+        return (Part(title, "title"),), right
+
+    def put(self) -> None:
+        """Draw what is known."""
+        self.orders.follow()
+        report, settings = self.orders.report, self.orders.settings
+        self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
+        self.lists["allowed"].put(rows.list_allowed_rows(settings, self._keys))
+        rejected = rows.list_rejected_rows(settings, report.turned_away if report else (), self._keys)
+        self.lists["rejected"].put(rejected)
+        if self.table("rejected").columns != (columns := fit_columns(rows.REJECTED, rejected)):
+            self.table("rejected").set_columns(columns)
+        for name in self.lists:
+            self.table(name).refresh_model()
+        for bar in self.query(Bar):
+            bar.refresh_if_changed()
+        self.query_one("#gateway-facts", Fact).show(self._facts())
+        trouble = report.trouble if report else self.orders.trouble
+        words = ("", trouble, "warning") if trouble or report else ("", _NO_GATEWAY_YET, "muted")
+        self.query_one("#gateway-trouble", Fact).show([words])
+        self._put_details()
+        self._note_what_is_meant()
+
+    def _facts(self) -> Sequence[rows.Fact]:
+        report = self.orders.report
+        if report is None:
+            problem = self.orders.problem
+            return [("", f"no gateway runs: {problem}", "failed")] if problem and self.orders.is_attached else _NO_GATEWAY
+        address = f"[{report.address}]" if ":" in report.address else report.address
+        overridden = ", ".join(self.orders.overridden)
+        return [
+            ("Gateway", f"{address}:{report.port}", ""),
+            ("Changed here, not as configured", overridden, "warning"),
+            ("Kept in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
+        ]
+
+    def count_text(self) -> str:
+        """Say how many are connected."""
+        peers = [row.data for row in self.lists["peers"].records]
+        return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "no connections"
+
+    def _put_details(self) -> None:
+        row = self.current("peers")
+        self.query_one("#peer-facts", Fact).show(rows.peer_facts(row.data if row else None))
+
+    @on(Rows.Highlighted)
+    def _other_row(self) -> None:
+        self._put_details()
+        self._note_what_is_meant()
+
+    def _note_what_is_meant(self) -> None:
+        """Offer other keys where they mean something else than before."""
+        possible = self._possible()
+        if possible != self._offered:
+            self._offered = possible
+            self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------------ who is meant
+
+    def _peer(self) -> Peer | None:
+        row = self.current("peers") if self.focused == "peers" else None
+        return cast(Peer, row.data) if row is not None else None
+
+    def _entry(self) -> str:
+        row = self.current(self.focused) if self.focused in _OTHER else None
+        return str(row.data or "") if row is not None else ""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer what makes sense for the row under the cursor."""
+        if not self.is_mounted:
+            return True
+        if action in _ORDERS:
+            return self._shell.can_ask and action in self._possible()
+        return super().check_action(action, parameters)
+
+    def _possible(self) -> frozenset[str]:
+        """Return which actions make sense for what is under the cursor."""
+        peer, found = self._peer(), {"list"}
+        if self.focused:
+            found.add("add")
+        if peer is not None and peer.is_dialled:
+            found |= {"edit", "switch", "remove"}
+        if peer is not None and peer.number:
+            found.add("disconnect")
+        if self._entry():
+            found |= {"move", "remove"}
+        return frozenset(found)
+
+    def on_descendant_focus(self) -> None:
+        """Offer other keys."""
+        if self.has_class("-alone") or self.has_class("-lists"):
+            self._zoom()
+        self.refresh_bindings()
+
+    # ------------------------------------------------------------------------------------------------------------ connections
+
+    def action_add(self) -> None:
+        """Add a connection, or an entry to the list that has the focus."""
+        if self.focused in _ADDS:
+            self._ask_entry(self.focused)
+        else:
+            self._ask_dial(None)
+
+    def action_edit(self) -> None:
+        """Change the connection under the cursor."""
+        peer = self._peer()
+        known = self.orders.settings.dial(peer.id) if peer is not None else None
+        if known is not None:
+            self._ask_dial(known)
+
+    def _ask_dial(self, known: Dial | None) -> None:
+        fields = [
+            Field("id", "Id", known.id if known else "", "a name for it"),
+            Field("address", "Address", known.address if known else "", "192.168.1.20, or tablet.local"),
+            Field("port", "Port", f"{known.port}" if known else "", f"{DEVICE_PORT}"),
+            Field("auto", "Dial", ("yes" if known.is_auto else "no") if known else "yes", "yes: again and again; no: not now"),
+        ]
+
+        def order(values: dict[str, str]) -> PeerOrder:
+            return (
+                PeerOrder(PeerAction.EDIT, known.id, dial_of(values)) if known else PeerOrder(PeerAction.ADD, dial=dial_of(values))
+            )
+
+        def check(values: dict[str, str]) -> tuple[str, str] | None:
+            try:
+                apply_order(self.orders.settings, order(values))
+            except KnownError as error:
+                name = error.what.partition(":")[0]
+                return (name if name in (*_FORM_FIELDS, "auto") else "id"), str(error)
+            return None
+
+        def take_answer(values: dict[str, str] | None) -> None:
+            if values is not None:
+                self._do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
+
+        Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, take_answer, check)
+
+    def action_switch(self) -> None:
+        """Dial the connection under the cursor, or no more."""
+        peer = self._peer()
+        if peer is not None and peer.is_dialled:
+            change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
+            done = "switched off" if peer.is_enabled else "connected to from now on"
+            self._do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
+
+    def action_disconnect(self) -> None:
+        """Disconnect who is under the cursor, after asking."""
+        peer = self._peer()
+        if peer is None or not peer.number:
+            return
+        again = "; aptui connects again, 'o' ends that" if peer.is_dialled and peer.is_enabled else ""
+        order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
+        self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
+
+    def action_remove(self) -> None:
+        """Remove the connection or the entry under the cursor, after asking."""
+        peer, entry = self._peer(), self._entry()
+        if peer is not None and peer.is_dialled:
+            order = PeerOrder(PeerAction.REMOVE, peer.id)
+            self._ask(
+                f"remove the connection '{peer.id}'?", "remove", partial(self._do, order, f"connection '{peer.id}' is removed")
+            )
+        elif entry:
+            order = PeerOrder(PeerAction.FORGET, entry=entry)
+            self._ask(f"take {entry} off the list?", "take it off", partial(self._do, order, f"{entry} is on no list"))
+
+    # ------------------------------------------------------------------------------------------------------------- the lists
+
+    def action_move(self) -> None:
+        """Move the entry under the cursor to the other list."""
+        entry = self._entry()
+        if entry:
+            change, where = _OTHER[self.focused]
+            self._do(PeerOrder(change, entry=entry), f"{entry} is {where}")
+
+    def _ask_entry(self, name: str) -> None:
+        def check(text: str) -> str:
+            try:
+                for word in split(text):
+                    apply_order(self.orders.settings, PeerOrder(_ADDS[name], entry=word))
+            except KnownError as error:
+                return str(error)
+            return "" if split(text) else "say a host name, an address or a range"
+
+        def take_answer(text: str | None) -> None:
+            for word in split(text or ""):
+                self.list_entry(_ADDS[name], word)
+
+        what = "Who may connect" if name == "allowed" else "Who may not connect"
+        Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
+
+    def list_entry(self, change: PeerAction, word: str) -> None:
+        """Put an entry on a list, or take it off."""
+        try:
+            entry = canonical(word)
+        except KnownError as error:
+            self._shell.show_toast(str(error), "error", 10)
+            return
+        done = {PeerAction.ALLOW: "is allowed", PeerAction.REJECT: "is rejected"}.get(change, "is on no list")
+        self._do(PeerOrder(change, entry=entry), f"{entry} {done}")
+
+    def action_list(self) -> None:
+        """Switch the allow list on; or off, after asking."""
+        if not self.orders.settings.has_allow_list:
+            self._do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
+            return
+
+        def take_answer(is_sure: bool) -> None:
+            if is_sure:
+                self._do(PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
+
+        Confirm.ask(
+            self._shell.app,
+            "Switch the allowed list off?\nEvery machine that reaches the port may try then,\nand a token alone keeps it out.",
+            take_answer,
+            yes="switch it off",
+            no="leave it on",
+        )
+
+    # ---------------------------------------------------------------------------------------------------------------- more
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        entries = self._entries
+        return (
+            Command("allow", "let a host name, address or range connect", partial(self._take_entries, PeerAction.ALLOW), entries),
+            Command(
+                "reject", "let a host name, address or range never connect", partial(self._take_entries, PeerAction.REJECT), entries
+            ),
+            Command("forget", "take an entry off both lists", partial(self._take_entries, PeerAction.FORGET), entries),
+            Command("connect", "add a device to dial", lambda _rest: self._ask_dial(None)),
+            Command("allow-list", "switch the allowed list on, or off", lambda _rest: self.action_list()),
+        )
+
+    def _entries(self) -> list[str]:
+        return [*self.orders.settings.allowed, *self.orders.settings.rejected]
+
+    def _take_entries(self, change: PeerAction, rest: str) -> None:
+        for word in split(rest):
+            self.list_entry(change, word)
+
+    def _do(self, order: PeerOrder, done: str) -> None:
+        self.orders.do(order, done)
+
+    def _ask(self, text: str, yes: str, do: Callable[[], None]) -> None:
+        self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", "leave it")])
+
+    @on(Rows.Opened)
+    def _open(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.action_edit()
+
+    def action_zoom(self) -> None:
+        """Show the connections alone, or the lists alone, or all again."""
+        if self.has_class("-alone") or self.has_class("-lists"):
+            self.remove_class("-alone", "-lists")
+        else:
+            self._zoom()
+
+    def _zoom(self) -> None:
+        is_list = self.focused in _OTHER
+        self.set_class(is_list, "-lists")
+        self.set_class(not is_list, "-alone")
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        actions: dict[str, tuple[str, str, Callable[[], None]]] = {
+            "add": ("Add…", "a", self.action_add),
+            "edit": ("Edit…", "e", self.action_edit),
+            "switch": ("Dial, or no more", "o", self.action_switch),
+            "disconnect": ("Disconnect…", "d", self.action_disconnect),
+            "move": ("Move to the other list", "m", self.action_move),
+            "remove": ("Remove…", "D", self.action_remove),
+            "list": ("Allowed list on or off", "L", self.action_list),
+            "copy": ("Copy the row", "y", self.action_copy),
+        }
+        items = [MenuItem(name, label, key, self.check_action(name, ()) is True) for name, (label, key, _) in actions.items()]
+        Menu.ask(self._shell.app, items, lambda what: actions[what][2]() if what else None, title="Connections", place=place)
+
+
+def dial_of(values: dict[str, str]) -> Dial:
+    """Return the connection that a form says.
+
+    Raises:
+        UserError: its port or its last line is no such thing; the text begins with which.
+    """
+    port, auto = values["port"] or f"{DEVICE_PORT}", values["auto"].lower() or "yes"
+    if not port.isdecimal() or len(port) > 5:
+        raise UserError("port: expected a number from 1 to 65535")
+    if auto not in {"yes", "no", "y", "n"}:
+        raise UserError("auto: expected yes or no")
+    return Dial(values["id"], values["address"], int(port), auto.startswith("y"))

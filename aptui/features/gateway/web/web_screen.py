@@ -1,0 +1,286 @@
+"""The screen in a browser: textual-serve's terminal on the loopback, behind a token that gives full control of the engine.
+
+textual-serve itself asks nobody anything: no token, no Origin. So it gets no socket of its own; its WebSocket handler is called
+here, after the guard, and only for a ticket. A ticket is good for one screen and for half a minute, and is given for the token
+alone: the terminal's script can send no header with its WebSocket, and what stands in an address must not be worth keeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from aptui.config.sections.serve import GatewaySettings
+from aptui.features.gateway import gateway
+from aptui.features.gateway.access import guard, tokens
+from aptui.features.gateway.access.guard import UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard
+from aptui.features.gateway.gateway import Gateway, announce, retract
+from aptui.features.gateway.http.demo_page import PAGE
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.sharing.cache_server.accepting import Acceptor
+from aptui.shared.errors import UserError, install_advice
+
+if TYPE_CHECKING:
+    from textual_serve.server import Server
+
+    from aptui.config.model import Config
+
+
+SCREENS_LIMIT = 4
+"""Each is a process."""
+TICKET_LIMIT_S = 30.0
+_TICKETS_LIMIT = 32
+_FOLDER = Path(__file__).parent / "screen"
+_OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
+_TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
+"""Files of textual-serve that the page needs; its own page loads a font from elsewhere, and is not served."""
+# textual-serve's script writes its styles into the page.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self' {socket}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
+
+
+class Tickets(Struct):
+    """Tickets that were given and not used."""
+
+    clock: Callable[[], float] = time.monotonic
+    _given: dict[str, float] = field(default_factory=dict)
+
+    def give(self) -> str:
+        """Return a new one; the oldest gives way when there are many."""
+        ticket = tokens.fresh()
+        while len(self._given) >= _TICKETS_LIMIT:
+            del self._given[next(iter(self._given))]
+        self._given[tokens.digest_of(ticket)] = self.clock()
+        return ticket
+
+    def take(self, ticket: str) -> bool:
+        """Whether this is one; it is none any more."""
+        given = self._given.pop(tokens.digest_of(ticket), None)
+        return given is not None and self.clock() - given <= TICKET_LIMIT_S
+
+
+class Web:
+    """The application.
+
+    Args:
+        terminal: textual-serve, whose handler runs a screen.
+        rules: who may come in.
+    """
+
+    def __init__(self, terminal: Server, rules: Guard) -> None:
+        self._terminal, self._rules = terminal, rules
+        self._tickets = Tickets()
+        self._screens: dict[int, web.Request] = {}
+
+    def application(self) -> web.Application:
+        """Return what listens."""
+        app = web.Application(middlewares=[_checking(self._rules)], client_max_size=1 << 16)
+        app.on_response_prepare.append(guard.mark_response)
+        for path in _OWN:
+            app.router.add_get(path, self._send_page)
+        app.router.add_get("/static/{name:[a-z./]+}", self._open_terminal)
+        app.router.add_post("/ticket", self._give_ticket)
+        app.router.add_get("/ws/{ticket}", self._open)
+        return app
+
+    async def _send_page(self, request: web.Request) -> web.Response:
+        file, kind = _OWN[request.path]
+        policy = _POLICY.format(socket=f"ws://{request.host}")  # the guard knows this host
+        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
+        return web.Response(body=(_FOLDER / file).read_bytes(), content_type=kind, charset="utf-8", headers=headers)
+
+    async def _open_terminal(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        if name not in _TERMINAL:
+            raise web.HTTPNotFound
+        return web.FileResponse(
+            Path(self._terminal.statics_path, name), headers={"Content-Type": f"{_TERMINAL[name]}; charset=utf-8"}
+        )
+
+    async def _give_ticket(self, request: web.Request) -> web.Response:
+        self._rules.require(request, Scope.SHUTDOWN)
+        guard.admit(request, _IDENTITY)
+        if len(self._screens) >= SCREENS_LIMIT:
+            raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already; close one\n")
+        return web.json_response({"ticket": self._tickets.give()}, headers={"Cache-Control": "no-store"})
+
+    async def _open(self, request: web.Request) -> web.StreamResponse:
+        if not self._tickets.take(request.match_info["ticket"]):
+            raise web.HTTPForbidden(text="this ticket opens nothing\n")
+        if len(self._screens) >= SCREENS_LIMIT:
+            raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")
+        identity = guard.ClientIdentity(_IDENTITY.name, _IDENTITY.scopes, guard.address_of(request))
+        guard.admit(request, identity)
+        self._rules.audit.write(identity, "screen", "opened")
+        self._screens[id(request)] = request
+        try:
+            return await self._terminal.handle_websocket(request)
+        finally:
+            del self._screens[id(request)]
+            self._rules.audit.write(identity, "screen", "closed")
+
+    def hang_up(self) -> None:
+        """End every screen."""
+        for request in list(self._screens.values()):
+            if request.transport is not None:
+                request.transport.close()
+
+
+def _checking(rules: Guard) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
+        rules.check(request)
+        return await handler(request)
+
+    return check
+
+
+# --------------------------------------------------------------------------------------------------------------------- life
+
+
+class TerminalPage:
+    """A browser's way to a screen: `open`, then `close`.
+
+    Args:
+        command: draws a screen on a terminal.
+        audit: file of the audit log.
+        port: of the loopback, 0 = any that is free.
+    """
+
+    def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
+        self._command, self._audit, self._port = command, audit, port
+        self._runner: gateway.GatewayRunner | None = None
+        self._connections = ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT)
+        self._acceptor: Acceptor | None = None
+        self._web: Web | None = None
+
+    async def open(self) -> str:
+        """Listen, and return the address with the token.
+
+        Raises:
+            UserError: textual-serve is not installed. BusyError: the port is taken.
+        """
+        server = _textual_serve()
+        bridge = [sys.executable, "-P", "-m", "aptui.features.gateway.web.web_terminal", *self._command]
+        serve, token = GatewaySettings(port=self._port), tokens.fresh()
+        listening = gateway.listen(serve)
+        try:
+            # No file has tokens for this: what opens it is this one alone.
+            rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
+            self._web = Web(server(shlex.join(bridge)), rules)
+            self._runner = gateway.GatewayRunner(
+                self._web.application(),
+                self._connections,
+                access_log=None,
+                auto_decompress=False,  # no browser packs what it says, and nobody has us unpack a bomb
+                handler_cancellation=True,
+                shutdown_timeout=2.0,
+            )
+            await self._runner.setup()
+            assert self._runner.server is not None
+            place = listening.getsockname()
+            self._acceptor = Acceptor(listening, self._runner.server, end_connection=self._connections.end_oldest)
+            self._acceptor.start()
+        except BaseException:
+            listening.close()
+            await self.close()
+            raise
+        return f"http://127.0.0.1:{place[1]}/#token={token}"
+
+    async def close(self) -> None:
+        """End every screen and listen no more."""
+        if self._acceptor is not None:
+            await self._acceptor.close()
+        if self._web is not None:
+            self._web.hang_up()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._connections.close()
+
+
+def _textual_serve() -> type[Server]:
+    try:
+        from textual_serve.server import Server
+    except ImportError:
+        raise UserError("the screen in a browser needs textual-serve, which is not installed", hint=install_advice("web")) from None
+    return Server
+
+
+def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:
+    """Show screens to browsers until a signal comes.
+
+    Args:
+        config: of the project.
+        command: draws its screen on a terminal.
+        port: of the loopback, 0 = any that is free.
+        say: told the address, once it is there.
+
+    Raises:
+        KnownError: it cannot listen.
+    """
+    asyncio.run(_run(TerminalPage(command, config.log_dir / "gateway-audit.log", port), say))
+
+
+async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    address = await stage.open()
+    try:
+        say(address)
+        await over.wait()
+    finally:
+        await stage.close()
+
+
+# The demo in a browser: a gateway with a token that can only read, opened for the page of a demo project (`http.demo_page`).
+
+
+def run_demo(config: Config, opened: Callable[[str], object]) -> None:
+    """Be the gateway of a demo project, on a free port of the loopback, until a signal comes.
+
+    Args:
+        config: of the project, whose engine runs.
+        opened: told the address of the page, once it is there.
+
+    Raises:
+        KnownError: it cannot listen.
+    """
+    asyncio.run(_run_demo(config, opened))
+
+
+async def _run_demo(config: Config, opened: Callable[[str], object]) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, over.set)
+    config = replace(config, serve=replace(config.serve, address="127.0.0.1", port=0, tls_cert="", tls_key=""))
+    with tempfile.TemporaryDirectory(prefix="aptui-demo-") as folder:
+        token_file = Path(folder, tokens.FILE)
+        token = tokens.add(token_file, "demo page", {Scope.READ})
+        gateway = Gateway(config, token_file)
+        place = await gateway.open()
+        try:
+            announce(config, place)
+            opened(f"{place.url}{PAGE}#token={token}")
+            await over.wait()
+        finally:
+            with contextlib.suppress(OSError):
+                retract(config)
+            await gateway.close()

@@ -1,0 +1,183 @@
+"""A pseudo-terminal between the screen and textual-serve, which gets the packets of its own protocol.
+
+`python -m aptui.features.gateway.web.web_terminal COMMAND…`. A packet is a letter (D = data, M = a message as JSON), the length in
+four bytes, most significant first, and the payload. The bridge never waits for the browser alone or for the screen alone, so that a
+reader that hangs cannot block "quit".
+
+Tests: `tests/features/gateway/web/test_web_screen.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+_READY = b"__GANGLION__\n"
+_PIECE_BYTES = 1 << 16
+_TYPED_LIMIT_BYTES = 1 << 20
+"""What was typed and not taken; more than that is thrown away."""
+_PACKET_LIMIT_BYTES = 8 << 20
+_SIZES = ((1, 500), (1, 300))
+"""Columns and rows."""
+_END_LIMIT_S = 3.0
+_FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_COLOR")
+"""What the environment says of other terminals."""
+
+
+def main(command: Sequence[str]) -> int:
+    """Run `command` on a terminal of its own, until it ends or we are told to quit; return its exit code."""
+    size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
+    environ = environment(os.environ)
+    master, screens = os.openpty()
+    set_size(master, *size)  # before there is anybody to ask for it: who draws once would draw for a terminal of no size
+    child = os.fork()
+    if child == 0:
+        _exec(command, environ, screens)
+    os.close(screens)
+    os.write(1, _READY)
+    with contextlib.suppress(BrokenPipeError):
+        Bridge(master).run()
+    os.close(master)  # hangs up: the kernel tells the screen
+    return _reap(child)
+
+
+def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> None:
+    try:
+        os.login_tty(terminal)
+        os.execvpe(command[0], list(command), environ)  # noqa: S606  # the command is ours, and its words go as they are
+    except OSError as error:
+        os.write(2, f"'{command[0]}': {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the screen: it draws for xterm.js, and knows nothing of textual-serve."""
+    inherited = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
+    return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
+
+
+def set_size(terminal: int, columns: int, rows: int) -> None:
+    """Tell a terminal, and who draws on it, how large it is."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _size(columns: object, rows: object) -> tuple[int, int]:
+    """Return a size that may be; what is none is 80 × 24."""
+    try:
+        (low, high), (lowest, highest) = _SIZES
+        return min(max(int(str(columns)), low), high), min(max(int(str(rows)), lowest), highest)
+    except ValueError:
+        return 80, 24
+
+
+def _reap(child: int) -> int:
+    deadline = time.monotonic() + _END_LIMIT_S
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            deadline += _END_LIMIT_S
+        time.sleep(0.01)
+
+
+class Bridge:
+    """Carries bytes between a terminal and our standard streams.
+
+    Args:
+        terminal: its descriptor.
+        words: the stream that packets come from.
+        output_stream: the stream that packets go to.
+    """
+
+    def __init__(self, terminal: int, words: int = 0, output_stream: int = 1) -> None:
+        self._terminal, self._words, self._output_stream = terminal, words, output_stream
+        self._typed, self._drawn, self._received = bytearray(), bytearray(), bytearray()
+        self._is_over = False
+        for each in (terminal, output_stream):
+            os.set_blocking(each, False)
+
+    def run(self) -> None:
+        """Carry until the screen ends or we are told to quit."""
+        while not self._is_over or self._drawn:
+            self._turn()
+
+    def _turn(self) -> None:
+        readers = [self._words] + ([self._terminal] if not self._drawn else [])
+        writers = ([self._terminal] if self._typed else []) + ([self._output_stream] if self._drawn else [])
+        if self._is_over:
+            readers, writers = [self._words], [self._output_stream]  # the last picture; who hangs up meanwhile does not want it
+        readable, writable, _ = select.select(readers, writers, [])
+        if self._output_stream in writable:
+            del self._drawn[: os.write(self._output_stream, self._drawn)]
+        if self._terminal in writable:
+            with contextlib.suppress(OSError):
+                del self._typed[: os.write(self._terminal, self._typed)]
+        if self._terminal in readable:
+            self._draw()
+        if self._words in readable:
+            self._listen()
+
+    def _draw(self) -> None:
+        try:
+            data = os.read(self._terminal, _PIECE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # the screen is gone: that is how a terminal says it
+            data = b""
+        self._drawn += packet(b"D", data) if data else packet(b"M", b'{"type": "exit"}')
+        self._is_over = not data
+
+    def _listen(self) -> None:
+        data = os.read(self._words, _PIECE_BYTES)
+        self._received += data
+        if not data or len(self._received) > _PACKET_LIMIT_BYTES:
+            self._quit()
+        for kind, payload in packets(self._received):
+            if kind == b"D":
+                self._typed += payload[: max(0, _TYPED_LIMIT_BYTES - len(self._typed))]
+            elif kind == b"M":
+                self._obey(payload)
+
+    def _obey(self, payload: bytes) -> None:
+        with contextlib.suppress(ValueError):
+            match json.loads(payload):
+                case {"type": "quit"}:
+                    self._quit()
+                case {"type": "resize", "width": width, "height": height}:
+                    set_size(self._terminal, *_size(width, height))
+
+    def _quit(self) -> None:
+        self._is_over = True
+        self._drawn.clear()
+
+
+def packet(kind: bytes, payload: bytes) -> bytes:
+    """Return a packet."""
+    return kind + len(payload).to_bytes(4, "big") + payload
+
+
+def packets(received: bytearray) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (kind, payload) of the packets that are whole, and take them away."""
+    while len(received) >= 5:
+        end = 5 + int.from_bytes(received[1:5], "big")
+        if len(received) < end:
+            return
+        kind, payload = bytes(received[:1]), bytes(received[5:end])
+        del received[:end]
+        yield kind, payload
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,468 @@
+"""Answers about assets: their state, what they are made of and need, their jobs, their bytes; every list is bounded.
+
+Tests: `tests/features/gateway/ws/test_client_sessions.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.paths import normalize, to_text
+from aptui.features.gateway.access import guard
+from aptui.features.gateway.http.product_opener import PRODUCT_OPENER, ProductOpener
+from aptui.features.gateway.protocol import wire_records
+from aptui.features.gateway.protocol.mappers import asset_id, asset_of, job_of, parse_asset_id
+from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope
+from aptui.features.gateway.protocol.wire_records import AssetState, JobInfo, Match, Reach, Status
+from aptui.link import port
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries import dependencies as links
+from aptui.store.queries.assets import product_ids, source_by_id, source_ids
+from aptui.store.queries.reader import JobRow, Reader, SourceRow
+from aptui.store.queries.serving import (
+    Served,
+    find_pending_jobs,
+    jobs_by_id,
+    jobs_with_key,
+    products_by_id,
+    products_meant,
+    products_named,
+    sources_meant,
+)
+
+if TYPE_CHECKING:
+    from aptui.features.gateway.gateway_context import GatewayContext
+    from aptui.features.gateway.ws.client_sessions import WireSession
+
+STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
+"""The escalations that O3DE's Asset Processor gives status, job information and synchronous asset requests."""
+_MOST = 1_000
+_SOURCES_MOST = 200
+_UNSETTLED = ("pending", "processing")
+_WAIT_LIMIT_S = 3600.0
+_CHECK_S = 2.0
+_LEAST_PAUSE_S = 0.02
+_BUSY = 4
+_PIECE_BYTES = 256 << 10
+
+
+class _AssetLookup(Struct, frozen=True):
+    """What a question names; `uuid` b"" = by term."""
+
+    platform: str
+    uuid: bytes
+    sub_id: int | None
+    term: str
+    is_exact: bool
+
+
+class _FoundAsset(Struct, frozen=True):
+    """What there is of it: jobs that are owed, others that count, products, sources."""
+
+    unsettled: tuple[JobRow, ...] = ()
+    rested: tuple[JobRow, ...] = ()
+    products: tuple[Served, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+def _lookup_of(
+    context: GatewayContext,
+    request: wire_records.AssetStatus | wire_records.WaitReady | wire_records.Escalate | wire_records.JobsInfo,
+) -> _AssetLookup:
+    known = [each.id for each in context.config.project.platforms]
+    if request.platform and request.platform not in known:
+        raise RequestMistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
+    uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
+    match = getattr(request, "match", Match.DEFAULT)
+    term = "" if uuid else normalize(request.term).lower().strip("/")
+    return _AssetLookup(request.platform, uuid, sub_id, term, match is Match.EXACT)
+
+
+async def _look_up(context: GatewayContext, lookup: _AssetLookup) -> _FoundAsset:
+    platforms = (lookup.platform,) if lookup.platform else tuple(each.id for each in context.config.project.platforms)
+    return await context.database.ask(lambda reader: _find(reader, lookup, platforms))
+
+
+def _find(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
+    if lookup.uuid:
+        return _find_by_id(reader, lookup, platforms)
+    unsettled = find_pending_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
+    if unsettled:
+        return _FoundAsset(
+            unsettled=tuple(unsettled[:_MOST]), sources=tuple(dict.fromkeys(row.source for row in unsettled[:_MOST]))
+        )
+    products = products_meant(reader, lookup.term, platforms, _MOST)
+    if products:
+        rested = jobs_by_id(reader, {product.job_id for product in products})
+        return _of_jobs(rested, platforms, products, [row.source for row in rested])
+    numbers = sources_meant(reader, lookup.term, is_exact=lookup.is_exact, limit=_SOURCES_MOST)
+    return _find_sources(reader, numbers, platforms)
+
+
+def _find_by_id(reader: Reader, lookup: _AssetLookup, platforms: Sequence[str]) -> _FoundAsset:
+    found = _find_sources(reader, source_ids(reader, lookup.uuid), platforms)
+    if lookup.sub_id is None or found.unsettled:
+        return found
+    products = tuple(each for each in found.products if each.sub_id & 0xFFFFFFFF == lookup.sub_id)
+    makers = {each.job_id for each in products}
+    rested = tuple(row for row in found.rested if row.status == "failed" or row.job_id in makers)
+    return replace(found, products=products, rested=rested)
+
+
+def _find_sources(reader: Reader, numbers: Iterable[int], platforms: Sequence[str]) -> _FoundAsset:
+    numbers = list(numbers)
+    rows = [row for number in numbers for row in reader.jobs_of(number)]
+    ids = [each.product_id for row in rows if row.job_id for each in reader.products_of(row.job_id)]
+    sources = [row.source for row in (source_by_id(reader, number) for number in numbers) if row is not None]
+    return _of_jobs(rows, platforms, products_by_id(reader, ids[:_MOST]), sources)
+
+
+def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequence[Served], sources: Sequence[str]) -> _FoundAsset:
+    mine = [row for row in rows if row.platform in (*platforms, "common", "all")]
+    return _FoundAsset(
+        tuple(row for row in mine if _is_unsettled(row)),
+        tuple(row for row in mine if not _is_unsettled(row)),
+        tuple(each for each in products if each.name.partition("/")[0] in platforms),
+        tuple(dict.fromkeys(sources)),
+    )
+
+
+def _is_unsettled(row: JobRow) -> bool:
+    """Whether there is nothing current of it; where nothing but a final is to come, its draft is served."""
+    return row.status in _UNSETTLED and not row.is_finishing
+
+
+def _status(context: GatewayContext, found: _FoundAsset, lookup: _AssetLookup) -> Status:
+    if not (lookup.uuid or lookup.term):
+        return Status.UNKNOWN
+    if found.unsettled:
+        return Status.PROCESSING if any(row.job_id in context.engine.running for row in found.unsettled) else Status.QUEUED
+    if any(row.status == "failed" for row in found.rested):
+        return Status.FAILED
+    is_there = bool(found.products) or (bool(found.sources) and lookup.sub_id is None)
+    return Status.COMPILED if is_there else Status.MISSING
+
+
+def _state(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, is_synced: bool) -> AssetState:
+    shown = [*found.unsettled, *(row for row in found.rested if row.status == "failed")]
+    makers = {product.job_id for product in found.products}
+    is_draft = any(row.is_draft and row.job_id in makers for row in (*found.unsettled, *found.rested))
+    return AssetState(
+        _status(session.context, found, lookup),
+        _jobs(session.context, shown),
+        tuple(map(asset_of, found.products[:_MOST])),
+        is_synced,
+        is_draft,
+    )
+
+
+def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
+    names = {builder.uuid: builder.name for builder in context.config.project.builders}
+    running = context.engine.running
+    infos = (job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
+    return tuple(replace(job, status="processing") if job.status == "pending" and job.job_id in running else job for job in infos)
+
+
+async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
+    """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
+
+    Raises:
+        Mistake: the client escalates more than `guard.ESCALATIONS_PER_S` things.
+    """
+    context = session.context
+    if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
+        return 0
+    keys = {source.lower() for source in found.sources if found.unsettled}
+    if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
+        keys.add(lookup.term)  # a term is literal, and to the engine a star is a pattern
+    if keys or found.unsettled:
+        if not context.guard.may_escalate(session.identity):
+            what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
+            raise RequestMistake(what, "ask again in a moment", code=_BUSY)
+        ids = tuple(row.job_id for row in found.unsettled if row.job_id)
+        await context.engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
+    return len(found.unsettled)
+
+
+# -------------------------------------------------------------------------------------------------------------- how far
+
+
+async def asset_status(session: WireSession, request: wire_records.AssetStatus, is_synced: bool) -> AssetState:
+    """Say how far an asset is, and hurry what is owed."""
+    lookup = _lookup_of(session.context, request)
+    found = await _look_up(session.context, lookup)
+    await _hurry(session, found, lookup, STATUS_URGENCY)
+    return _state(session, found, lookup, is_synced)
+
+
+async def escalate(session: WireSession, request: wire_records.Escalate, _is_synced: bool) -> wire_records.Escalated:
+    """Hurry everything that makes some assets."""
+    lookup = _lookup_of(session.context, request)
+    found = await _look_up(session.context, lookup)
+    return wire_records.Escalated(await _hurry(session, found, lookup, WAIT_URGENCY))
+
+
+async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_synced: bool) -> AssetState:
+    """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
+    context, loop = session.context, asyncio.get_running_loop()
+    lookup = _lookup_of(context, request)
+    deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
+    found = await _look_up(context, lookup)
+    await _hurry(session, found, lookup, WAIT_URGENCY)
+    group = {row.job_id for row in found.unsettled if row.job_id}
+    while found.unsettled and loop.time() < deadline:
+        await context.pulse.wait(min(_CHECK_S, deadline - loop.time()))
+        await asyncio.sleep(_LEAST_PAUSE_S)
+        failed = await context.database.ask(partial(_list_failed, job_ids=frozenset(group)))
+        if failed:
+            return replace(_state(session, found, lookup, is_synced), status=Status.FAILED, jobs=_jobs(context, failed))
+        found = await _look_up(context, lookup)
+        group |= {row.job_id for row in found.unsettled if row.job_id}
+    return _state(session, found, lookup, is_synced)
+
+
+def _list_failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
+    return [row for row in jobs_by_id(reader, job_ids) if row.status == "failed"]
+
+
+async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_synced: bool) -> wire_records.JobList:
+    """List the jobs of what is named."""
+    context = session.context
+    lookup = _lookup_of(context, request)
+    if request.job_key:
+        rows = await context.database.ask(lambda reader: jobs_with_key(reader, request.job_key, _MOST + 1))
+        rows = [row for row in rows if request.platform in ("", row.platform)]
+        found = _FoundAsset(
+            unsettled=tuple(row for row in rows if row.status in _UNSETTLED), sources=tuple({row.source for row in rows})
+        )
+    else:
+        found = await _look_up(context, lookup)
+        sources = found.sources
+        rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
+    if request.escalates:
+        await _hurry(session, found, lookup, JOBS_URGENCY)
+    return wire_records.JobList(_jobs(context, rows[:_MOST]), len(rows) > _MOST, is_synced)
+
+
+def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
+    found = [source for path in sources if (source := reader.source(path)) is not None]
+    return [row for source in found for row in reader.jobs_of(source.source_id) if platform in ("", row.platform)]
+
+
+# ------------------------------------------------------------------------------------------------- sources, products, paths
+
+
+async def source_info(session: WireSession, request: wire_records.SourceInfo, _is_synced: bool) -> wire_records.SourceFacts:
+    """Return a source and everything made of it."""
+    context = session.context
+    if not (request.path or request.asset):
+        raise RequestMistake("'path' or 'asset' is missing")
+
+    def find(reader: Reader) -> tuple[SourceRow, list[Served], list[JobRow]] | None:
+        row = _source_meant(context, reader, request.path, request.asset)
+        if row is None:
+            return None
+        jobs = reader.jobs_of(row.source_id)
+        ids = [each.product_id for job in jobs if job.job_id for each in reader.products_of(job.job_id)]
+        return row, products_by_id(reader, ids[:_MOST]), jobs[:_MOST]
+
+    found = await context.database.ask(find)
+    if found is None:
+        return wire_records.SourceFacts(False, request.path or request.asset)
+    row, products, jobs = found
+    return wire_records.SourceFacts(
+        True, row.source, uuid_text(row.uuid), row.scan_folder, row.root, tuple(map(asset_of, products)), _jobs(context, jobs)
+    )
+
+
+def _source_meant(context: GatewayContext, reader: Reader, path: str, asset: str) -> SourceRow | None:
+    if asset:
+        uuid, _sub_id = parse_asset_id(asset)
+        return next((row for number in source_ids(reader, uuid) if (row := source_by_id(reader, number)) is not None), None)
+    for relative in _relatives(context, path):
+        row = reader.source(relative)
+        if row is not None:
+            return row
+    product = next(iter(products_named(reader, _product_names(context, path, ""))), None)
+    return source_by_id(reader, product.source_id) if product is not None else None
+
+
+def _relatives(context: GatewayContext, path: str) -> list[str]:
+    """Return what an absolute path is called in the scan folders, the one that wins first; a relative one is what it is."""
+    text = normalize(path)
+    if not text.startswith("/"):
+        return [text.lower()]
+    folders = sorted(context.config.project.scan_folders, key=lambda folder: folder.order)
+    return [text[len(folder.path) + 1 :].lower() for folder in folders if text.startswith(f"{folder.path}/")]
+
+
+def _product_names(context: GatewayContext, path: str, platform: str) -> list[str]:
+    """Return the names that products at this path would have, `platform` "" = on all."""
+    text = normalize(path)
+    cache = to_text(os.fsencode(context.config.cache_dir))
+    if text.startswith("/"):
+        return [text[len(cache) + 1 :].lower()] if text.startswith(f"{cache}/") else []
+    lower = text.lower()
+    platforms = [each.id for each in context.config.project.platforms if platform in ("", each.id)]
+    return [lower, *(f"{each}/{lower}" for each in platforms)] if not platform else [f"{platform}/{lower}"]
+
+
+async def product_info(session: WireSession, request: wire_records.ProductInfo, _is_synced: bool) -> wire_records.ProductFacts:
+    """Return products, and what they are made of."""
+    context = session.context
+
+    def find(reader: Reader) -> tuple[list[Served], SourceRow | None]:
+        products = _products(context, reader, request.asset, request.path, request.platform)
+        return products, source_by_id(reader, products[0].source_id) if products else None
+
+    products, source = await context.database.ask(find)
+    if source is None:
+        return wire_records.ProductFacts(())
+    shown = tuple(map(asset_of, products[:_MOST]))
+    return wire_records.ProductFacts(shown, source.source, f"{source.root}/{source.source}", uuid_text(source.uuid))
+
+
+def _products(context: GatewayContext, reader: Reader, asset: str, path: str, platform: str) -> list[Served]:
+    if asset:
+        uuid, sub_id = parse_asset_id(asset)
+        found = [
+            each for each in products_by_id(reader, product_ids(reader, uuid, None)) if sub_id in (None, each.sub_id & 0xFFFFFFFF)
+        ]
+    elif path:
+        found = products_named(reader, _product_names(context, path, platform))
+    else:
+        raise RequestMistake("'path' or 'asset' is missing")
+    return [each for each in found if platform in ("", each.name.partition("/")[0])]
+
+
+async def resolve_path(session: WireSession, request: wire_records.ResolvePath, _is_synced: bool) -> wire_records.ResolvedPath:
+    """Say what a path is; a file that is no source yet is resolved too, if it lies in a scan folder."""
+    context = session.context
+    if not request.path:
+        raise RequestMistake("'path' is missing")
+
+    def find(reader: Reader) -> wire_records.ResolvedPath | None:
+        row = _source_meant(context, reader, request.path, "")
+        if row is None:
+            return None
+        jobs = [job for job in reader.jobs_of(row.source_id) if job.job_id and request.platform in ("", job.platform)]
+        names = [each.name.partition("/")[2] for job in jobs for each in reader.products_of(job.job_id)]
+        return wire_records.ResolvedPath(
+            True, row.source, f"{row.root}/{row.source}", row.scan_folder, tuple(dict.fromkeys(names))[:_MOST]
+        )
+
+    found = await context.database.ask(find)
+    return found if found is not None else await asyncio.to_thread(_resolve_on_disk, context, request.path)
+
+
+def _resolve_on_disk(context: GatewayContext, path: str) -> wire_records.ResolvedPath:
+    """Find the scan folder in which a path lies, or would.
+
+    The first one that has such a file wins; `..` may lead from one to another.
+    """
+    folders = sorted(context.config.project.scan_folders, key=lambda folder: folder.order)
+    text = os.path.normpath(normalize(path))
+    candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in folders]
+    for file in candidates:
+        inside = next((folder for folder in folders if file.startswith(f"{folder.path}/")), None)
+        if inside is not None and (text.startswith("/") or os.path.lexists(file)):
+            return wire_records.ResolvedPath(True, file[len(inside.path) + 1 :], file, inside.name)
+    return wire_records.ResolvedPath(False, path)
+
+
+# ------------------------------------------------------------------------------------------------------------ dependencies
+
+
+async def dependencies(session: WireSession, request: wire_records.Dependencies, _is_synced: bool) -> wire_records.DependencyList:
+    """List what a product needs at run time."""
+    context = session.context
+
+    def find(reader: Reader) -> list[wire_records.DependencyInfo] | None:
+        products = _products(context, reader, request.asset, "", request.platform)
+        return _walk_dependencies(reader, products[0].product_id, request.reach is Reach.ALL) if products else None
+
+    found = await context.database.ask(find)
+    if found is None:
+        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
+    return wire_records.DependencyList(tuple(found[:_MOST]), len(found) > _MOST)
+
+
+def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[wire_records.DependencyInfo]:
+    todo, seen, found = [start], {start}, []
+    while todo:
+        for each in links.outgoing(reader, todo.pop(0)):
+            if each.product_id in seen:
+                continue
+            found.append(
+                wire_records.DependencyInfo(asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
+            )
+            if each.product_id:
+                seen.add(each.product_id)
+                if is_all:
+                    todo.append(each.product_id)
+        if len(found) > _MOST:
+            break
+    return list(dict.fromkeys(found))
+
+
+async def count_unresolved(
+    session: WireSession, request: wire_records.UnresolvedCounts, _is_synced: bool
+) -> wire_records.Unresolved:
+    """Count the dependencies of a product that lead to nothing."""
+    context = session.context
+
+    def count(reader: Reader) -> tuple[int, int] | None:
+        products = _products(context, reader, request.asset, "", request.platform)
+        return links.unmet_counts(reader, products[0].product_id) if products else None
+
+    found = await context.database.ask(count)
+    if found is None:
+        raise RequestMistake(f"there is no product '{request.asset[:60]}'")
+    return wire_records.Unresolved(*found)
+
+
+# ------------------------------------------------------------------------------------------------------------------- bytes
+
+
+async def read_product(
+    session: WireSession, request: wire_records.ReadProduct
+) -> tuple[wire_records.ProductBytes, AsyncIterator[bytes], Callable[[], object]]:
+    """Return a product, the bytes of it that are wanted, and what closes it."""
+    context = session.context
+    if request.offset < 0 or request.length < 0:
+        raise RequestMistake("'offset' and 'length' are not below zero")
+    products = await context.database.ask(lambda reader: _products(context, reader, request.asset, request.path, request.platform))
+    if not products:
+        raise _no_product()
+    taken = await _opener(context).take(products[0].name)
+    if taken is None:
+        raise _no_product()
+    length = max(0, min(request.length or taken.size, taken.size - request.offset))
+    product = replace(asset_of(products[0]), size=taken.size, digest=taken.product.digest.hex())
+    return wire_records.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
+
+
+def _opener(context: GatewayContext) -> ProductOpener:
+    assert context.app is not None
+    return context.app[PRODUCT_OPENER]
+
+
+def _no_product() -> RequestMistake:
+    return RequestMistake("there is no such product", "'asset_status' says how far it is")
+
+
+async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:
+    end = offset + length
+    while offset < end:
+        piece = await asyncio.to_thread(os.pread, descriptor, min(_PIECE_BYTES, end - offset), offset)
+        if not piece:
+            break
+        offset += len(piece)
+        yield piece

@@ -1,0 +1,513 @@
+"""The open WebSockets, one client each: handshake, outgoing queue and requests; `answers/` answers them.
+
+Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said
+before they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a
+client that reads slowly, or never, costs a bounded amount and slows nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from aiohttp import WSMsgType, web
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui import __version__
+from aptui.features.gateway import tasks
+from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
+from aptui.features.gateway.gateway_context import CONTEXT
+from aptui.features.gateway.protocol import wire_codec
+from aptui.features.gateway.protocol import wire_records as notices
+from aptui.features.gateway.protocol.mappers import asset_of
+from aptui.features.gateway.protocol.wire_codec import RequestMistake, Scope, without_places
+from aptui.features.gateway.protocol.wire_records import Catalog, Hello, Resync, Welcome
+from aptui.features.gateway.ws.frames import FrameMessage, Socket, Wire
+from aptui.shared.errors import KnownError
+from aptui.store.queries.reader import Reader
+from aptui.store.queries.serving import Served, catalog_page
+
+if TYPE_CHECKING:
+    from aptui.features.gateway.gateway_context import Database, GatewayContext
+
+
+# The catalog for a client: every asset of its platforms, page by page, each page a short look at the database.
+
+
+async def pages(database: Database, platforms: Sequence[str], size: int) -> AsyncIterator[tuple[tuple[int, int], Catalog]]:
+    """Yield ((epoch, seq) of the first page, part); the last part says that it is.
+
+    Raises:
+        KnownError: the database cannot be read.
+    """
+    moment: tuple[int, int] | None = None
+    for platform in platforms:
+        after = ""
+        while True:
+            now, rows = await database.ask(partial(_page, platform=platform, after=after, size=size))
+            is_first, moment = moment is None, moment or now
+            is_over = len(rows) < size
+            yield moment, Catalog(tuple(map(asset_of, rows)), is_first, is_over and platform == platforms[-1])
+            if is_over:
+                break
+            after = rows[-1].name
+
+
+def _page(reader: Reader, platform: str, after: str, size: int) -> tuple[tuple[int, int], list[Served]]:
+    return reader.moment(), catalog_page(reader, platform, after, size)
+
+
+HELLO_LIMIT_S = 30.0
+_HEARTBEAT_S = 30.0
+_CLOSE_LIMIT_S = 2.0
+"""How long a client may take to answer a good-bye."""
+_REQUESTS_AT_ONCE = 16
+"""Of one client; who asks more waits, and is not read meanwhile."""
+_CATALOG_PAGE = 500
+_NAME_LENGTH = 80
+"""What is kept of what a client calls itself: the engine and every screen are told."""
+_FALLEN_BEHIND = "you have fallen behind"
+
+_CHECK_S = 0.005
+"""How often is looked whether clients have read."""
+Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
+"""(platforms, names of notifications) that a client wants; empty = all."""
+Subscription: TypeAlias = tuple[Wanted, bool]
+"""What a client wants, and whether it learns the places of folders: who hears alike gets the same bytes."""
+
+
+class Frame(Struct, frozen=True):
+    """Notifications as a client gets them, up to the moment (`epoch`, `seq`)."""
+
+    epoch: int
+    seq: int
+    notices: tuple[object, ...]
+    message: FrameMessage
+
+
+def frame_of(epoch: int, seq: int, notices: Sequence[object]) -> Frame:
+    """Return some notifications as a frame."""
+    return Frame(epoch, seq, tuple(notices), FrameMessage(wire_codec.encode_notices(epoch, seq, notices).encode()))
+
+
+REVOKED = "your token was revoked, or its time is over"
+
+
+class RequestAnswer(NamedTuple):
+    """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
+
+    record: object
+    stream: AsyncIterator[bytes] | None = None
+    close: Callable[[], object] = bool
+
+
+class WireSession:
+    """One client.
+
+    Args:
+        context: shared objects of the gateway.
+        sessions: those it is one of.
+        socket: the WebSocket.
+        identity: who it is.
+        number: of the connection.
+        wire: the way to it, unless aiohttp is to send.
+    """
+
+    def __init__(
+        self,
+        context: GatewayContext,
+        sessions: WireSessions,
+        socket: Socket,
+        identity: ClientIdentity,
+        number: int,
+        wire: Wire | None = None,
+    ) -> None:
+        self.context, self.identity, self.number = context, identity, number
+        self.learns_places = identity.learns_places
+        self._sessions = sessions
+        self.hello: Hello | None = None
+        self.since_s = self.last_s = monotonic()
+        self.last_request = ""
+        self.received_bytes = 0
+        self._socket, self._wire = socket, wire or Wire(socket)
+        self._queue: deque[Frame] = deque()
+        self._waiting = 0
+        self._lost = ""
+        self._catalog_due = False
+        self._is_writing = False
+        """Whether something else is being said: what comes meanwhile waits for its end."""
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def wanted(self) -> Wanted:
+        """What it wants to hear of."""
+        hello = self.hello
+        return (frozenset(hello.platforms), frozenset(hello.notices)) if hello else (frozenset(), frozenset())
+
+    @property
+    def sent_bytes(self) -> int:
+        """How much was sent to it."""
+        return self._wire.sent_bytes
+
+    @property
+    def waiting_count(self) -> int:
+        """How many notifications wait to be sent."""
+        return self._waiting
+
+    # ------------------------------------------------------------------------------------------------------------- sending
+
+    def queue(self, frame: Frame) -> None:
+        """Send notifications, now if it has read what was said before, else when it has; too many, and all are dropped."""
+        if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
+            return
+        if self._waiting + len(frame.notices) > wire_codec.QUEUE_LIMIT:
+            self.lose(_FALLEN_BEHIND)
+            return
+        self._queue.append(frame)
+        self._waiting += len(frame.notices)
+        self._wake.set()
+
+    def lose(self, why: str) -> None:
+        """Drop what waits; the client begins again when it reads, and goes on with what comes from now on."""
+        self._queue.clear()
+        self._waiting, self._lost = 0, why
+        self._wake.set()
+
+    def send_catalog(self) -> None:
+        """Have the whole catalog sent."""
+        self._catalog_due = True
+        self._wake.set()
+
+    async def _write(self) -> None:
+        """Send what waits, in order; alone in sending notifications."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            self._is_writing = True
+            while self._lost or self._catalog_due or self._queue:
+                if self._lost:
+                    why, self._lost = self._lost, ""
+                    self._catalog_due = self._catalog_due or (self.hello is not None and self.hello.wants_catalog)
+                    engine = self.context.engine
+                    await self.send(wire_codec.encode_notices(engine.epoch, engine.seq, [Resync(why)]))
+                elif self._catalog_due:
+                    self._catalog_due = False
+                    await self._write_catalog()
+                else:
+                    frame = self._queue.popleft()
+                    self._waiting -= len(frame.notices)
+                    await self._wire.send(frame.message)
+            self._is_writing = False
+
+    async def _write_catalog(self) -> None:
+        """Send every asset, page by page: a client that reads slowly must not keep a transaction open.
+
+        Older notifications are not sent after it.
+        """
+        platforms = self.wanted[0] or frozenset(platform.id for platform in self.context.config.project.platforms)
+        try:
+            async for moment, part in pages(self.context.database, sorted(platforms), _CATALOG_PAGE):
+                if part.is_first:
+                    self._forget_older(*moment)
+                await self.send(wire_codec.encode_notices(*moment, [part]))
+        except KnownError as error:
+            engine = self.context.engine
+            await self.send(wire_codec.encode_notices(engine.epoch, engine.seq, [Resync(f"the catalog cannot be read: {error}")]))
+
+    def _forget_older(self, epoch: int, seq: int) -> None:
+        remaining: deque[Frame] = deque()
+        for frame in self._queue:
+            if frame.epoch == epoch and frame.seq <= seq:
+                left = tuple(each for each in frame.notices if not isinstance(each, (notices.AssetChanged, notices.AssetRemoved)))
+                if left:
+                    remaining.append(frame_of(frame.epoch, frame.seq, left))
+            else:
+                remaining.append(frame)
+        self._queue = remaining
+        self._waiting = sum(len(frame.notices) for frame in remaining)
+
+    async def send(self, text: str) -> None:
+        """Send a frame; waits while the client does not read."""
+        await self._wire.send(FrameMessage(text.encode()))
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send a binary frame."""
+        await self._wire.send(FrameMessage(data, WSMsgType.BINARY))
+
+    # ----------------------------------------------------------------------------------------------------------- receiving
+
+    async def serve(self) -> None:
+        """Say hello, then answer until the client goes."""
+        writer = tasks.begin(self._write(), "telling a client news")
+        try:
+            if await self._greet():
+                self._sessions.note_greeting(self)
+                async for message in self._socket:
+                    if message.type is not WSMsgType.TEXT:
+                        await self.close(1003, "requests are text")
+                        break
+                    await self._take(message.data)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for task in (writer, *self._tasks):
+                task.cancel()
+            await asyncio.gather(writer, *self._tasks, return_exceptions=True)
+
+    async def _greet(self) -> bool:
+        try:
+            message = await self._socket.receive(timeout=HELLO_LIMIT_S)
+        except TimeoutError:
+            await self.close(1002, "no hello came")
+            return False
+        if message.type is not WSMsgType.TEXT:
+            if message.type is WSMsgType.BINARY:
+                await self.close(1003, "requests are text")
+            return False
+        number = 0
+        try:
+            number, _name, request = wire_codec.decode_request(message.data)
+            self._refuse_unknown(number, request)
+        except RequestMistake as mistake:
+            await self.send(wire_codec.encode_refusal(mistake.number or number, mistake.what, mistake.hint, mistake.code))
+            await self.close(1002, mistake.what)
+            return False
+        self.hello = replace(
+            request, client=request.client[:_NAME_LENGTH], platforms=_once(request.platforms), notices=_once(request.notices)
+        )
+        context = self.context
+        platforms = tuple(platform.id for platform in context.config.project.platforms)
+        scopes = tuple(scope.value for scope in Scope if self.identity.may(scope))
+        epoch = context.engine.epoch if context.engine.is_here else 0
+        welcome = Welcome(
+            wire_codec.VERSION, __version__, context.config.name, platforms, self.number, scopes, epoch, context.engine.seq
+        )
+        await self.send(wire_codec.encode_answer(number, welcome))
+        if request.wants_catalog:
+            self.send_catalog()
+        return True
+
+    def _refuse_unknown(self, number: int, request: object) -> None:
+        """Refuse who speaks otherwise, or means somebody else.
+
+        Raises:
+            Mistake: why.
+        """
+        config = self.context.config
+        known = [platform.id for platform in config.project.platforms]
+        if not isinstance(request, Hello):
+            raise RequestMistake("the first request is 'hello'", wire_codec.ADVICE, number=number)
+        if request.protocol != wire_codec.VERSION:
+            raise RequestMistake(
+                f"this gateway speaks protocol {wire_codec.VERSION}, you speak {request.protocol}",
+                "use the same aptui at both ends",
+                number=number,
+            )
+        if request.project and request.project.lower() != config.name.lower():
+            raise RequestMistake(
+                f"this is the project '{config.name}', not '{request.project[:100]}'", "check the address and port", number=number
+            )
+        for platform in request.platforms:
+            if platform not in known:
+                raise RequestMistake(
+                    f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number
+                )
+        for name in request.notices:
+            if name not in wire_codec.NOTICES:
+                raise RequestMistake(
+                    f"there is no notification '{name[:40]}'", f"there are: {', '.join(wire_codec.NOTICES)}", number=number
+                )
+
+    async def _take(self, text: str) -> None:
+        self.received_bytes += len(text)
+        try:
+            number, name, request = wire_codec.decode_request(text)
+        except RequestMistake as mistake:
+            await self.send(wire_codec.encode_refusal(mistake.number, mistake.what, mistake.hint, mistake.code))
+            return
+        if not self.context.guard.is_known(self.identity):
+            await self.send(wire_codec.encode_refusal(number, REVOKED, code=1))
+            await self.close(1008, REVOKED)
+            return
+        self.last_request, self.last_s = name, monotonic()
+        await self._slots.acquire()
+        task = tasks.begin(self._answer(number, name, request), f"the request '{name}'")
+        self._tasks.add(task)
+        task.add_done_callback(self._on_answered)
+
+    def _on_answered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._slots.release()
+
+    async def _answer(self, number: int, name: str, request: Any) -> None:
+        try:
+            answered = await self._sessions.answer(self, name, request)
+        except RequestMistake as mistake:
+            await self.send(wire_codec.encode_refusal(number, mistake.what, mistake.hint, mistake.code))
+        except KnownError as error:
+            await self.send(wire_codec.encode_refusal(number, error.what, error.hint, error.exit_code))
+        except Exception:
+            await self.send(wire_codec.encode_refusal(number, "internal error of the gateway", "please report this", 2))
+            raise
+        else:
+            try:
+                await self.send(wire_codec.encode_answer(number, answered.record))
+                if answered.stream is not None:
+                    await self._send_stream(number.to_bytes(4, "big"), answered.stream)
+            finally:
+                answered.close()
+
+    async def _send_stream(self, head: bytes, stream: AsyncIterator[bytes]) -> None:
+        async for piece in stream:
+            await self.send_bytes(head + piece)
+        await self.send_bytes(head)
+
+    async def close(self, code: int, why: str) -> None:
+        """End the connection, saying why."""
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._socket.close(code=code, message=why.encode()[:120]), 2 * _CLOSE_LIMIT_S)
+
+
+Answering: TypeAlias = Callable[[WireSession, str, Any], Awaitable[RequestAnswer]]
+"""(client, name of the request, the request) → its answer; raises `RequestMistake` or `KnownError` where it is refused."""
+
+
+class WireSessions:
+    """All clients.
+
+    Args:
+        limit: how many there may be.
+        answer: answers their requests.
+    """
+
+    def __init__(self, limit: int, answer: Answering) -> None:
+        self.limit, self.answer = limit, answer
+        self.all: dict[int, WireSession] = {}
+        self.greets: list[Callable[[WireSession], object]] = []
+        """Told of each client that has said hello; it has every notification from then on."""
+        self.leaves: list[Callable[[WireSession], object]] = []
+        """Told of each client that is gone."""
+        self._count = self._opening = 0
+
+    def __iter__(self) -> Iterator[WireSession]:
+        return iter([session for session in self.all.values() if session.hello is not None])
+
+    @property
+    def is_anybody_here(self) -> bool:
+        """Whether anybody hears notifications."""
+        return any(session.hello is not None for session in self.all.values())
+
+    def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
+        """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
+        frames: dict[Subscription, Frame | None] = {}
+        late = []
+        for session in self:
+            subscription = wanted, learns_places = session.wanted, session.learns_places
+            if subscription not in frames:
+                chosen = [notice for notice in notices if is_wanted(notice, *wanted)]
+                notices_for = chosen if learns_places else list(map(without_places, chosen))
+                frames[subscription] = frame_of(epoch, seq, notices_for) if chosen else None
+            frame = frames[subscription]
+            if frame is not None:
+                was_ready = not session.waiting_count
+                session.queue(frame)
+                if was_ready and session.waiting_count:
+                    late.append(session)
+        return late
+
+    def lose(self, why: str) -> None:
+        """Have everybody begin again."""
+        for session in self:
+            session.lose(why)
+
+    def note_greeting(self, session: WireSession) -> None:
+        """Tell that a client has said hello."""
+        for greet in self.greets:
+            greet(session)
+
+    async def connect(self, request: web.Request) -> web.StreamResponse:
+        """Open a WebSocket: requests, answers and news, as `/v1/protocol` describes them."""
+        identity = require(request, Scope.READ)
+        if self._opening >= self.limit:
+            raise web.HTTPServiceUnavailable(
+                text=f"{self.limit} clients are connected already: 'serve.clients_limit' allows no more\n"
+            )
+        return await self.hold(request, identity)
+
+    async def hold(self, request: web.Request, identity: ClientIdentity) -> web.StreamResponse:
+        """Open the WebSocket and serve it to its end."""
+        self._opening += 1
+        try:
+            socket = web.WebSocketResponse(
+                protocols=(SUBPROTOCOL,),
+                heartbeat=_HEARTBEAT_S,
+                timeout=_CLOSE_LIMIT_S,
+                max_msg_size=wire_codec.FRAME_LIMIT_BYTES,
+            )
+            writer = await socket.prepare(request)
+            wire = Wire(socket, request.transport, writer)
+            with self.take_in(request.config_dict[CONTEXT], socket, identity, wire) as session:
+                await session.serve()
+        finally:
+            self._opening -= 1
+            transport = request.transport
+            if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
+                transport.abort()  # whoever does not read would keep it open for ever
+        return socket
+
+    @contextlib.contextmanager
+    def take_in(
+        self, context: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
+    ) -> Iterator[WireSession]:
+        """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
+        self._count += 1
+        session = self.all[self._count] = WireSession(context, self, socket, identity, self._count, wire)
+        try:
+            yield session
+        finally:
+            del self.all[session.number]
+            for leave in self.leaves:
+                leave(session)
+
+    async def close(self) -> None:
+        """Say good-bye to everybody."""
+        await asyncio.gather(
+            *(session.close(1001, "the gateway stops") for session in list(self.all.values())), return_exceptions=True
+        )
+
+
+SESSIONS = web.AppKey("sessions", WireSessions)
+
+
+def _once(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> None:
+    """Return when nothing waits for these clients any more, or after a time."""
+    deadline_s = monotonic() + limit_s
+    while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:
+        await asyncio.sleep(_CHECK_S)
+
+
+def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) -> bool:
+    """Return whether who wants these wants that."""
+    if names and wire_codec.name_of(notice) not in names:
+        return False
+    platform = _platform_of(notice)
+    return not platforms or not platform or platform in platforms
+
+
+def _platform_of(notice: object) -> str:
+    """Return whose clients hear a notification; "" = all."""
+    about = getattr(notice, "asset", None) or getattr(notice, "job", None) or notice
+    platform: str = getattr(about, "platform", "")
+    return "" if platform in ("all", "common") else platform

@@ -1,0 +1,498 @@
+"""Products, folders and logs over HTTP from a real cache, with an engine that replaces what is being read."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from email.parser import BytesParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from disk_project import Project
+from homes import own_homes
+from waiting import until
+
+from aptui.features.gateway.http import sending
+from aptui.features.gateway.http.product_opener import PRODUCT_OPENER
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.shared.files import confinement
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.reader import open_reader
+from tests.features.gateway.served import Reply, Served, served
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+platforms: {linux: {}, server: {}}
+scan_folders: [{name: game, path: assets}]
+builders:
+  - {name: data, copy: ["*.txt", "*.bin", "*.json", "*.html"]}
+  - name: slow
+    patterns: ["*.slow"]
+    version: 1
+    command: "cat {source} >/dev/null; grep -q fail {source} && exit 1; cp {source} {products_dir}/{stem}.out"
+    products: ["*.out"]
+"""
+BIG = bytes(range(256)) * 4_000
+
+
+def write_project(root: Path) -> Project:
+    project = Project(root, SETTINGS)
+    project.write("assets/Sub/A.txt", "hello world")
+    project.write("assets/Sub/deep/er/x.json", "{}")
+    project.write(b"assets/\xff 100%.txt", "odd")
+    project.write("assets/ärger.html", "<script>")
+    project.write("assets/big.bin", BIG)
+    project.write("assets/empty.txt", b"")
+    return project
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("files")
+    with pytest.MonkeyPatch.context() as patch:
+        own_homes(folder, patch)
+        project = write_project(folder / "project")
+        project.engine_run()
+        (folder / "cache-secret").write_text("secret")
+        with served(project, folder / "tokens.json") as place:
+            yield place
+
+
+def etag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()}"'
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("linux/sub/a.txt", b"hello world"), ("LINUX/Sub/A.TXT", b"hello world"), ("linux%2Fsub%2Fa.txt", b"hello world"),
+        ("linux/%ff%20100%25.txt", b"odd"), ("linux/%C3%A4rger.html", b"<script>"), ("linux/big.bin", BIG),
+        ("server/empty.txt", b""),
+    ],
+)  # fmt: skip
+def test_a_product_comes_with_its_digest(place: Served, path: str, data: bytes) -> None:
+    reply = place.get(f"/v1/products/{path}")
+
+    assert (reply.status, reply.body) == (200, data)
+    assert reply["ETag"] == etag(data)
+    assert reply["Content-Length"] == str(len(data))
+    assert reply["Accept-Ranges"] == "bytes"
+    assert reply["Last-Modified"]
+
+    head = place.ask("HEAD", f"/v1/products/{path}")
+    assert (head.status, head.body, head["ETag"], head["Content-Length"]) == (200, b"", reply["ETag"], reply["Content-Length"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "linux/none", "linux/sub", "none/a.txt", "linux/../linux/sub/a.txt", "../assetdb.sqlite",
+        "linux/%2e%2e/%2e%2e/assetdb.sqlite",
+        "../.aptui/lock", "..%2F..%2Fcache-secret", "%2Fetc%2Fpasswd", "/etc/passwd", "linux/sub/a.txt%00", "linux//sub/a.txt",
+        "linux/./sub/a.txt", "assetdb.sqlite", "linux/sub/a.txt/x", "intermediate%20assets/x",
+    ],
+)  # fmt: skip
+def test_what_is_no_product_is_not_there(place: Served, path: str) -> None:
+    reply = place.get(f"/v1/products/{path}")
+    assert reply.status == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.txt", "text/plain; charset=utf-8"), ("x.json", "application/json"), ("p.png", "image/png"),
+        ("m.glb", "model/gltf-binary"),
+        ("s.wav", "audio/x-wav"), ("t.ktx2", "image/ktx2"), ("none", "application/octet-stream"),
+        ("a.tar.gz", "application/octet-stream"),
+    ],
+)  # fmt: skip
+def test_types_go_by_extension(name: str, kind: str) -> None:
+    assert sending.content_type(name) == kind
+
+
+def test_a_page_among_the_products_can_do_nothing(place: Served) -> None:
+    reply = place.get("/v1/products/linux/%C3%A4rger.html")
+    assert reply["Content-Security-Policy"] is not None
+    assert "sandbox" in reply["Content-Security-Policy"]
+    assert reply["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "POST", "PATCH"])
+def test_nothing_can_be_written(place: Served, method: str) -> None:
+    reply = place.ask(method, "/v1/products/linux/sub/a.txt")
+    assert (reply.status, reply["Allow"]) == (405, "GET,HEAD")
+
+
+def test_conditions_are_kept(place: Served) -> None:
+    path, tag = "/v1/products/linux/sub/a.txt", etag(b"hello world")
+
+    known = place.get(path, If_None_Match=tag)
+    assert (known.status, known.body, known["ETag"]) == (304, b"", tag)
+    assert place.get(path, If_Match='"other"').status == 412
+    assert place.get(path, If_None_Match='"other"').status == 200
+    assert place.ask("HEAD", path, If_None_Match=tag).status == 304
+
+
+@pytest.mark.parametrize("length", [11, len(BIG)])
+def test_one_range(place: Served, length: int) -> None:
+    path, data = ("sub/a.txt", b"hello world") if length == 11 else ("big.bin", BIG)
+    url = f"/v1/products/linux/{path}"
+
+    part = place.get(url, Range=f"bytes=1-{length - 2}")
+    assert (part.status, part.body, part["Content-Range"]) == (206, data[1:-1], f"bytes 1-{length - 2}/{length}")
+    assert place.get(url, Range="bytes=-4").body == data[-4:]
+    assert place.get(url, Range="bytes=0-3", If_Range='"other"').status == 200
+    beyond = place.get(url, Range=f"bytes={length}-")
+    assert (beyond.status, beyond["Content-Range"]) == (416, f"bytes */{length}")
+
+
+def test_several_ranges(place: Served) -> None:
+    reply = place.get("/v1/products/linux/big.bin", Range="bytes=0-9, 300000-899999, -5")
+
+    assert reply.status == 206
+    message = BytesParser().parsebytes(f"Content-Type: {reply['Content-Type']}\r\n\r\n".encode() + reply.body)
+    parts: Any = message.get_payload()
+    size = len(BIG)
+    assert [part["Content-Range"] for part in parts] == [
+        f"bytes 0-9/{size}", f"bytes 300000-899999/{size}", f"bytes {size - 5}-{size - 1}/{size}",
+    ]  # fmt: skip
+    assert reply.body.count(BIG[300000:900000]) == 1
+    assert parts[0].get_payload(decode=True) == BIG[:10]
+
+
+def test_a_connection_goes_on_after_every_kind_of_answer(place: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=30)
+    for path, extra in (
+        ("big.bin", {}), ("none", {}), ("big.bin", {"Range": "bytes=0-1,500000-999999"}), ("empty.txt", {}),
+        ("big.bin", {"Range": "bytes=9-"}),
+    ):  # fmt: skip
+        connection.request("GET", f"/v1/products/linux/{path}", headers={"Authorization": f"Bearer {place.token}", **extra})
+        connection.getresponse().read()
+    connection.request("HEAD", "/v1/products/linux/big.bin", headers={"Authorization": f"Bearer {place.token}"})
+    assert connection.getresponse().read() == b""
+    connection.request("GET", "/v1/products/linux/sub/a.txt", headers={"Authorization": f"Bearer {place.token}"})
+    assert connection.getresponse().read() == b"hello world"
+    connection.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- asset ids
+
+
+def test_by_asset_id(place: Served) -> None:
+    with closing(open_reader(place.project.cache / "assetdb.sqlite")) as reader:
+        source = reader.source("sub/a.txt")
+    assert source is not None
+    guid = uuid_text(source.uuid)
+
+    reply = place.get(f"/v1/assets/{guid}:0?platform=linux")
+    assert (reply.body, reply.status, reply["Content-Location"]) == (b"hello world", 200, "/v1/products/linux/sub/a.txt")
+    assert place.get(f"/v1/assets/{guid.strip('{}').lower()}:0?platform=SERVER").body == b"hello world"
+    assert place.get(f"/v1/assets/{guid}:0").status == 400
+    assert place.get(f"/v1/assets/{guid}:1?platform=linux").status == 404
+    assert place.get(f"/v1/assets/{guid}?platform=linux").status == 400
+    assert place.get("/v1/assets/nonsense?platform=linux").status == 400
+
+
+# ----------------------------------------------------------------------------------------------------------------- folders
+
+
+def test_folders_are_listed(place: Served) -> None:
+    for path in ("linux/sub/", "linux/Sub?list=1", "linux/sub/?list"):
+        reply = place.get(f"/v1/products/{path}")
+        assert reply.status == 200, path
+        assert b'"folder": "linux/sub", "folders": ["deep"]' in reply.body
+        assert hashlib.sha256(b"hello world").hexdigest().encode() in reply.body
+    assert place.get("/v1/products/linux?list=plain").body.decode() == "sub/\nbig.bin\nempty.txt\närger.html\n\U0010ffff 100%.txt\n"
+    assert place.get("/v1/products?list=plain").body == b"linux/\nserver/\n"
+    assert place.get("/v1/products/linux/none/").status == 404
+    assert place.get("/v1/products/none/").status == 404
+
+
+def test_what_a_listing_names_can_be_got(place: Served) -> None:
+    import json
+
+    for item in json.loads(place.get("/v1/products/linux/").body)["files"]:
+        assert place.get(item["url"])["ETag"] == f'"{item["digest"]}"'
+
+
+def test_trees_are_whole(place: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    monkeypatch.setattr("aptui.features.gateway.http.http_files._TREE_PAGE", 2)
+    lines = place.get("/v1/tree/linux?list=plain").body.decode().splitlines()
+    assert lines == ["big.bin", "empty.txt", "sub/a.txt", "sub/deep/er/x.json", "ärger.html", "\U0010ffff 100%.txt"]
+    assert [each["path"] for each in json.loads(place.get("/v1/tree/linux").body)["files"]] == lines
+    assert place.get("/v1/tree/linux/sub/deep?list=plain").body == b"er/x.json\n"
+    assert len(place.get("/v1/tree?list=plain").body.splitlines()) == 2 * len(lines)
+    assert place.get("/v1/tree/linux/none").status == 404
+    assert place.get("/v1/tree/lin").status == 404
+
+
+# ----------------------------------------------------------------------------------------------------------- aliases, scopes
+
+
+def test_the_products_of_the_first_platform_have_an_alias(place: Served) -> None:
+    assert place.get("/v1/files/@products@/sub/a.txt").body == b"hello world"
+    assert place.get("/v1/files/@products@/sub/a.txt?platform=server").body == b"hello world"
+    assert place.get("/v1/files/@products@?list=plain").body.startswith(b"sub/\n")
+    assert place.get("/v1/files/@products@/../../assetdb.sqlite").status == 404
+    assert place.get("/v1/files/@user@/x").status == 404
+
+
+def test_logs_are_for_those_who_may_control(place: Served) -> None:
+    assert b"aptui.log" in place.get("/v1/files/@log@?list=plain").body
+    assert place.get("/v1/files/@log@/aptui.log").status == 200
+    assert place.get("/v1/files/@log@/none").status == 404
+    for path in ("..%2Faptui.yaml", "%2e%2e/aptui.yaml", "%2Fetc%2Fpasswd"):
+        assert place.get(f"/v1/files/@log@/{path}").status == 404
+    assert place.get("/v1/files/@log@/aptui.log", Authorization=place.with_scopes(Scope.READ)).status == 403
+
+
+def test_a_link_in_the_folder_of_logs_leads_nowhere(place: Served) -> None:
+    logs = place.room.config.log_dir  # type: ignore[attr-defined]
+    (logs / "link").symlink_to("/etc/passwd")
+    (logs / "folder").symlink_to("/etc")
+    os.mkfifo(logs / "pipe")
+    try:
+        assert [place.get(f"/v1/files/@log@/{path}").status for path in ("link", "folder/passwd", "folder/", "pipe")] == [404] * 4
+    finally:
+        for name in ("link", "folder", "pipe"):
+            (logs / name).unlink()
+
+
+@pytest.mark.parametrize(
+    "path", ["products/linux/sub/a.txt", "products/", "tree/linux", "assets/x", "files/@products@/", "changes"]
+)
+def test_everything_needs_a_token_that_may_read(place: Served, path: str) -> None:
+    assert place.get(f"/v1/{path}", Authorization="").status == 401
+    assert place.get(f"/v1/{path}", Authorization="Bearer wrong").status == 401
+
+
+# ---------------------------------------------------------------------------------------------------- consistent, never half
+
+
+def test_a_link_in_the_place_of_a_product_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    project = _project(tmp_path, monkeypatch)
+    with served(project, tmp_path / "tokens.json") as place:
+        secret = project.write("secret", "hello world")
+        target = project.cache / "linux/sub/a.txt"
+        target.unlink()
+        target.symlink_to(secret)
+        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+
+        target.unlink()
+        (project.cache / "linux/sub").rename(project.root / "elsewhere")
+        (project.root / "elsewhere/a.txt").write_text("hello world")
+        (project.cache / "linux/sub").symlink_to(project.root / "elsewhere")
+        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+
+
+def test_a_product_that_somebody_spoiled_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    project = _project(tmp_path, monkeypatch)
+    with served(project, tmp_path / "tokens.json") as place:
+        (project.cache / "linux/sub/a.txt").write_text("hello")
+        reply = place.get("/v1/products/linux/sub/a.txt")
+        assert (reply.status, reply["Retry-After"]) == (503, "1")
+
+        (project.cache / "linux/sub/a.txt").unlink()
+        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+
+
+def test_a_small_product_that_is_asked_for_again_is_opened_again_only_if_somebody_touched_it(
+    place: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opener, url, file = place.room.app[PRODUCT_OPENER], "/v1/products/linux/sub/a.txt", place.project.cache / "linux/sub/a.txt"
+    opened: list[bytes] = []
+    open_file = confinement.open_confined_file
+    monkeypatch.setattr(confinement, "open_confined_file", lambda folder, path: opened.append(path) or open_file(folder, path))
+    place.get(url)
+    opened.clear()
+
+    assert [place.get(url).body for _ in range(3)] == [b"hello world"] * 3
+    assert opened == []
+    os.utime(file, (1, 1))
+    assert place.get(url)["Last-Modified"] == "Thu, 01 Jan 1970 00:00:01 GMT"
+    assert opened == [b"linux/sub/a.txt"]
+    os.utime(file)
+
+    kept = list(opener._open_files.values())
+    place.loop.call_soon_threadsafe(opener._let_go)
+    assert place.get("/v1/products/linux/none").status == 404
+    assert [(each.users, each.descriptor) for each in kept] == [(0, -1)] * len(kept)
+
+
+def test_what_a_dead_engine_was_about_to_place_is_read_before_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.features.gateway.http.product_opener._TIMEOUT_S", 0.05)
+    project = _project(tmp_path, monkeypatch)
+    with closing(sqlite3.connect(project.cache / "assetdb.sqlite", isolation_level=None)) as database:
+        database.execute("INSERT INTO aptui_intents VALUES (9, 9, 'linux/sub/a.txt', x'00', 11, '[]')")
+    with served(project, tmp_path / "tokens.json") as place:
+        assert place.get("/v1/products/linux/sub/a.txt").body == b"hello world"
+        (project.cache / "linux/sub/a.txt").write_text("HELLO WORLD")
+        assert place.get("/v1/products/linux/sub/a.txt").status == 503
+
+
+def test_what_is_given_is_what_its_tag_says_while_engines_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two versions are equally long, so that nothing but the digest tells them apart."""
+    project = _project(tmp_path, monkeypatch)
+    seen: set[bytes] = set()
+    wrong: list[Reply] = []
+    ends = threading.Event()
+    with served(project, tmp_path / "tokens.json") as place:
+
+        def read() -> None:
+            while not ends.is_set():
+                for path in ("linux/sub/a.txt", "linux/big.bin"):
+                    reply = place.get(f"/v1/products/{path}")
+                    if reply.status != 200 or reply["ETag"] != etag(reply.body):
+                        wrong.append(reply)
+                    seen.add(reply.body[:4])
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for turn in range(6):
+                project.write("assets/Sub/A.txt", f"{turn:011}")
+                project.write("assets/big.bin", bytes([turn]) + BIG[1:])
+                project.engine_run()
+        finally:
+            ends.set()
+            reader.join()
+    assert not wrong
+    assert len(seen) > 3
+
+
+def test_who_has_begun_to_read_a_product_gets_it_whole_though_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _project(tmp_path, monkeypatch)
+    huge = os.urandom(1 << 20) * 24
+    project.write("assets/huge.bin", huge)
+    project.engine_run()
+    with served(project, tmp_path / "tokens.json") as place, socket.create_connection(("127.0.0.1", place.port)) as slow:
+        request = (
+            f"GET /v1/products/linux/huge.bin HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\nAuthorization: Bearer {place.token}\r\n"
+        )
+        slow.sendall(f"{request}Connection: close\r\n\r\n".encode())
+        got = slow.recv(1000)
+
+        project.write("assets/huge.bin", b"short")
+        project.engine_run()
+        assert place.get("/v1/products/linux/huge.bin").body == b"short"
+        while data := slow.recv(1 << 20):
+            got += data
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert etag(huge).encode() in head
+    assert body == huge
+
+
+def test_a_cache_made_anew_is_served_by_the_same_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = _project(tmp_path, monkeypatch)
+    with served(project, tmp_path / "tokens.json") as place:
+        assert place.get("/v1/products/linux/sub/a.txt").status == 200
+        project.delete("Cache")
+        assert place.get("/v1/products/linux/sub/a.txt").status in (400, 503)
+        project.write("assets/Sub/A.txt", "anew")
+        project.engine_run()
+        assert place.get("/v1/products/linux/sub/a.txt").body == b"anew"
+
+
+def _project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    own_homes(folder, monkeypatch)
+    project = Project(folder / "project", SETTINGS)
+    project.write("assets/Sub/A.txt", "hello world")
+    project.write("assets/big.bin", BIG)
+    project.engine_run()
+    return project
+
+
+# ------------------------------------------------------------------------------------------------------------------ waiting
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A project whose engine stays up, as a process of its own."""
+    folder = tmp_path_factory.mktemp("live")
+    with pytest.MonkeyPatch.context() as patch:
+        own_homes(folder, patch)
+        project = Project(folder / "project", SETTINGS)
+        project.write("assets/a.txt", "one")
+        root = str(Path(__file__).parents[4])
+        words = [sys.executable, "-m", "aptui", "serve", "--project", str(project.root)]
+        with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL) as engine:
+            try:
+                with served(project, folder / "tokens.json") as place:
+                    until(lambda: place.room.engine.is_here)  # type: ignore[attr-defined]
+                    yield place
+            finally:
+                engine.send_signal(signal.SIGTERM)
+                engine.wait(30)
+
+
+def test_what_was_saved_before_the_question_is_in_the_answer(live: Served) -> None:
+    for turn in range(5):
+        live.project.write("assets/a.txt", f"turn {turn}")
+        reply = live.get("/v1/products/linux/a.txt?wait=1")
+        assert (reply.status, reply.body) == (200, f"turn {turn}".encode())
+
+
+def test_a_source_that_is_new_is_waited_for(live: Served) -> None:
+    live.project.write("assets/new/Rock.slow", "rock")
+    reply = live.get("/v1/products/linux/new/rock.out?wait=1")
+    assert (reply.status, reply.body) == (200, b"rock")
+
+
+def test_what_nobody_makes_is_not_waited_for(live: Served) -> None:
+    assert live.get("/v1/products/linux/nobody.txt?wait=1&timeout=20").status == 404
+
+
+def test_a_job_that_fails_is_told(live: Served) -> None:
+    live.project.write("assets/bad.slow", "fail")
+    reply = live.get("/v1/products/linux/bad.out?wait=1")
+    assert (reply.status, reply.body) == (409, b"a job of 'bad.slow' failed\n")
+
+
+def test_who_waits_in_vain_is_told_so(live: Served) -> None:
+    live.project.write("assets/late.slow", "late")
+    reply = live.get("/v1/products/linux/late.out?wait=1&timeout=0")
+    assert reply.status == 504
+    assert live.get("/v1/products/linux/late.out?wait=1").body == b"late"
+
+
+def test_waiting_by_asset_id(live: Served) -> None:
+    live.get("/v1/products/linux/a.txt?wait=1")
+    with closing(open_reader(live.project.cache / "assetdb.sqlite")) as reader:
+        source = reader.source("a.txt")
+    assert source is not None
+    live.project.write("assets/a.txt", "by id")
+    assert live.get(f"/v1/assets/{uuid_text(source.uuid)}:0?platform=linux&wait=1").body == b"by id"
+    assert live.get(f"/v1/assets/{uuid_text(source.uuid)}:0?wait=1").status == 400
+
+
+def test_waiting_needs_its_scope_and_a_sane_time(live: Served) -> None:
+    reader = live.with_scopes(Scope.READ)
+    assert live.get("/v1/products/linux/a.txt?wait=1").status == 200
+    assert live.get("/v1/products/linux/a.txt", Authorization=reader).status == 200
+    assert live.get("/v1/products/linux/a.txt?wait=1", Authorization=reader).status == 403
+    for timeout in ("-1", "x", "601", "nan"):
+        assert live.get(f"/v1/products/linux/a.txt?wait=1&timeout={timeout}").status == 400
+
+
+def test_without_an_engine_nobody_can_wait(place: Served) -> None:
+    assert place.get("/v1/products/linux/sub/a.txt?wait=1").status == 503

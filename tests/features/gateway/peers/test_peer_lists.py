@@ -1,0 +1,105 @@
+"""What people change on the Connections screen gets into the file that says it, or is kept beside it."""
+
+import pytest
+from msgspec.structs import replace
+
+from aptui.config import edit
+from aptui.config.load import load
+from aptui.features.gateway.peers import peer_settings
+from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder
+from aptui.shared.errors import HostError
+
+PROJECT = """\
+scan_folders: [{name: game, path: assets}]
+builders: [{name: files, copy: ["*.txt"]}]
+serve:
+  # who may not
+  rejected:
+    - 1.2.3.4      # the printer
+    - 10.1.2.3/8   # the office
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    folder = tmp_path / "game"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(PROJECT, encoding="utf-8")
+    return folder
+
+
+def do(project, order, sets=()):
+    said = peer_settings.read_peer_settings(load(project, sets=sets).serve)
+    return peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, order, project)
+
+
+def test_a_change_is_written_where_the_list_stands_and_nothing_is_kept_beside_it(project):
+    change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
+
+    text = PROJECT + '    - "5.6.7.8"\n'
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == text
+    assert not (project / "Cache" / peer_settings.PLACE).exists()
+    assert change.settings == change.configured == peer_settings.read_peer_settings(load(project).serve)
+
+    do(project, PeerOrder(PeerAction.ALLOW, entry="1.2.3.4"))
+    after = text.replace("    - 1.2.3.4      # the printer\n", "") + '  allowed: ["1.2.3.4"]\n'
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == after
+
+
+def test_connections_and_the_switch_of_the_list_are_written(project):
+    do(project, PeerOrder(PeerAction.ADD, dial=Dial("phone", "192.168.1.20")))
+    do(project, PeerOrder(PeerAction.DISABLE, "phone"))
+    do(project, PeerOrder(PeerAction.LIST_OFF))
+
+    serve = load(project).serve
+    assert serve.connections == (Dial("phone", "192.168.1.20", is_auto=False),)
+    assert serve.has_allow_list is False
+    assert "# the office" in (project / "aptui.yaml").read_text(encoding="utf-8")
+
+
+def test_the_persons_own_file_is_written_where_it_says_the_list(project):
+    own = edit.writable_files(project)[1]
+    own.parent.mkdir(parents=True)
+    own.write_text("serve: {rejected: [9.9.9.9]}  # mine\n", encoding="utf-8")
+
+    do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
+
+    assert own.read_text(encoding="utf-8") == 'serve: {rejected: [9.9.9.9, "5.6.7.8"]}  # mine\n'
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
+
+
+def test_what_the_command_line_says_is_kept_beside_it(project):
+    change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"), sets=["serve.rejected=[7.7.7.7]"])
+
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
+    assert change.settings.rejected == ("7.7.7.7", "5.6.7.8")
+    assert peer_settings.overridden(change.settings, change.configured) == {"serve.rejected": ["7.7.7.7", "5.6.7.8"]}
+
+
+def test_a_file_that_cannot_be_written_leaves_an_override(project, monkeypatch):
+    def refuse(*_):
+        raise HostError("read-only file system")
+
+    monkeypatch.setattr(edit, "rewrite", refuse)
+    change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"))
+
+    kept = peer_settings.read_stored(project / "Cache" / peer_settings.PLACE)
+    assert kept.in_force(change.configured) == change.settings
+    assert change.configured.rejected == ("1.2.3.4", "10.0.0.0/8")
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project.parent / "XDG_CONFIG_HOME"))
+    later = do(project, PeerOrder(PeerAction.LIST_OFF))
+    assert later.configured == replace(change.settings, has_allow_list=False), "what could not be written before is written now"
+    assert not (project / "Cache" / peer_settings.PLACE).exists()
+
+
+def test_without_a_file_of_its_own_a_project_keeps_changes_beside_it(project):
+    said = peer_settings.read_peer_settings(load(project).serve)
+    (project / "aptui.yaml").unlink()
+
+    change = peer_settings.change_settings(project / "Cache" / peer_settings.PLACE, said, PeerOrder(PeerAction.LIST_OFF), project)
+
+    assert not (project / "aptui.yaml").exists()
+    assert peer_settings.read_stored(project / "Cache" / peer_settings.PLACE).settings == change.settings

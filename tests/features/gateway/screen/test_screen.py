@@ -1,0 +1,648 @@
+"""The Connections screen shows clients and workers, asks only while something runs, and drops and restarts on demand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+from tui.fake_panes import FakeSession
+from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.widget_zoo import PAYLOADS
+
+from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, LogLevel, Progress
+from aptui.features.gateway.engine_requests import OrderPeers
+from aptui.features.gateway.peers import peer_settings
+from aptui.features.gateway.screen import engine_page
+from aptui.features.gateway.screen.connection_rows import read_answer, read_status, source_of
+from aptui.link import gateways
+from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
+from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
+from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
+from aptui.tui.data.session import NoSession, SessionState
+from aptui.tui.pane import PANES, Pane, PaneSpec
+
+pytestmark = pytest.mark.real
+
+IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
+BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
+CLIENTS = (
+    Connection(1, "tui", "", os.getpid(), 1_790_000_000_000, True, 0),
+    Connection(2, "cli", "bench", 77, 1_790_000_000_000, False, 1 << 20),
+)
+ROOTS = (
+    WatchedRoot("/game/assets", WatchMode.NATIVE, "", 1234), WatchedRoot("/net/art", WatchMode.POLLING, "no notifications on nfs"),
+    WatchedRoot("/gone", WatchMode.GONE, "the folder is gone"),
+)  # fmt: skip
+
+
+def worker(number: int, state: str = "idle", job: str = "") -> WorkerInfo:
+    return WorkerInfo(number, 100 + number, state, job, 12_000, 68_000_000, 40)
+
+
+AT_WORK = worker(2, "working", "images: textures/rock.png (linux, image)")
+
+
+class JobsWithReveal(Pane):
+    """A Jobs screen that notes where it was sent."""
+
+    def __init__(self, **named) -> None:
+        super().__init__(**named)
+        self.revealed = []
+
+    def reveal(self, words: str) -> None:
+        self.revealed.append(words)
+
+
+HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "connections")]
+
+
+class Engine(FakeSession):
+    """An engine that says how it is."""
+
+    def __init__(self, cache_dir, workers=(worker(1), worker(2)), clients=CLIENTS) -> None:
+        super().__init__(cache_dir)
+        self.workers, self.connections, self.health = workers, clients, Health(roots=ROOTS)
+        self.latest_health, self.latest_progress = self.health, IDLE
+
+    def ask(self, verb) -> Future:
+        if self.refusal or not isinstance(verb, Connections | ReadStatus):
+            return super().ask(verb)
+        self.asked.append(verb)
+        answer: Future = Future()
+        if isinstance(verb, Connections):
+            answer.set_result(
+                {
+                    "connections": [to_builtins(each) for each in self.connections],
+                    "workers": [to_builtins(each) for each in self.workers],
+                }
+            )
+        else:
+            answer.set_result({"pid": 4711, "uptime_s": 3725.0, "rss_bytes": 36_500_000, "state": "idle", "more": 1})
+        return answer
+
+    @property
+    def told(self) -> list:
+        """What was asked for by a person."""
+        return [verb for verb in self.asked if not isinstance(verb, Connections | ReadStatus)]
+
+    @property
+    def ask_count(self) -> int:
+        return sum(isinstance(verb, Connections) for verb in self.asked)
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(engine_page, "ASK_S", 0.15)
+
+
+def visit(tmp_path, do: Callable, *, session=None, size=LARGE):
+    session = session or Engine(tmp_path / "cache")
+
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("4")
+        pane = app.pane
+        await until(
+            pilot,
+            lambda: pane.engine.table("workers").cursor_key is not None or not getattr(session, "workers", ()) or session.refusal,
+        )
+        await pilot.pause()
+        await do(app, pilot, session, pane)
+
+    return in_shell(tmp_path, main, size=size, session=session, panes=HERE)
+
+
+def test_engine_clients_workers_and_roots_are_shown(tmp_path):
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "up 1h 02m" in text(app))
+        said = text(app)
+
+        for part in (
+            "pid 4711", "idle", "up 1h 02m", "35 MiB", "epoch 3", "/run/engine.sock", "(this screen)", "bench", "1.0 MiB", "65 MiB",
+            "✓ native", "! polling", "no notifications on nfs", "✗ gone", "1,234",
+        ):  # fmt: skip
+            assert part in said
+
+    visit(tmp_path, look)
+
+
+def test_details_of_watched_roots_have_a_column_only_where_there_are_any(tmp_path):
+    session = Engine(tmp_path / "cache")
+
+    async def look(app, pilot, session, _pane):
+        await until(pilot, lambda: "no notifications on nfs" in text(app))
+        assert "Detail" in text(app)
+        session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE, watches=7),))
+        session.say(HealthChanged(0, session.latest_health))
+        await until(pilot, lambda: "Detail" not in text(app))
+        assert "Watches" in text(app)
+
+    visit(tmp_path, look, session=session)
+
+
+def test_an_idle_engine_is_asked_once_and_no_timer_runs(tmp_path):
+    async def rest(app, pilot, session, pane):
+        assert session.ask_count == 1
+        await pilot.pause(0.5)
+        await until(pilot, lambda: session.ask_count == 1)
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
+
+    visit(tmp_path, rest)
+
+
+def test_what_a_cluster_loses_is_seen_when_the_engine_says_so_and_its_coming_back_while_it_is_lost(tmp_path):
+    async def lose(app, pilot, session, _pane):
+        session.workers = (replace(worker(1000, "lost", "cluster not there"), pid=0),)
+        session.say(EngineMessage(1, 2, "the scheduler does not answer any more"))
+        await until(pilot, lambda: "✗ lost" in text(app))
+        session.workers = (worker(1000, "idle", "cluster of 2"), worker(1001, "unfit", "2 slots on box"))
+        await until(pilot, lambda: "cluster of 2" in text(app))
+        assert "! unfit" in text(app)
+
+    visit(tmp_path, lose)
+
+
+def test_while_something_runs_it_is_asked_again_and_again_and_no_more_when_hidden(tmp_path):
+    async def work(app, pilot, session, pane):
+        session.workers = (worker(1), AT_WORK)
+        session.say(BUSY)
+        await until(pilot, lambda: session.ask_count >= 4)
+        await until(pilot, lambda: "textures/rock.png" in text(app))
+        await until(pilot, lambda: "▶ working" in text(app))
+        await pilot.press("1")
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
+        count = session.ask_count
+        session.say(BUSY, 2)
+        await pilot.pause(0.4)
+        assert session.ask_count == count
+        session.workers = (worker(1), worker(2))
+        await pilot.press("4")
+        session.say(IDLE, 3)
+        await until(pilot, lambda: "▶ working" not in text(app))
+        await until(pilot, lambda: not pane.engine.inquiry.is_armed)
+
+    visit(tmp_path, work)
+
+
+def test_who_comes_is_news(tmp_path):
+    async def come(app, pilot, session, _pane):
+        session.connections = (*CLIENTS, Connection(3, "batch", "nightly", 99, 0, True, 0))
+        session.say(ConnectionsChanged(0, session.connections))
+        await until(pilot, lambda: "nightly" in text(app))
+
+    visit(tmp_path, come)
+
+
+def test_a_client_is_dropped_after_asking(tmp_path):
+    async def drop(app, pilot, session, pane):
+        assert pane.engine.table("clients").has_focus
+        await pilot.press("j", "d")
+        await until(pilot, lambda: "disconnect cli 2, bench?" in text(app))
+        await pilot.press("n")
+        assert session.told == []
+        await pilot.press("d", "y")
+        await until(pilot, lambda: session.told == [Disconnect(2)])
+        await until(pilot, lambda: "client 2 is disconnected" in text(app))
+
+    visit(tmp_path, drop)
+
+
+def test_a_worker_restarts_at_once_where_it_rests_and_after_asking_where_it_works(tmp_path):
+    async def restart(app, pilot, session, _pane):
+        await pilot.press("tab", "r")
+        await until(pilot, lambda: session.told == [RestartWorker(1)])
+        await pilot.press("j", "r")
+        question = "worker 2 is at images: textures/rock.png (linux, image); restart it when that has ended?"
+        await until(pilot, lambda: question in text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: session.told == [RestartWorker(1), RestartWorker(2)])
+        await until(pilot, lambda: "worker 2 restarts when its job has ended" in text(app))
+
+    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
+
+
+def test_a_worker_that_ends_after_its_job_is_ended_at_once_when_asked_again(tmp_path):
+    async def restart(app, pilot, session, _pane):
+        await pilot.press("tab", "r")
+        await until(pilot, lambda: "ends after images: textures/rock.png (linux, image): end that now? It runs again" in text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))
+        assert session.told == [RestartWorker(2)]
+
+    visit(tmp_path, restart, session=Engine(tmp_path / "cache", (replace(AT_WORK, state="ending"),)))
+
+
+def test_a_key_means_something_only_where_it_can(tmp_path):
+    async def press(app, pilot, session, _pane):
+        await pilot.press("r", "tab", "d", "tab", "d", "r")
+        assert session.told == []
+        await until(pilot, lambda: "disconnect cli" not in text(app))
+
+    visit(tmp_path, press)
+
+
+def test_what_a_worker_is_at_is_one_key_away(tmp_path):
+    async def go(app, pilot, _session, _pane):
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "connections")
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == [r'source:"^textures/rock\.png$"'])
+
+    visit(tmp_path, go, session=Engine(tmp_path / "cache", (worker(1), AT_WORK)))
+
+
+def test_menu_commands_copy_zoom_and_sort(tmp_path):
+    async def use(app, pilot, session, pane):
+        await pilot.press("j", "y")
+        await until(pilot, lambda: app.copied[0].split("\t")[:4] == ["2", "cli", "bench", "77"])
+        await pilot.press("full_stop", "d", "n", "z")
+        await until(pilot, lambda: "Workers" not in text(app))
+        await pilot.press("z")
+        for name, rest in (("disconnect", "9"), ("restart-worker", "2"), ("disconnect", "2")):
+            next(command for command in pane.commands() if command.name == name).run(rest)
+        await until(pilot, lambda: "there is no client 9" in text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: session.told == [RestartWorker(2), Disconnect(2)])
+        await pilot.click("#connections-clients", offset=(4, 0))
+        await pilot.click("#connections-clients", offset=(4, 0))
+        await until(pilot, lambda: [row.key for row in pane.engine.lists["clients"].records] == [2, 1])
+        await pilot.click("#connections-clients", offset=(8, 1), button=3)
+        await pilot.press("escape", "i")
+        await until(pilot, lambda: "2 clients, 2 workers" in text(app))
+
+    visit(tmp_path, use)
+
+
+def test_a_refusal_of_what_nobody_asked_for_is_not_told(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.refusal = "the engine is busy"
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "the engine is busy" not in text(app))
+        await pilot.press("ctrl+l", "d", "y")
+        await until(pilot, lambda: "the engine is busy" in text(app))
+
+    visit(tmp_path, look, session=session)
+
+
+def test_an_engine_that_dies_and_comes_back(tmp_path):
+    async def die(app, pilot, session, _pane):
+        session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
+        await until(pilot, lambda: "no engine" in text(app) and "':start' starts one" in text(app))
+        await until(pilot, lambda: "Workers" not in text(app))
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: "bench" in text(app))
+
+    visit(tmp_path, die)
+
+
+def test_what_needs_a_person_is_said(tmp_path):
+    async def look(app, pilot, session, _pane):
+        session.latest_health = Health(
+            pool="no room for a worker", broken_builders=(("images", "died 3 times"),), holds=(".git/index.lock",)
+        )
+        session.say(HealthChanged(0, session.latest_health))
+        await until(pilot, lambda: "no room for a worker" in text(app))
+        await until(pilot, lambda: "Builder images  died 3 times" in text(app))
+        await until(pilot, lambda: "nothing is watched" in text(app))
+
+    visit(tmp_path, look)
+
+
+def test_without_an_engine_it_says_so(tmp_path):
+    session = NoSession("copied", tmp_path)
+    session.done, session.refusal = ["open"], None
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "no engine: this is a database without one" in text(app))
+        await until(pilot, lambda: str(tmp_path) in text(app))
+        await pilot.press("d", "r", "y", "z", "full_stop", "escape")
+
+    visit(tmp_path, look, session=session)
+
+
+def test_a_screen_that_only_reads_shows_what_news_say(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.is_read_only = True
+    session.workers = ()
+
+    async def look(app, pilot, session, _pane):
+        await until(pilot, lambda: "opened with '--read-only'" in text(app))
+        await until(pilot, lambda: "bench" in text(app))
+        assert session.asked == []
+
+    visit(tmp_path, look, session=session)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1)])
+def test_every_size_and_hostile_text(tmp_path, size):
+    clients = tuple(Connection(at, words, words, at, 0, True, 0) for at, words in enumerate(PAYLOADS))
+    session = Engine(tmp_path / "cache", tuple(worker(at, words, words) for at, words in enumerate(PAYLOADS)), clients)
+    session.latest_health = Health(
+        roots=tuple(WatchedRoot(words, WatchMode.LIMITED, words) for words in PAYLOADS), disk=PAYLOADS[3]
+    )
+
+    async def press(app, pilot, _session, pane):
+        await pilot.press("j", "d", "n", "tab", "z", "G")
+
+        await until(pilot, lambda: pane.engine.table("workers").cursor == len(PAYLOADS) - 1)
+        assert all(line.isprintable() for line in lines(app))
+
+    visit(tmp_path, press, session=session, size=size)
+
+
+@pytest.mark.parametrize(
+    ("job", "source"),
+    [
+        ("images: a/b (1).png (linux, image)", "a/b (1).png"), ("reading 3 files", ""), ("copying 1 file", ""), ("", ""),
+        ("x: y.png (analysis)", "y.png"),
+    ],
+)  # fmt: skip
+def test_the_source_a_worker_is_at(job, source):
+    assert source_of(job) == source
+
+
+def test_an_answer_of_another_form_says_nothing():
+    assert read_answer({"workers": 3}).workers == ()
+    assert read_status({"pid": "x"}).pid == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- the gateway
+
+FAR = "198.51.100.7"
+SETTINGS = PeerSettings(
+    (Dial("phone", "192.168.1.20"), Dial("tablet", "tablet.local", 99, is_auto=False)), ("10.0.0.0/8",), ("10.9.0.1",)
+)
+PEERS = (
+    Peer(0, "phone", True, PeerState.CONNECTING, "192.168.1.20", 22229, is_enabled=True, trouble="connection refused"),
+    Peer(0, "tablet", True, PeerState.DISCONNECTED, "tablet.local", 99),
+    Peer(
+        7, "viewer", False, PeerState.CONNECTED, "10.0.0.5", 0, ("linux",), ("read", "escalate"), "artist", False,
+        1_790_000_000_000,
+        1_790_000_060_000, "asset_status", 1_234_567, 89_000,
+    ),
+)  # fmt: skip
+REPORT = GatewayReport("127.0.0.1", 45650, SETTINGS, PEERS, (TurnedAway(FAR, f"{FAR} is not on the allowed list", 3, 1, 2),))
+
+
+def with_gateway(tmp_path, report=REPORT) -> Engine:
+    session = Engine(tmp_path / "cache")
+    session.gateway = report
+    return session
+
+
+def visit_gateway(tmp_path, do: Callable, *, session=None, size=LARGE):
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("4")
+        pane = app.pane
+        if session.gateway is None:
+            await pilot.press("t")
+        await until(pilot, lambda: pane.gateway.focused == "peers" and pane.gateway.lists["allowed"].row_count())
+        await pilot.pause()
+        await do(app, pilot, session, pane.gateway)
+
+    return in_shell(tmp_path, main, size=size, session=session or with_gateway(tmp_path), panes=HERE)
+
+
+def order(*given, **named) -> OrderPeers:
+    return OrderPeers(PeerOrder(*given, **named))
+
+
+@pytest.mark.parametrize("size", [LARGE, (80, 24)])
+def test_the_gateways_connections_and_lists_are_shown(tmp_path, size):
+    async def look(app, pilot, _session, _page):
+        said = text(app)
+        for part in (
+            "127.0.0.1:45650", "1 of 3 connected", "phone", "22229", "tablet", "[x]", "[ ]", "viewer", "10.0.0.5", "1.2 MiB",
+            "87 KiB",
+            "✓ connected", "– disconnected", "! connecting", "connection refused", "this machine", "10.0.0.0/8",
+            "only these may connect",
+            "10.9.0.1", FAR,
+        ):  # fmt: skip
+            assert part in said
+        await pilot.press("G")
+        await until(
+            pilot, lambda: "token  artist" in text(app) and "may  read, escalate" in text(app) and "platforms  linux" in text(app)
+        )
+        assert "In and Out  messages, without what is downloaded" in text(app), "what has no room in one line has it in the next"
+        assert "since " in text(app)
+
+    visit_gateway(tmp_path, look, size=size)
+
+
+def test_why_a_device_is_not_reached_is_told_as_a_whole(tmp_path):
+    why = "connect to 192.168.1.20 port 22229 failed: the certificate is not signed by the authority that serve.dial_ca names"
+
+    async def look(app, pilot, _session, _page):
+        await until(pilot, lambda: why in " ".join(text(app).split()))
+
+    report = replace(REPORT, peers=(replace(PEERS[0], trouble=why),))
+    visit_gateway(tmp_path, look, session=with_gateway(tmp_path, report), size=(80, 24))
+
+
+def test_what_the_gateway_tells_is_drawn_at_once_and_gone_with_it(tmp_path):
+    async def tell(app, pilot, session, _page):
+        session.gateway = replace(REPORT, peers=PEERS[:1], trouble="the disk is full")
+        session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
+        await until(pilot, lambda: "viewer" not in text(app) and "the disk is full" in text(app))
+        session.gateway = None
+        session.say(ConnectionsChanged(0, CLIENTS, None), 2)
+        await until(
+            pilot, lambda: "no gateway runs" in text(app) and "changes made here take effect when the gateway starts" in text(app)
+        )
+
+    visit_gateway(tmp_path, tell)
+
+
+def test_a_connection_is_added_when_what_was_typed_can_be(tmp_path):
+    async def add(app, pilot, session, _page):
+        await pilot.press("a", *"phone", "tab", *"1.2.3", "enter")
+        await until(pilot, lambda: "address: expected an address or a host name" in text(app))
+        await pilot.press(*".4", "enter")
+        await until(pilot, lambda: "there is a connection 'phone' already" in text(app))
+        await pilot.press("2", "tab", "tab", *"x9", "enter")
+        await until(pilot, lambda: "port: expected a number" in text(app))
+        await pilot.press("backspace", "backspace", *"70", "tab", "backspace", "backspace", "backspace", *"maybe", "enter")
+        await until(pilot, lambda: "auto: expected yes or no" in text(app))
+        await pilot.press(*["backspace"] * 5, *"no", "enter")
+        await until(pilot, lambda: session.told == [order(PeerAction.ADD, dial=Dial("phone2", "1.2.3.4", 70, is_auto=False))])
+        await until(pilot, lambda: "connection 'phone2' is added" in text(app))
+
+    visit_gateway(tmp_path, add)
+
+
+def test_a_connection_is_edited_switched_disconnected_and_removed(tmp_path):
+    async def change(app, pilot, session, page):
+        await pilot.press("e", "tab", "tab", *["backspace"] * 5, *"81", "enter")
+        await until(pilot, lambda: session.told == [order(PeerAction.EDIT, "phone", Dial("phone", "192.168.1.20", 81))])
+        await pilot.press("o", "d")
+        assert session.told[1:] == [order(PeerAction.DISABLE, "phone")]
+        await pilot.press("j", "o", "enter", "escape", "D")
+        await until(pilot, lambda: "remove the connection 'tablet'?" in text(app))
+        await pilot.press("y")
+        assert session.told[2:] == [order(PeerAction.ENABLE, "tablet"), order(PeerAction.REMOVE, "tablet")]
+        await pilot.press("j", "e", "o", "D", "d")
+        await until(pilot, lambda: "disconnect viewer?" in text(app))
+        await pilot.press("y")
+        assert session.told[4:] == [order(PeerAction.DISCONNECT, number=7)]
+        await pilot.press("y")
+        assert app.copied[0].split("\t")[1:3] == ["viewer", "10.0.0.5"]
+        await until(pilot, lambda: page.focused == "peers")
+
+    visit_gateway(tmp_path, change)
+
+
+def test_entries_are_added_moved_and_taken_off(tmp_path):
+    async def change(app, pilot, session, page):
+        await pilot.press("tab", "m", "D", "a", *"10.0.0.0/99", "enter")
+        await until(pilot, lambda: "is no range of addresses" in text(app))
+        await pilot.press("backspace", "backspace", *"8, tv.local", "enter")
+        assert session.told == [order(PeerAction.ALLOW, entry="10.0.0.0/8"), order(PeerAction.ALLOW, entry="tv.local")]
+        await pilot.press("j", "m")
+        assert session.told[2:] == [order(PeerAction.REJECT, entry="10.0.0.0/8")]
+        await pilot.press("tab", "j", "m")
+        await until(pilot, lambda: page.focused == "rejected")
+        assert session.told[3:] == [order(PeerAction.ALLOW, entry=FAR)]
+        await pilot.press("k", "D", "y")
+        assert session.told[4:] == [order(PeerAction.FORGET, entry="10.9.0.1")]
+        await pilot.press("a", *"127.0.0.1", "enter")
+        await until(pilot, lambda: "this machine may always come in" in text(app))
+        await pilot.press("escape")
+
+    visit_gateway(tmp_path, change)
+
+
+def test_the_allowed_list_goes_off_only_after_a_question(tmp_path):
+    async def switch(app, pilot, session, _page):
+        await pilot.press("L")
+        await until(pilot, lambda: "Switch the allowed list off?" in text(app))
+        await pilot.press("enter")
+        assert session.told == []
+        await pilot.press("L", "y")
+        assert session.told == [order(PeerAction.LIST_OFF)]
+        session.gateway = replace(REPORT, settings=replace(SETTINGS, has_allow_list=False))
+        session.say(ConnectionsChanged(0, CLIENTS, session.gateway))
+        await until(pilot, lambda: "off: everybody" in text(app))
+        await pilot.press("L")
+        assert session.told == [order(PeerAction.LIST_OFF), order(PeerAction.LIST_ON)]
+
+    visit_gateway(tmp_path, switch)
+
+
+def test_commands_menu_zoom_and_sort_of_the_gateways_page(tmp_path):
+    async def use(app, pilot, session, page):
+        for name, rest in (("allow", "a.local, b.local"), ("reject", "?"), ("forget", "10.9.0.1")):
+            next(command for command in app.pane.commands() if command.name == name).run(rest)
+        assert [each.order.entry for each in session.told] == ["a.local", "b.local", "10.9.0.1"]
+        await until(pilot, lambda: "'?' is neither a host name nor an address" in text(app))
+        await pilot.press("z")
+        await until(pilot, lambda: "Allowed" not in text(app))
+        await pilot.press("z", "tab", "z")
+        await until(pilot, lambda: "Status" not in text(app) and "Allowed" in text(app))
+        await pilot.press("z", "full_stop", "escape")
+        await pilot.click("#connections-peers", offset=(20, 0))
+        await pilot.click("#connections-peers", offset=(20, 0))
+        await until(pilot, lambda: [row.data.id for row in page.lists["peers"].records] == ["viewer", "tablet", "phone"])
+        await pilot.press("t")
+        await until(pilot, lambda: "Workers" in text(app) and app.pane.engine.table("clients").has_focus)
+        await pilot.press("t", "i")
+        await until(pilot, lambda: "gateway: 1 of 3 connected" in text(app))
+
+    visit_gateway(tmp_path, use)
+
+
+def test_without_a_gateway_the_file_is_changed_that_it_will_read(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.gateway = None
+    file = tmp_path / "cache" / peer_settings.PLACE
+
+    async def change(app, pilot, session, page):
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
+        await until(pilot, lambda: "tv.local" in text(app))
+        await pilot.press("o", "tab", "a", *"10.0.0.1", "enter")
+        await until(pilot, lambda: page.lists["allowed"].row_count() == 2)
+        assert peer_settings.read_stored(file).settings == PeerSettings((Dial("phone", "tv.local", is_auto=False),), ("10.0.0.1",))
+        assert session.told == []
+        file.write_text("{")
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "was damaged" in text(app))
+
+    visit_gateway(tmp_path, change, session=session)
+
+
+def test_why_a_gateway_did_not_start_is_told_where_it_is_missed(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.gateway = None
+
+    async def fail(app, pilot, session, _page):
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+        gateways.announce(session.cache_dir, gateways.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
+        session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
+        await until(pilot, lambda: "no gateway runs: aiohttp is not installed" in text(app))
+        session.turn(SessionState.REATTACHING)
+        await until(pilot, lambda: "no gateway runs: 'serve: {enabled: true}'" in text(app))
+
+    visit_gateway(tmp_path, fail, session=session)
+
+
+def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
+    session = with_gateway(tmp_path)
+    session.is_read_only = True
+
+    async def press(app, pilot, session, page):
+        await pilot.press("a", "e", "o", "D", "L", "tab", "m")
+        page.list_entry(PeerAction.ALLOW, "tv.local")
+        await until(pilot, lambda: "the screen only reads" in text(app))
+        assert session.asked == []
+
+    visit_gateway(tmp_path, press, session=session)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1)])
+def test_hostile_names_do_no_harm(tmp_path, size):
+    peers = tuple(
+        Peer(at, words, False, PeerState.CONNECTED, words, 0, (words,), (), words, last_request=words)
+        for at, words in enumerate(PAYLOADS, 1)
+    )
+    report = GatewayReport(PAYLOADS[0], 1, PeerSettings(), peers, (TurnedAway(PAYLOADS[1], PAYLOADS[2], 1, 1, 2),), PAYLOADS[3])
+
+    async def press(app, pilot, _session, page):
+        await pilot.press("j", "d", "n", "full_stop", "escape", "G")
+        await until(pilot, lambda: page.table("peers").cursor == len(PAYLOADS) - 1)
+        assert all(line.isprintable() for line in lines(app))
+
+    visit_gateway(tmp_path, press, session=with_gateway(tmp_path, report), size=size)
+
+
+def test_an_address_that_is_turned_away_is_told_once_on_any_screen(tmp_path):
+    def away(*addresses: str) -> ConnectionsChanged:
+        latest = 1 << 50
+        return ConnectionsChanged(
+            0, (), replace(REPORT, turned_away=tuple(TurnedAway(each, f"{each} is rejected", 1, 1, latest) for each in addresses))
+        )
+
+    async def come(app, pilot, session):
+        session.say(ConnectionsChanged(0, (), REPORT))
+        session.say(away("10.0.0.1"))
+        session.say(away("10.0.0.1"))
+        await until(pilot, lambda: text(app).count("connection refused: 10.0.0.1 is rejected") == 1)
+        assert FAR not in text(app), "that was before the screen was opened"
+        session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
+        await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))
+
+    in_shell(tmp_path, come, size=LARGE, session=Engine(tmp_path / "cache"), panes=HERE)

@@ -1,0 +1,48 @@
+"""The gateway's connection to the engine: where it looks for one."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from live_project import own_live_project
+from msgspec.structs import replace
+from waiting import PATIENCE_S
+
+from aptui import __version__
+from aptui.features.gateway.engine_link import EngineLink
+from aptui.link import places, port
+from aptui.link.server import LinkServer
+
+pytestmark = pytest.mark.real
+
+
+def test_an_engine_that_starts_later_and_listens_elsewhere_is_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = own_live_project(tmp_path, monkeypatch, "scan_folders: [{name: game, path: assets}]\n", {"assets/a.txt": "a"})
+
+    async def meet(socket: str) -> bool:
+        is_met = asyncio.Event()
+        link = EngineLink(project.cache, lambda _news: None, lambda is_here: is_met.set() if is_here else None)
+        mine = places.describe_this_process(project.root, project.cache, version=__version__, protocol=port.PROTOCOL, started_ms=1)
+        places.announce(project.cache, replace(mine, socket=socket))
+        link.start()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await is_met.wait()
+        finally:
+            await asyncio.to_thread(link.close)
+
+    with project.running() as live, tempfile.TemporaryDirectory(prefix="s") as other:
+        live.server = LinkServer(f"{other}/socket", live.selector, project.desk, version=__version__)
+        live.server.listen()
+        thread = threading.Thread(target=live.run)
+        thread.start()
+        try:
+            assert asyncio.run(meet(f"{other}/socket"))
+        finally:
+            live.stop()
+            thread.join()
+            places.retract(project.cache)

@@ -1,0 +1,359 @@
+"""The screen in a browser.
+
+No way in without the token, one screen a ticket, and a terminal that the screen does not tell from another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import chromium
+import pytest
+from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError
+from processes import has_ended
+from tools import needs
+from waiting import PATIENCE_S
+
+from aptui.features.gateway.web import web_screen as serve_web
+from aptui.features.gateway.web import web_terminal
+from aptui.features.gateway.web.web_screen import TerminalPage, Tickets
+
+pytestmark = pytest.mark.real
+
+pytest.importorskip("textual_serve")
+
+ECHO = ["sh", "-c", "stty -echo; stty size; while read word; do echo got $word; stty size; done"]
+
+
+class Caller:
+    """Somebody with an address, who knows the token or says another."""
+
+    def __init__(self, http: ClientSession, address: str, folder: Path) -> None:
+        self.http, self.folder = http, folder
+        self.url, _, self.token = address.partition("/#token=")
+
+    async def status(self, path: str, method: str = "GET", **headers: str) -> int:
+        async with self.http.request(method, self.url + path, headers=headers) as answer:
+            return answer.status
+
+    async def ticket(self) -> str:
+        async with self.http.post(f"{self.url}/ticket", headers={"Authorization": f"Bearer {self.token}"}) as answer:
+            assert answer.status == 200, await answer.text()
+            return (await answer.json())["ticket"]
+
+    def screen(self, ticket: str, width: object = 91, height: object = 17) -> Any:
+        return self.http.ws_connect(f"{self.url}/ws/{ticket}?width={width}&height={height}")
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, command: list[str] = ECHO) -> AsyncIterator[Caller]:
+    before = children()
+    stage = TerminalPage(command, tmp_path / "audit.log")
+    address = await stage.open()
+    try:
+        async with ClientSession() as http:
+            yield Caller(http, address, tmp_path)
+    finally:
+        await stage.close()
+        async with asyncio.timeout(PATIENCE_S):
+            await children_are_gone(before)
+
+
+async def children_are_gone(before: set[str]) -> None:
+    """Wait for what textual-serve leaves to itself: that the processes of its screens end."""
+    while any("waitpid-" in thread.name for thread in threading.enumerate()) or children() - before:
+        await asyncio.sleep(0.005)
+    for _ in range(3):  # what was told to the loop
+        await asyncio.sleep(0)
+
+
+def children() -> set[str]:
+    found = {child for file in Path("/proc/self/task").glob("*/children") for child in file.read_text().split()}
+    return {child for child in found if not has_ended(child)}
+
+
+def with_caller(tmp_path: Path, does: Callable[[Caller], Awaitable[None]], command: list[str] = ECHO) -> None:
+    async def go() -> None:
+        async with opened(tmp_path, command) as caller, asyncio.timeout(PATIENCE_S):
+            await does(caller)
+
+    asyncio.run(go())
+
+
+async def until(socket: Any, words: str) -> str:
+    seen = ""
+    while words not in seen:
+        message = await socket.receive()
+        assert message.type is WSMsgType.BINARY, (message, seen)
+        seen += message.data.decode()
+    return seen
+
+
+# ----------------------------------------------------------------------------------------------------------------- the door
+
+
+def test_nobody_gets_a_ticket_without_the_token(tmp_path):
+    async def does(caller):
+        assert await caller.status("/ticket", "POST") == 401
+        assert await caller.status("/ticket", "POST", Authorization="Bearer " + caller.token[:-1]) == 401
+        assert await caller.status("/ticket", "POST", Cookie=f"aptui-token={caller.token[:-1]}") == 401
+        assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}") == 200
+
+    with_caller(tmp_path, does)
+
+
+def test_no_screen_opens_without_a_ticket_and_each_opens_one(tmp_path):
+    async def does(caller):
+        ticket = await caller.ticket()
+        async with caller.screen(ticket) as socket:
+            await until(socket, "17 91")
+        for used in (ticket, caller.token, "x"):
+            with pytest.raises(WSServerHandshakeError) as refused:
+                await caller.screen(used)
+            assert refused.value.status == 403
+
+    with_caller(tmp_path, does)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "same"}, 200),
+    ],
+)
+def test_pages_of_others_and_other_names_get_nothing_even_with_the_token(tmp_path, headers, status):
+    async def does(caller):
+        mine = {name: value.replace("same", caller.url) for name, value in headers.items()}
+        assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}", **mine) == status
+        assert await caller.status("/", **mine) == status
+
+    with_caller(tmp_path, does)
+
+
+def test_a_page_of_another_origin_cannot_use_a_ticket(tmp_path):
+    async def does(caller):
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await caller.http.ws_connect(f"{caller.url}/ws/{await caller.ticket()}", origin="http://evil.example")
+
+        assert refused.value.status == 403
+
+    with_caller(tmp_path, does)
+
+
+def test_only_what_the_page_needs_is_served_and_nothing_from_elsewhere(tmp_path):
+    async def does(caller):
+        for path in ("/", "/screen.js", "/screen.css", "/static/js/textual.js", "/static/css/xterm.css"):
+            async with caller.http.get(caller.url + path) as answer:
+                assert answer.status == 200
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
+                assert "http://" not in (await answer.text() if path.startswith("/screen") or path == "/" else "")
+        for path in ("/static/", "/static/js/", "/static/../server.py", "/static/images/background.png", "/ws", "/download/x"):
+            assert await caller.status(path) == 404
+        async with caller.http.get(caller.url) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'; script-src 'self';" in policy
+
+    with_caller(tmp_path, does)
+
+
+def test_so_many_screens_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve_web, "SCREENS_LIMIT", 1)
+
+    async def does(caller):
+        spare = await caller.ticket()
+        async with caller.screen(await caller.ticket()) as socket:
+            await until(socket, "17 91")
+            assert await caller.status("/ticket", "POST", Authorization=f"Bearer {caller.token}") == 503
+            with pytest.raises(WSServerHandshakeError) as refused:
+                await caller.screen(spare)
+            assert refused.value.status == 503
+
+    with_caller(tmp_path, does)
+
+
+def test_every_screen_is_in_the_audit_log(tmp_path):
+    async def does(caller):
+        async with caller.screen(await caller.ticket()) as socket:
+            await until(socket, "17 91")
+            noted = json.loads((tmp_path / "audit.log").read_text())
+            assert noted["request"] == "screen"
+            assert noted["address"] == "127.0.0.1"
+            assert caller.token not in str(noted)
+
+    with_caller(tmp_path, does)
+
+
+def test_a_ticket_is_good_for_half_a_minute():
+    now = [0.0]
+    tickets = Tickets(lambda: now[0])
+    early, late = tickets.give(), tickets.give()
+    now[0] = 30.0
+    assert tickets.take(early)
+    now[0] = 30.1
+
+    assert not tickets.take(late)
+
+
+def test_tickets_that_nobody_uses_do_not_pile_up():
+    tickets = Tickets()
+    given = [tickets.give() for _ in range(40)]
+
+    assert [tickets.take(each) for each in given] == [False] * 8 + [True] * 32
+
+
+# ------------------------------------------------------------------------------------------------------------- the terminal
+
+
+def test_keys_arrive_and_the_size_follows_the_window(tmp_path):
+    async def does(caller):
+        async with caller.screen(await caller.ticket()) as socket:
+            await until(socket, "17 91")
+            await socket.send_json(["resize", {"width": 70, "height": 20}])
+            await socket.send_json(["stdin", "hello\n"])
+            assert "got hello" in await until(socket, "20 70")
+
+    with_caller(tmp_path, does)
+
+
+@pytest.mark.parametrize(("width", "height", "shown"), [("1000000000", "0", "1 500"), ("-3", "99999", "300 1")])
+def test_an_absurd_size_is_made_a_possible_one(tmp_path, width, height, shown):
+    async def does(caller):
+        async with caller.screen(await caller.ticket(), width, height) as socket:
+            await until(socket, shown)
+
+    with_caller(tmp_path, does)
+
+
+_LATE = """
+import sys, time
+from aptui.features.gateway.web import terminal
+at_once = terminal.set_size
+def late(*words):
+    time.sleep(0.3)
+    at_once(*words)
+terminal.set_size = late
+sys.exit(terminal.main(["stty", "size"]))
+"""
+
+
+def test_a_screen_never_sees_a_terminal_without_a_size_however_late_it_gets_one():
+    given = {"COLUMNS": "70", "ROWS": "20", "PATH": os.environ["PATH"]}
+
+    with subprocess.Popen([sys.executable, "-c", _LATE], env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        said = process.stdout.read()
+
+    assert b"20 70" in said
+
+
+def test_a_screen_that_is_left_closes_the_socket(tmp_path):
+    async def does(caller):
+        async with caller.screen(await caller.ticket()) as socket:
+            assert "bye" in await until(socket, "bye")
+            assert (await socket.receive()).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
+
+    with_caller(tmp_path, does, ["echo", "bye"])
+
+
+def test_the_screen_ends_when_the_browser_goes_even_if_it_drew_more_than_anybody_read(tmp_path):
+    async def does(caller):
+        async with caller.screen(await caller.ticket()) as socket:
+            pid = int((await until(socket, "\n")).split()[0])
+            assert Path(f"/proc/{pid}").exists()
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+
+    with_caller(tmp_path, does, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"])
+
+
+def test_the_screen_sees_a_terminal_of_its_own():
+    given = {
+        "TEXTUAL_DRIVER": "x:Y",
+        "COLUMNS": "3",
+        "TERM": "dumb",
+        "TMUX": "x",
+        "NO_COLOR": "1",
+        "HOME": "/h",
+        "TERM_PROGRAM": "textual",
+    }
+
+    assert web_terminal.environment(given) == {
+        "HOME": "/h",
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "APTUI_GLYPHS": "utf8",
+    }
+
+
+def test_packets_are_taken_when_they_are_whole():
+    heard = bytearray(web_terminal.packet(b"D", b"one") + web_terminal.packet(b"M", b"")[:-1])
+    assert list(web_terminal.packets(heard)) == [(b"D", b"one")]
+    heard += b"\0"
+
+    assert list(web_terminal.packets(heard)) == [(b"M", b"")]
+    assert not heard
+
+
+def test_a_length_of_gigabytes_ends_the_screen():
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "aptui.features.gateway.web.web_terminal", "cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process, process.stdin, process.stdout:
+        assert process.stdout.readline() == b"__GANGLION__\n"
+        with pytest.raises(BrokenPipeError):
+            process.stdin.write(b"D" + (1 << 31).to_bytes(4, "big"))
+            while True:
+                process.stdin.write(bytes(1 << 16))
+
+
+# -------------------------------------------------------------------------------------------------------------- the browser
+
+
+@needs("chromium")
+def test_a_browser_draws_the_screen_takes_keys_and_forgets_the_token(tmp_path):
+    """The terminal's own picture cannot be read; what the screen was sent and said can."""
+    drawn = tmp_path / "keys"
+
+    def watch(address: str) -> None:
+        with chromium.browser(tmp_path / "profile", *chromium.SOFTWARE_GL) as browser:
+            page = browser.open(address, width=1000, height=600)
+            page.until("document.body.classList.contains('-first-byte')")
+            assert page.evaluate("location.href") == address.partition("#")[0]
+            page.until("document.activeElement.classList.contains('xterm-helper-textarea')")
+            page.ask("Input.insertText", text="hello")
+            page.ask("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+            page.until("document.body.classList.contains('-closed')")
+            assert "the screen was left" in page.evaluate("document.body.innerText")
+            assert page.complaints == []
+
+    async def does(caller):
+        await asyncio.to_thread(watch, f"{caller.url}/#token={caller.token}")
+
+    with_caller(tmp_path, does, ["sh", "-c", f"echo a picture of the screen; read word; echo $word > {drawn}"])
+
+    assert "hello" in drawn.read_text()
+
+
+def test_without_textual_serve_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "textual_serve.server", None)
+
+    with pytest.raises(Exception, match=r"pip install 'aiohttp.*' 'textual-serve"):
+        asyncio.run(TerminalPage(["true"], tmp_path / "audit.log").open())

@@ -1,0 +1,489 @@
+"""What clients hear: hello, the catalog, what changes, engines that go and come; and what becomes of who does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Self
+
+import pytest
+from waiting import until
+
+from aptui.features.gateway.access import tokens as token_files
+from aptui.features.gateway.access.guard import ClientIdentity
+from aptui.features.gateway.client import Client, Disconnected, Refusal
+from aptui.features.gateway.engine_requests import ShowSource
+from aptui.features.gateway.protocol import wire_codec, wire_records
+from aptui.features.gateway.protocol.wire_codec import Scope
+from aptui.features.gateway.protocol.wire_records import Asset
+from aptui.features.gateway.ws import client_sessions
+from aptui.features.gateway.ws.routing import answer
+from aptui.link import places
+from aptui.link.client import EngineClient
+from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
+
+pytestmark = pytest.mark.real
+
+FILES = {"a/rose.txt": "red", "a/tulip.txt": "yellow", "x.slow": "x"}
+
+
+@pytest.fixture(scope="module")
+def module_garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    with garden(tmp_path_factory.mktemp("garden"), SETTINGS, FILES) as there:
+        yield there
+
+
+@pytest.fixture
+def there(module_garden: Garden) -> Iterator[Garden]:
+    yield module_garden
+    module_garden.rest()
+    module_garden.end_clients()
+
+
+def engine(there: Garden) -> EngineClient:
+    return EngineClient.connect(places.socket_path(there.cache))
+
+
+def catalog(client: Client) -> dict[str, Asset]:
+    """Return what the client is told of all assets, up to the last part."""
+    assets, parts = {}, []
+    while not parts or not parts[-1].is_last:
+        parts.append(hear(client, lambda notice: isinstance(notice, wire_records.Catalog)))
+        assets.update({f"{asset.platform}/{asset.path}": asset for asset in parts[-1].assets})
+    assert [part.is_first for part in parts] == [True] + [False] * (len(parts) - 1)
+    return assets
+
+
+# ------------------------------------------------------------------------------------------------------------------ hello
+
+
+def test_hello_tells_who_is_there(there: Garden) -> None:
+    welcome = there.client(Scope.READ, Scope.CONTROL).welcome
+
+    assert (welcome.protocol, welcome.project, welcome.platforms) == (wire_codec.VERSION, "Garden", ("linux", "server"))
+    assert welcome.scopes == ("read", "control")
+    assert welcome.epoch > 0
+
+
+def test_of_a_hello_no_more_is_kept_than_is_of_use(there: Garden) -> None:
+    client = there.client(client="n" * 500_000, platforms=("linux",) * 10_000)
+    session = there.served.room.sessions.all[client.welcome.connection]
+
+    assert (session.hello.client, session.hello.platforms) == ("n" * 80, ("linux",))
+
+
+@pytest.mark.parametrize(
+    ("hello", "why"),
+    [
+        ({"project": "Desert"}, "this is the project 'Garden', not 'Desert'"),
+        ({"platforms": ("toaster",)}, "platform 'toaster'"),
+        ({"notices": ("gossip",)}, "no notification 'gossip'"),
+    ],
+)
+def test_who_means_somebody_else_is_told_so(there: Garden, hello: dict[str, object], why: str) -> None:
+    with pytest.raises(Refusal, match=why):
+        there.client(**hello)
+
+
+def test_the_name_of_the_project_is_the_same_in_any_case(there: Garden) -> None:
+    assert there.client(project="GARDEN").welcome.project == "Garden"
+
+
+def test_another_protocol_and_another_first_request_are_refused(there: Garden) -> None:
+    for said, why in (
+        ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "you speak 99"),
+        ({"id": 1, "request": "ping"}, "the first request is 'hello'"),
+        ({"id": 1, "request": "helo"}, "there is no request"),
+    ):
+        with Bare(there) as bare:
+            bare.say(json.dumps(said))
+            assert why in bare.hear()
+            assert bare.is_ended()
+
+
+def test_a_second_hello_is_a_mistake_and_the_connection_goes_on(there: Garden) -> None:
+    client = there.client()
+
+    with pytest.raises(Refusal, match="was sent already"):
+        client.ask(wire_records.Hello(wire_codec.VERSION, "again"))
+    assert client.ask(wire_records.Ping()) == wire_records.Done()
+
+
+def test_a_revoked_token_ends_at_the_next_request(there: Garden) -> None:
+    token = token_files.add(there.served.token_file, "leaver", [Scope.READ])
+    client = Client.connect(there.url, token=token)
+    there.clients.append(client)
+    token_files.revoke(there.served.token_file, "leaver")
+
+    with pytest.raises(Refusal, match="revoked"):
+        client.ask(wire_records.Ping())
+    with pytest.raises(Disconnected):
+        hear(client, lambda _notice: False)
+
+
+# ----------------------------------------------------------------------------------------------------- catalog and changes
+
+
+def test_a_revoked_token_stops_hearing_though_it_asks_nothing(there: Garden) -> None:
+    name = "listener"
+    client = Client.connect(there.url, token=token_files.add(there.served.token_file, name, [Scope.READ]))
+    there.clients.append(client)
+    token_files.revoke(there.served.token_file, name)
+    token_files.add(there.served.token_file, name, [Scope.READ])
+
+    with pytest.raises(Disconnected, match="revoked"):
+        hear(client, lambda _notice: False)
+
+
+def test_an_expired_token_stops_hearing_and_connects_no_more(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = token_files.add(there.served.token_file, "guest", [Scope.READ], lasts_ms=86_400_000)
+    client = Client.connect(there.url, token=token)
+    there.clients.append(client)
+    client.ask(wire_records.Ping())
+    later = token_files.now_ms() + 86_400_000
+
+    monkeypatch.setattr(token_files, "now_ms", lambda: later)
+    with pytest.raises(Disconnected, match="time is over"):
+        while True:
+            client.next_notice(10)
+    with pytest.raises(Refusal, match="does not know this token"):
+        Client.connect(there.url, token=token)
+
+
+def test_the_catalog_comes_first_then_what_changes(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_sessions, "_CATALOG_PAGE", 2)
+    client = there.client(platforms=("linux",), wants_catalog=True)
+
+    first = catalog(client)
+    there.write("a/rose.txt", "red red")
+    changed = hear(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
+    there.write("a/new.txt", "new")
+    fresh = hear(client, lambda notice: isinstance(notice, wire_records.AssetChanged)).asset
+    there.project.path("assets/a/new.txt").unlink()
+    removed = hear(client, lambda notice: isinstance(notice, wire_records.AssetRemoved))
+
+    assert first.keys() >= {"linux/a/rose.txt", "linux/a/tulip.txt", "linux/x.out"}
+    assert all(name.startswith("linux/") for name in first)
+    assert (changed.id, changed.path, changed.size) == (first["linux/a/rose.txt"].id, "a/rose.txt", 7)
+    assert changed.digest != first["linux/a/rose.txt"].digest
+    assert (fresh.path, removed) == ("a/new.txt", wire_records.AssetRemoved(fresh.id, "linux", "a/new.txt"))
+
+
+def test_a_catalog_is_what_the_engine_writes_as_file(there: Garden) -> None:
+    client = there.client(wants_catalog=True)
+    told = catalog(client)
+    client.ask(wire_records.SaveCatalog())
+
+    for platform in ("linux", "server"):
+        lines = [json.loads(line) for line in (there.cache / f"{platform}.catalog.jsonl").read_text().splitlines()[1:]]
+        ours = [told[f"{platform}/{line['path']}"] for line in lines]
+        assert [(asset.id, asset.type, asset.size, asset.digest) for asset in ours] == [
+            (line["id"], line["type"], line["size"], line["digest"]) for line in lines
+        ]
+        assert len(lines) == sum(name.startswith(f"{platform}/") for name in told)
+
+
+def test_the_catalog_may_be_asked_for_again(there: Garden) -> None:
+    client = there.client(platforms=("server",))
+    client.ask(wire_records.SendCatalog())
+
+    assert "server/a/tulip.txt" in catalog(client)
+
+
+def test_sources_and_jobs_are_told_from_their_beginning_to_their_end(there: Garden) -> None:
+    client = there.client(platforms=("linux",))
+    there.gate.touch()
+    there.write("told.slow", "told")
+
+    hear(
+        client,
+        lambda notice: (
+            notice == wire_records.SourceChanged("told.slow", notice.uuid) if isinstance(notice, wire_records.SourceChanged) else 0
+        ),
+    )
+    started = hear(client, lambda notice: isinstance(notice, wire_records.JobStarted)).job
+    there.gate.unlink()
+    ended = hear(client, lambda notice: isinstance(notice, wire_records.JobCompleted)).job
+    assert (started.source, started.status, started.job_id) == ("told.slow", "processing", ended.job_id)
+    assert (ended.builder, ended.status) == ("slow", "completed")
+
+    there.write("told.slow", "told fail")
+    changed = hear(client, lambda notice: isinstance(notice, wire_records.SourceChanged))
+    failed = hear(client, lambda notice: isinstance(notice, wire_records.JobFailed)).job
+    source = hear(client, lambda notice: isinstance(notice, wire_records.SourceFailed))
+    assert changed.uuid.startswith("{")
+    assert failed.error
+    assert (source.path, source.platform) == ("told.slow", "linux")
+
+    there.project.path("assets/told.slow").unlink()
+    assert hear(client, lambda notice: isinstance(notice, wire_records.SourceRemoved)).path == "told.slow"
+    assert hear(client, lambda notice: isinstance(notice, wire_records.Counts)).eta_ms >= -1
+
+
+def test_clients_hear_of_their_platforms_and_what_they_want(there: Garden) -> None:
+    everything = there.client()
+    server = there.client(platforms=("server",), notices=("asset_changed",))
+    there.write("both.txt", "both")
+
+    for _ in range(2):
+        hear(everything, lambda notice: isinstance(notice, wire_records.AssetChanged) and notice.asset.path == "both.txt")
+    heard = [each.notice for each in server.notices(0.2)]
+    assert [(type(each), each.asset.platform) for each in heard if each.asset.path == "both.txt"] == [
+        (wire_records.AssetChanged, "server")
+    ]
+
+
+def test_that_everything_critical_is_done_is_told_at_once_and_when_it_comes_true(there: Garden) -> None:
+    watching, _ = there.client(platforms=("linux",)), there.client()
+
+    assert hear(watching, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
+    later = there.client(platforms=("linux",))
+    assert hear(later, lambda notice: isinstance(notice, wire_records.CriticalReady)).platform == "linux"
+
+
+def test_show_in_editor_reaches_a_connected_editor(there: Garden) -> None:
+    editor = there.client()
+    with engine(there) as screen:
+        screen.ask(ShowSource("a/rose.txt", "linux/a/rose.txt"), 5)
+
+    shown = hear(editor, lambda notice: isinstance(notice, wire_records.Show))
+    assert (shown.source, shown.product, shown.platform) == ("a/rose.txt", "a/rose.txt", "linux")
+    assert shown.source_file == str(there.project.root / "assets/a/rose.txt")
+    assert shown.uuid.startswith("{")
+
+
+# ------------------------------------------------------------------------------------------------------------ bad company
+
+
+class Bare:
+    """A WebSocket with nothing between it and the test."""
+
+    def __init__(self, there: Garden) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", there.served.port, timeout=10)
+        connection.request(
+            "GET",
+            wire_codec.PATH,
+            headers={
+                "Authorization": f"Bearer {there.served.token}", "Connection": "Upgrade", "Upgrade": "websocket",
+                "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+            },
+        )  # fmt: skip
+        assert connection.getresponse().status == 101
+        self._connection, self.socket = connection, connection.sock
+
+    def say(self, text: str, kind: int = 1) -> None:
+        data = text.encode()
+        size = bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack(">H", len(data))
+        self.socket.sendall(bytes([0x80 | kind]) + size + b"\0\0\0\0" + data)
+
+    def hear(self) -> str:
+        """Return the next frame's payload."""
+        _kind, size = self._read(2)
+        length = (
+            size if size < 126 else struct.unpack(">H", self._read(2))[0] if size == 126 else struct.unpack(">Q", self._read(8))[0]
+        )
+        return self._read(length).decode("utf-8", "replace")
+
+    def _read(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            piece = self.socket.recv(count - len(data))
+            assert piece, "ended"
+            data += piece
+        return data
+
+    def is_ended(self) -> bool:
+        """Whether the other end closes, whatever it still says."""
+        try:
+            while (heard := self.socket.recv(65_536)) and b"\x88" not in heard:
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+        self._connection.close()
+
+
+HELLO = json.dumps({"id": 1, "request": "hello", "protocol": wire_codec.VERSION, "client": "bare"})
+
+
+def test_sec_10_a_frame_of_a_gigabyte_is_refused_by_its_head(there: Garden) -> None:
+    """Frame ≤ 1 MiB."""
+    with Bare(there) as bare:
+        bare.say(HELLO)
+        bare.hear()
+        bare.socket.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 30) + b"\0\0\0\0")
+        assert bare.is_ended()
+    assert there.client().ask(wire_records.Ping()) == wire_records.Done()
+
+
+def test_sec_10_a_frame_beyond_the_limit_is_refused_and_one_below_is_read(there: Garden) -> None:
+    """Frame ≤ 1 MiB."""
+    with Bare(there) as bare:
+        bare.say(HELLO)
+        bare.hear()
+        for size in ((1 << 20) - 100, (1 << 20) + 100):
+            data = json.dumps({"id": 2, "request": "ping", "x": "y" * size}).encode()
+            bare.socket.sendall(b"\x81\xff" + struct.pack(">Q", len(data)) + b"\0\0\0\0" + data)
+            if size < 1 << 20:
+                while "has no field 'x'" not in bare.hear():
+                    pass
+        assert bare.is_ended()
+
+
+def test_binary_frames_and_nonsense_end_or_are_refused_and_others_are_unharmed(there: Garden) -> None:
+    with Bare(there) as bare:
+        bare.say(HELLO, kind=2)
+        assert bare.is_ended()
+    rolled = random.Random(7)
+    for _ in range(10):
+        with Bare(there) as bare:
+            try:
+                bare.socket.sendall(rolled.randbytes(rolled.randrange(1, 4_000)))
+                bare.socket.shutdown(socket.SHUT_WR)
+            except ConnectionError:
+                pass
+            bare.is_ended()
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", there.served.port)) as plain:
+            plain.sendall(rolled.randbytes(2_000))
+    assert there.client().ask(wire_records.Ping()) == wire_records.Done()
+
+
+class Deaf:
+    """A client's socket that takes nothing until told, and remembers what it took."""
+
+    def __init__(self) -> None:
+        self.reads = asyncio.Event()
+        self.taken: list[str] = []
+
+    async def send_frame(self, data: bytes, _kind: object) -> None:
+        await self.reads.wait()
+        self.taken.append(data.decode())
+
+
+def test_sec_10_who_does_not_read_loses_what_waits_and_begins_again(there: Garden) -> None:
+    """Queue ≤ 1,000 notifications, then resync."""
+
+    async def scene() -> tuple[int, list[str]]:
+        deaf = Deaf()
+        room, every = SimpleNamespace(engine=SimpleNamespace(epoch=1, seq=9)), client_sessions.WireSessions(1, answer)
+        session = client_sessions.WireSession(room, every, deaf, ClientIdentity("x", frozenset(Scope), ""), 1)
+        session.hello = wire_records.Hello(1, "deaf")
+        every.all[1] = session
+        writer = asyncio.create_task(session._write())
+        most = 0
+        for number in range(5_000):
+            every.publish(1, number, [wire_records.AssetRemoved("", "linux", str(number))])
+            most = max(most, session.waiting_count)
+            await asyncio.sleep(0)
+        deaf.reads.set()
+        while not any("fallen behind" in text for text in deaf.taken):
+            await asyncio.sleep(0.001)
+        every.publish(1, 6_000, [wire_records.AssetRemoved("", "linux", "last")])
+        while not any("last" in text for text in deaf.taken):
+            await asyncio.sleep(0.001)
+        writer.cancel()
+        return most, deaf.taken
+
+    most, taken = asyncio.run(scene())
+
+    assert most <= wire_codec.QUEUE_LIMIT
+    told = [wire_codec.record_of(each) for text in taken for each in wire_codec.decode_message(text).notices]
+    at = next(index for index, notice in enumerate(told) if isinstance(notice, wire_records.Resync))
+    after = [int(notice.path) for notice in told[at + 1 : -1]]
+    assert told[-1] == wire_records.AssetRemoved("", "linux", "last")
+    assert after == list(range(5_000 - len(after), 5_000))
+    assert len(after) <= wire_codec.QUEUE_LIMIT
+
+
+def test_sec_10_a_deaf_client_costs_bounded_memory_and_slows_nobody(there: Garden) -> None:
+    """A slow reader never blocks the engine or another client."""
+    with Bare(there) as deaf:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.say(HELLO)
+        deaf.hear()
+        listener = there.client(platforms=("linux",), notices=("asset_changed",))
+        session = next(each for each in there.served.room.sessions if each.hello.client == "bare")
+        big = wire_records.SourceFailed("x", "linux", "y" * 2_000)
+        for number in range(3_000):
+            there.served.loop.call_soon_threadsafe(there.served.room.sessions.publish, 1, number, [big])
+        there.write("a/through.txt", "through")
+        heard = hear(listener, lambda notice: isinstance(notice, wire_records.AssetChanged))
+        assert heard.asset.path == "a/through.txt"
+        assert session.waiting_count <= wire_codec.QUEUE_LIMIT
+
+
+# --------------------------------------------------------------------------------------------------- engines come and go
+
+
+def test_an_engine_that_goes_and_comes_back_is_told_and_everything_sent_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
+        client = there.client(platforms=("linux",), wants_catalog=True)
+        assert catalog(client).keys() == {"linux/a.txt"}
+        there.served.room.engine._client.hang_up()  # as if the engine had died
+
+        assert not hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
+        hear(client, lambda notice: isinstance(notice, wire_records.Resync))
+        assert catalog(client).keys() == {"linux/a.txt"}
+        assert hear(client, lambda notice: isinstance(notice, wire_records.EngineChanged)).is_here
+
+
+def test_while_no_engine_runs_what_rests_is_answered(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = there.client()
+    monkeypatch.setattr(there.served.room.engine, "is_here", False)
+
+    state = client.ask(wire_records.AssetStatus(term="a/rose.txt"))
+    assert (state.status, state.is_fenced) == ("compiled", False)
+    assert client.ask(wire_records.ProcessorStatus()).state == "gone"
+    with pytest.raises(Refusal, match="no engine runs") as refused:
+        client.ask(wire_records.Reprocess(("*",)))
+    assert refused.value.code == 2
+
+
+def test_a_client_connects_again_when_the_gateway_went_and_says_that_it_may_have_missed_something(there: Garden) -> None:
+    client = there.client(platforms=("linux",), wants_catalog=True)
+    hear(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
+    number = client.welcome.connection
+    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+
+    hear(client, lambda notice: isinstance(notice, wire_records.Resync))
+    hear(client, lambda notice: isinstance(notice, wire_records.Catalog) and notice.is_last)
+    assert client.ask(wire_records.Ping()) == wire_records.Done()
+    assert client.welcome.connection != number
+
+
+def test_a_client_that_finds_nobody_for_long_gives_up(there: Garden) -> None:
+    client = there.client(reconnect_s=0.6, place=lambda: ("http://127.0.0.1:9", "token"))
+    number = client.welcome.connection
+    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+
+    with pytest.raises(Disconnected, match="no gateway answers"):
+        while client.next_notice(10) is not None:
+            pass
+    with pytest.raises(Disconnected):
+        client.ask(wire_records.Ping())
+
+
+def test_a_client_hears_that_the_connection_ended(there: Garden) -> None:
+    client = there.client(reconnect_s=0)
+    number = client.welcome.connection
+    asyncio.run_coroutine_threadsafe(there.served.room.sessions.all[number].close(1001, "bye"), there.served.loop).result(5)
+
+    with pytest.raises(Disconnected):
+        while client.next_notice(5) is not None:
+            pass
+    with pytest.raises(Disconnected):
+        client.ask(wire_records.Ping())
+    until(lambda: number not in there.served.room.sessions.all)
