@@ -183,7 +183,7 @@ PANES: list[PaneSpec] = [
     PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
     PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.screen:ConnectionsPane"),
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.pane:BuildersPane"),
-    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane"),
+    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),
 ]
 """All panes there shall be; `existing` are those there are."""

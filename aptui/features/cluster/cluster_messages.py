@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
+from aptui.features.sharing import namespaces
 from aptui.features.sharing.store import Store
-from aptui.features.sharing.stores import opening
 from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 
@@ -143,7 +143,7 @@ def open_store(blob_store: BlobStoreAddress) -> Store:
     Raises:
         UserError: there cannot be one.
     """
-    return opening.open_store(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
+    return namespaces.open_store(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
 
 
 def put_bytes(store: Store, data: bytes) -> Blob:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from aptui.batch.options import load_config, load_last_config
-from aptui.cli.read_verbs import engine_process
 from aptui.config.dirs import asset_database
 from aptui.config.explain import ConfigMessage
 from aptui.config.model import Config
@@ -32,209 +31,12 @@ from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError, install_advice
 from aptui.shared.health import DoctorCheck
-from aptui.store.queries.change_tail import LISTED, RESYNC, ChangeTail, Record
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aptui.config.model import Config
     from aptui.features.gateway.client import Client, ClientNotice
-
-
-# `changes`: every change of a source or product since a number, for asset browsers and search indexes; no engine is needed.
-
-POLL_S = 0.05
-"""How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
-_EPILOG = """\
-A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
-{seq, kind, id, name, removed}. Without --since everything that is there is listed first, and {seq, kind: "listed"} follows.
-{seq, kind: "resync"} means that SEQ is not kept any more: take a listing, then go on
-from that seq. 0 is the time before the first change."""
-
-
-def changes_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `changes`."""
-    parser.add_argument("--since", type=_number, metavar="SEQ", help="the last number you know; without it, list everything first")
-    parser.add_argument("--follow", action="store_true", help="go on as changes come, until interrupted")
-    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a line")
-    parser.epilog = _EPILOG
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise UserError(f"'{text}' is no number of a change", hint="0, or a 'seq' that 'aptui changes --jsonl' printed")
-    return min(int(text), (1 << 63) - 1)
-
-
-def changes(arguments: Namespace) -> int:
-    """Print what changed."""
-    config = load_last_config(arguments)
-    path = asset_database(config.cache_dir)
-    if not path.is_file():
-        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
-    print_record = _print_json if arguments.jsonl else _print
-    with closing(ChangeTail(path, arguments.since)) as tail:
-        for record in _records(tail, follows=arguments.follow):
-            print_record(record)
-    return 0
-
-
-def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
-    while True:
-        while page := tail.page():
-            yield from page
-        if not follows:
-            return
-        sys.stdout.flush()
-        while not tail.is_news():
-            time.sleep(POLL_S)
-
-
-def _print_json(record: Record) -> None:
-    printing.say_json(record)
-
-
-def _print(record: Record) -> None:
-    """Write a line for people; the number comes first, so that it can be given back."""
-    seq, kind = record.get("seq", ""), record["kind"]
-    if kind == LISTED:
-        printing.say(f"{seq}  that is everything; changes follow from here", "bold")
-    elif kind == RESYNC:
-        printing.say(f"{seq}  resync: changes before this one are not kept; list everything, then go on from here", "yellow")
-    else:
-        mark, colour = ("-", "red") if record.get("removed") else ("+", "")
-        number = f"{seq}  " if seq else ""
-        printing.say(f"{number}{mark} {kind:<7}  {printing.line(str(record['name']))}  {record['id']}", colour)
-
-
-# What `aptui doctor` says about the gateway, and what `config --explain` says about its lists.,
-# `tests/features/gateway/peers/test_peer_lists.py`.
-
-
-def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the lines of `aptui doctor`."""
-    yield _check_gateway(config)
-    yield _check_lists(config)
-
-
-def _check_gateway(config: Config) -> DoctorCheck:
-    """Say whether editors, games and devices are heard, where that is wanted."""
-    found = gateways.find_gateway(config.cache_dir)
-    if not config.serve.is_enabled and found is None:
-        return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
-    if find_spec("aiohttp") is None:
-        return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
-    if found is None and not engine_process(config):
-        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
-    if found is None or not found.is_alive:
-        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
-    return DoctorCheck("gateway", "ok", gateways.words(found))
-
-
-def _check_lists(config: Config) -> DoctorCheck:
-    """Say whether what the configuration says about who may connect holds."""
-    changed = _find_changed(config)
-    if changed:
-        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
-        file = config.cache_dir / peer_settings.PLACE
-        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
-        return DoctorCheck("connections", "warn", message, advice)
-    return DoctorCheck("connections", "ok", "as configured")
-
-
-def _find_changed(config: Config) -> dict[str, Any]:
-    """Return {key below `serve`: its value} of what was changed on the Connections screen."""
-    configured = peer_settings.read_peer_settings(config.serve)
-    settings = peer_settings.read_stored(config.cache_dir / peer_settings.PLACE, puts_aside=False).in_force(configured)
-    return peer_settings.overridden(settings, configured)
-
-
-def explain(key: str, load: Callable[[], Config]) -> Iterator[ConfigMessage]:
-    """Yield what the Connections screen changed about a key, which wins over the configuration."""
-    if not key.startswith("serve."):
-        return
-    config = load()
-    changed = _find_changed(config)
-    if key in changed:
-        file = config.cache_dir / peer_settings.PLACE
-        yield ConfigMessage(f"{file} (changed on the Connections screen)", json.dumps(changed[key], ensure_ascii=False))
-
-
-# `web`, and `demo --web`: the screen, and the demo's page, in a browser.
-
-_EXTRAS = {"web": "web", "web_demo": "serve"}
-"""{module: what brings the libraries that it needs}."""
-_DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-
-
-def web_arguments(parser: ArgumentParser) -> None:
-    """Declare the options of `web`."""
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free by default")
-    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
-    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
-
-
-def web(arguments: Namespace) -> int:
-    """Show the screen to a browser until Ctrl-C."""
-    from aptui.batch.options import load_config
-
-    if not 0 <= arguments.port < 1 << 16:
-        raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")
-    config = load_config(arguments)
-    serve = _load_web("web")
-    command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]
-    command += ["--theme", arguments.theme] if arguments.theme else []
-    command += ["--read-only"] if arguments.read_only else []
-    serve.run(config, command, arguments.port, _print_screen)
-    return 0
-
-
-def _print_screen(address: str) -> None:
-    printing.say(f"the screen is at  {address}")
-    printing.say("anyone with this address has full control of the engine, as you have; Ctrl-C ends it")
-    sys.stdout.flush()
-
-
-def show_demo(config: Config) -> int:
-    """Show the demo's page until Ctrl-C; an engine that ran before stays, one of ours ends."""
-    from aptui.cli.engine_verbs import stop_engines
-    from aptui.daemon import engine
-    from aptui.link import places
-
-    page = _load_web("web_demo")
-    is_ours = places.engine_of(config.cache_dir) is None
-    if is_ours:
-        engine.start(config.project_dir, config.cache_dir)
-    try:
-        page.run(config, lambda address: _print_page(config, address))
-    finally:
-        if is_ours:
-            stop_engines(config.cache_dir)
-    return 0
-
-
-def _print_page(config: Config, address: str) -> None:
-    printing.say(f"the demo's page is at  {address}")
-    printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
-    sys.stdout.flush()
-    # A text browser would take the terminal. Other users can read the arguments of a browser: this token reads products
-    # and no more.
-    if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
-        webbrowser.open(address)
-
-
-def _load_web(name: str) -> ModuleType:
-    """Return a module of the gateway's room.
-
-    Raises:
-        UserError: what it needs is not installed.
-    """
-    try:
-        return import_module(f"aptui.features.gateway.web.{name}")
-    except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] == "aptui":
-            raise
-        raise UserError(f"this needs '{error.name}', which is not installed", hint=install_advice(_EXTRAS[name])) from None
+    from aptui.store.queries.change_tail import ChangeTail, Record
 
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
@@ -290,8 +92,6 @@ def gateway(arguments: Namespace) -> int:
 
 
 def _refuse_second(config: Config) -> None:
-    from aptui.link import gateways
-
     found = gateways.find_gateway(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
@@ -612,3 +412,196 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
         except ValueError:
             value = text
         yield key, value if isinstance(value, (bool, int, float, list)) else text
+
+
+# -------------------------------------------------------------------------------------------------------------- changes
+
+POLL_S = 0.05
+"""How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
+_EPILOG = """\
+A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
+{seq, kind, id, name, removed}. Without --since everything that is there is listed first, and {seq, kind: "listed"} follows.
+{seq, kind: "resync"} means that SEQ is not kept any more: take a listing, then go on
+from that seq. 0 is the time before the first change."""
+
+
+def changes_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `changes`."""
+    parser.add_argument("--since", type=_number, metavar="SEQ", help="the last number you know; without it, list everything first")
+    parser.add_argument("--follow", action="store_true", help="go on as changes come, until interrupted")
+    parser.add_argument("--jsonl", action="store_true", help="print one JSON object a line")
+    parser.epilog = _EPILOG
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UserError(f"'{text}' is no number of a change", hint="0, or a 'seq' that 'aptui changes --jsonl' printed")
+    return min(int(text), (1 << 63) - 1)
+
+
+def changes(arguments: Namespace) -> int:
+    """Print what changed."""
+    from aptui.store.queries.change_tail import ChangeTail
+
+    config = load_last_config(arguments)
+    path = asset_database(config.cache_dir)
+    if not path.is_file():
+        raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
+    print_record = printing.say_json if arguments.jsonl else _print
+    with closing(ChangeTail(path, arguments.since)) as tail:
+        for record in _records(tail, follows=arguments.follow):
+            print_record(record)
+    return 0
+
+
+def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
+    while True:
+        while page := tail.page():
+            yield from page
+        if not follows:
+            return
+        sys.stdout.flush()
+        while not tail.is_news():
+            time.sleep(POLL_S)
+
+
+def _print(record: Record) -> None:
+    """Write a line for people; the number comes first, so that it can be given back."""
+    from aptui.store.queries.change_tail import LISTED, RESYNC
+
+    seq, kind = record.get("seq", ""), record["kind"]
+    if kind == LISTED:
+        printing.say(f"{seq}  that is everything; changes follow from here", "bold")
+    elif kind == RESYNC:
+        printing.say(f"{seq}  resync: changes before this one are not kept; list everything, then go on from here", "yellow")
+    else:
+        mark, colour = ("-", "red") if record.get("removed") else ("+", "")
+        number = f"{seq}  " if seq else ""
+        printing.say(f"{number}{mark} {kind:<7}  {printing.line(str(record['name']))}  {record['id']}", colour)
+
+
+# ------------------------------------------------------------------------------------------------------------------ web
+
+_DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+def web_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `web`."""
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free by default")
+    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
+    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
+
+
+def web(arguments: Namespace) -> int:
+    """Show the screen to a browser until Ctrl-C."""
+    if not 0 <= arguments.port < 1 << 16:
+        raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")
+    config = load_config(arguments)
+    serve = _load_web("web")
+    command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]
+    command += ["--theme", arguments.theme] if arguments.theme else []
+    command += ["--read-only"] if arguments.read_only else []
+    serve.run(config, command, arguments.port, _print_screen)
+    return 0
+
+
+def _print_screen(address: str) -> None:
+    printing.say(f"the screen is at  {address}")
+    printing.say("anyone with this address has full control of the engine, as you have; Ctrl-C ends it")
+    sys.stdout.flush()
+
+
+def show_demo(config: Config) -> int:
+    """Show the demo's page until Ctrl-C; an engine that ran before stays, one of ours ends."""
+    from aptui.cli.engine_verbs import stop_engines
+    from aptui.daemon import engine
+    from aptui.link import places
+
+    page = _load_web("serve")
+    is_ours = places.engine_of(config.cache_dir) is None
+    if is_ours:
+        engine.start(config.project_dir, config.cache_dir)
+    try:
+        page.run_demo(config, lambda address: _print_page(config, address))
+    finally:
+        if is_ours:
+            stop_engines(config.cache_dir)
+    return 0
+
+
+def _print_page(config: Config, address: str) -> None:
+    printing.say(f"the demo's page is at  {address}")
+    printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
+    sys.stdout.flush()
+    # A text browser would take the terminal. Other users can read the arguments of a browser: this token reads products
+    # and no more.
+    if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
+        webbrowser.open(address)
+
+
+def _load_web(extra: str) -> ModuleType:
+    """Import the module that serves pages to a browser.
+
+    Raises:
+        UserError: a library of `extra` is not installed.
+    """
+    try:
+        return import_module("aptui.features.gateway.web.web_screen")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] == "aptui":
+            raise
+        raise UserError(f"this needs '{error.name}', which is not installed", hint=install_advice(extra)) from None
+
+
+# --------------------------------------------------------------------------------------------------------------- doctor
+
+
+def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
+    """Yield the lines of `aptui doctor`."""
+    yield _check_gateway(config)
+    yield _check_lists(config)
+
+
+def _check_gateway(config: Config) -> DoctorCheck:
+    """Say whether editors, games and devices are heard, where that is wanted."""
+    from aptui.cli.read_verbs import engine_process
+
+    found = gateways.find_gateway(config.cache_dir)
+    if not config.serve.is_enabled and found is None:
+        return DoctorCheck("gateway", "ok", "off: 'serve.enabled' is false")
+    if find_spec("aiohttp") is None:
+        return DoctorCheck("gateway", "warn", "aiohttp is not installed", install_advice("serve"))
+    if found is None and not engine_process(config):
+        return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
+    if found is None or not found.is_alive:
+        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
+    return DoctorCheck("gateway", "ok", gateways.words(found))
+
+
+def _check_lists(config: Config) -> DoctorCheck:
+    """Say whether what the configuration says about who may connect holds."""
+    changed = _find_changed(config)
+    if changed:
+        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
+        file = config.cache_dir / peer_settings.PLACE
+        advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
+        return DoctorCheck("connections", "warn", message, advice)
+    return DoctorCheck("connections", "ok", "as configured")
+
+
+def _find_changed(config: Config) -> dict[str, Any]:
+    """Return {key below `serve`: its value} of what was changed on the Connections screen."""
+    configured = peer_settings.read_peer_settings(config.serve)
+    settings = peer_settings.read_stored(config.cache_dir / peer_settings.PLACE, puts_aside=False).in_force(configured)
+    return peer_settings.overridden(settings, configured)
+
+
+def explain(key: str, load: Callable[[], Config]) -> Iterator[ConfigMessage]:
+    """Yield what the Connections screen changed about a key, which wins over the configuration."""
+    if not key.startswith("serve."):
+        return
+    config = load()
+    changed = _find_changed(config)
+    if key in changed:
+        file = config.cache_dir / peer_settings.PLACE
+        yield ConfigMessage(f"{file} (changed on the Connections screen)", json.dumps(changed[key], ensure_ascii=False))

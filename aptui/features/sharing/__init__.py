@@ -7,7 +7,7 @@ FEATURE = Feature(
     summary="results that are stored outside the cache: on this machine, in a folder, on a server",
     verbs={
         "restore": (
-            "aptui.features.sharing.restore_verb",
+            "aptui.features.sharing.verbs",
             "put the products of an earlier run of a job back, until its source changes",
         ),
         "cache": (

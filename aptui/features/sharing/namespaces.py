@@ -6,17 +6,78 @@ Tests: `tests/features/sharing/test_simulation.py`.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
-from aptui.config.sections.sharing import refuse_others_store
+from aptui.config.sections.sharing import BUCKETS, refuse_others_store
 from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
-from aptui.features.sharing.store import Store
+from aptui.features.sharing.store import Mismatch, Store
 from aptui.features.sharing.stores.local import LocalStore
-from aptui.features.sharing.stores.opening import TroubleReporter, open_store
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import HostError, KnownError, UserError
+
+# Which store an address means.
+
+# What goes wrong with a store is said once, not for each of a thousand jobs.
+
+_MOST = 200
+
+
+class TroubleReporter:
+    """Passes on what it has not said before; any thread may speak, and `say` is called by it."""
+
+    def __init__(self, say: Callable[[str], None] | None = None) -> None:
+        self._say = say or (lambda _text: None)
+        self._reported: set[str] = set()
+        self._lock = threading.Lock()
+
+    def report(self, key: str, text: str) -> None:
+        """Say `text` unless something was said for `key` before, or very much was said already."""
+        with self._lock:
+            if key in self._reported or len(self._reported) >= _MOST:
+                return
+            self._reported.add(key)
+        self._say(text)
+
+    def about(self, error: BaseException) -> None:
+        """Say what went wrong: each lie of a store, but of other trouble each kind once."""
+        where = error.where if isinstance(error, KnownError) else ""
+        key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
+        self.report(key, f"shared cache: {error or type(error).__name__}")
+
+
+TOKEN_VARIABLE = "APTUI_CACHE_TOKEN"
+"""Environment variable with the token for a server of the shared cache: no configuration file holds secrets."""
+
+
+def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) -> Store:
+    """Return the store at an absolute folder, an `http(s)://` address or a bucket (`s3://…` and its kin).
+
+    Raises:
+        UserError: the address means none, or the namespace cannot be one.
+    """
+    scheme, separator, rest = address.partition("://")
+    if scheme in {"http", "https"} and separator:
+        from aptui.features.sharing.stores.http_store import HttpStore
+
+        return HttpStore(address, namespace, token=os.environ.get(TOKEN_VARIABLE, ""), limit_s=limit_s)
+    path = rest if scheme == "file" else address
+    if path.startswith("/"):
+        from aptui.features.sharing.stores.folder_store import FolderStore
+
+        return FolderStore(path, namespace)
+    if scheme in BUCKETS and separator:
+        from aptui.features.sharing.stores.object_store import ObjectStore
+
+        return ObjectStore(address, namespace, limit_s=max(limit_s, 1.0))
+    raise UserError(f"'{address}' is no place for a shared cache", hint="an absolute folder, http(s)://…, or s3://…")
 
 
 class Namespace(Struct, frozen=True):
@@ -84,3 +145,53 @@ def _key_bytes(text: str, where: str) -> bytes:
         if len(key := bytes.fromhex(text)) == 32:
             return key
     raise UserError("an ed25519 key is 64 hex digits", where=where)
+
+
+# Whether the shared cache can be reached and used: asked by `aptui cache test` and by the screen, never by the engine itself.
+
+_PROBE = b"aptui cache test\n"
+
+
+class ProbeAnswer(Struct, frozen=True):
+    """What a test of a shared cache says."""
+
+    address: str
+    message: str = field(name="said")
+    is_bad: bool = False
+    milliseconds: int = 0
+
+
+def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
+    """Read the keys and a result that cannot be there; if this machine writes, put a small product there and fetch it again."""
+    began_s = time.monotonic()
+    try:
+        try:
+            if sharing.needs_own_store:
+                refuse_others_store(sharing.store)
+            seal_of(sharing)
+        except KnownError as error:  # a batch would share nothing
+            return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
+        store = open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)
+        try:
+            store.get_record(hashlib.sha256(os.urandom(32)).hexdigest())
+            spent_ms = round(1000 * (time.monotonic() - began_s))
+            message = f"it answers after {spent_ms} ms"
+            if sharing.mode == "server":
+                _write_probe(store)
+                message += ", and can be written to"
+            return ProbeAnswer(store.address, message, milliseconds=spent_ms)
+        finally:
+            store.close()
+    except KnownError as error:
+        message = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
+        return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
+
+
+def _write_probe(store: Store) -> None:
+    digest = hashlib.sha256(_PROBE).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        sent, got = os.path.join(folder, "sent"), os.path.join(folder, "got")
+        with open(sent, "wb") as file:
+            file.write(_PROBE)
+        store.put_blob(digest, sent, replaces=True)
+        store.get_blob(digest, got, len(_PROBE))

@@ -20,17 +20,15 @@ from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
 from aptui.core.orders import StagedProduct
-from aptui.features.sharing import results
-from aptui.features.sharing.keeping import MadeResult, ResultUploader
-from aptui.features.sharing.namespaces import Namespace, namespaces_of
+from aptui.features.sharing import publishing
+from aptui.features.sharing.namespaces import Namespace, TroubleReporter, namespaces_of
+from aptui.features.sharing.publishing import MadeResult, Present, ResultUploader, SharedResult
 from aptui.features.sharing.records.record import JobFacts, Record, base_key, flaw_of_report
-from aptui.features.sharing.results import Present, SharedResult
 from aptui.features.sharing.store import Mismatch, Store, StoreError
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
 from aptui.features.sharing.stores.http_store import SLOWEST_BYTES_PER_S
 from aptui.features.sharing.stores.local import LocalStore
-from aptui.features.sharing.stores.opening import TroubleReporter
 from aptui.features.sharing.stores.placing import Lease
 from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
@@ -205,7 +203,7 @@ class Service:
             return None
         if found.is_remote and found.namespace.fetched is not None:
             with contextlib.suppress(KnownError):
-                results.publish(found.namespace.fetched, results.open_trusted, found.namespace.trust, found.result)
+                publishing.publish(found.namespace.fetched, publishing.open_trusted, found.namespace.trust, found.result)
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
@@ -258,7 +256,7 @@ class Service:
         if namespace.local is None:
             return None
         try:
-            return results.read(namespace.local, results.open_trusted, base, present)
+            return publishing.read_result(namespace.local, publishing.open_trusted, base, present)
         except Mismatch as error:
             namespace.local.drop_record(base)
             self._reporter.about(error)
@@ -383,7 +381,7 @@ def _take_lease(root: str) -> Lease | None:
 
 
 def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> Callable[[], SharedResult | None]:
-    return lambda: results.read(store, namespace.trust.open_sealed, base, present)
+    return lambda: publishing.read_result(store, namespace.trust.open_sealed, base, present)
 
 
 def _download(

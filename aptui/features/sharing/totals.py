@@ -1,6 +1,6 @@
 """What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends.
 
-Tests: `tests/features/sharing/screen/test_sharing.py`.
+Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from aptui.batch.options import load_config, load_to_run
+from aptui.batch.options import engine_arguments, load_config, load_to_run, options_of
 from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
     from aptui.features.sharing.stores.maintenance import StoreMaintenance
     from aptui.shared.account import SharingSum
+    from aptui.store.queries.reader import JobRow, RunRow
+
 
 INCOMPLETE = 1
 _PORT = 8089
@@ -160,7 +162,7 @@ def _verify(arguments: Namespace) -> int:
     path = _store_of(config)
     if arguments.rebuild:
         from aptui.cli.opening import open_for_reading
-        from aptui.features.sharing.store_rebuild import rebuild_store
+        from aptui.features.sharing.store_checks import rebuild_store
 
         with open_for_reading(arguments, config) as project:
             return rebuild_store(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
@@ -266,7 +268,7 @@ def _init(arguments: Namespace) -> int:
 
 
 def _test(arguments: Namespace) -> int:
-    from aptui.features.sharing.probe import probe
+    from aptui.features.sharing.namespaces import probe
 
     sharing = load_config(arguments).sharing
     if not sharing.store:
@@ -280,7 +282,7 @@ def _test(arguments: Namespace) -> int:
 
 
 def _prefetch(arguments: Namespace) -> int:
-    from aptui.features.sharing.readiness import look_up
+    from aptui.features.sharing.store_checks import look_up
 
     config = load_config(arguments)
     trust.require_for_builders(config, "cache prefetch")
@@ -288,7 +290,7 @@ def _prefetch(arguments: Namespace) -> int:
 
 
 def _ready(arguments: Namespace) -> int:
-    from aptui.features.sharing.readiness import look_up_commit
+    from aptui.features.sharing.store_checks import look_up_commit
 
     config = load_config(arguments)
     trust.require_for_builders(config, "cache ready")
@@ -315,7 +317,7 @@ def _print_found(arguments: Namespace, found: Any, what: str) -> int:
 
 def _serve(arguments: Namespace) -> int:
     try:
-        from aptui.features.sharing.cache_server.server import CacheServer, serve
+        from aptui.features.sharing.cache_server.cache_server import CacheServer, serve
     except ImportError:
         raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
     path = _store_of(load_config(arguments))
@@ -351,6 +353,64 @@ def _tokens(file: str | None) -> dict[str, str]:
             f"'{file}' cannot be read: {getattr(error, 'strerror', None) or error}", hint="check its permissions"
         ) from None
     return {words[0]: words[1] if len(words) > 1 else TRUSTED for words in lines}
+
+
+# -------------------------------------------------------------------------------------------------------------- restore
+
+NOT_RESTORED = 1
+
+
+def restore_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `restore`."""
+    parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
+    parser.add_argument("--run", type=int, required=True, metavar="N", help="1 is the last run, 2 the one before; see below")
+    engine_arguments(parser)
+    parser.epilog = """\
+'aptui log JOB --history' lists the runs. What is restored stays until what the job
+is made of changes (its source, its builder), or somebody asks for it ('aptui
+reprocess'); restarts and full scans leave it, and 'aptui jobs' shows it as restored."""
+
+
+def restore(arguments: Namespace) -> int:
+    """Put the products of a run back, and say which."""
+    from aptui.batch.run import run
+    from aptui.cli.naming import find_job
+    from aptui.cli.opening import open_for_reading
+    from aptui.features.sharing.restoring import find_stored_run
+
+    config = load_to_run(arguments)
+    with open_for_reading(arguments, config) as project:
+        row = find_job(arguments.job, config, project.database)
+        chosen = _run_of(row, project.database.runs_of(row.job_id) if row.job_id else [], arguments.run)
+    stored = find_stored_run(config, row.job_id, chosen.run_key)
+    options = options_of(arguments)
+    options.restores = ((row.job_id, chosen.run_key),)
+    run(config, options)
+    with open_for_reading(arguments, config) as project:
+        now = project.database.job(row.job_id)
+    is_done = now is not None and now.status == "completed" and now.origin == stored.origin
+    name = f"{row.source}@{row.platform}:{row.job_key}"
+    if arguments.json:
+        products = [{"name": product.row.name, "digest": product.digest} for product in stored.products]
+        printing.say_json({"job": name, "job_id": row.job_id, "restored": is_done, "origin": stored.origin, "products": products})
+    elif is_done:
+        printing.say(f"{printing.line(name)}: its result is {stored.origin}", "green")
+        for product in stored.products:
+            printing.say(f"  {printing.line(product.row.name)}")
+    else:
+        why = printing.line(now.error) if now is not None and now.error else "it was made anew meanwhile"
+        printing.say(f"{printing.line(name)} was not restored: {why}", "red")
+    return 0 if is_done else NOT_RESTORED
+
+
+def _run_of(row: JobRow, runs: list[RunRow], number: int) -> RunRow:
+    if not row.job_id:
+        failed = f"'{printing.line(row.source)}' failed at its analysis: there is no job to restore"
+        raise UserError(failed, hint="fix what its log says: 'aptui log' shows it")
+    if not 1 <= number <= len(runs):
+        known = f"there are {len(runs)}" if runs else "none is recorded"
+        raise UserError(f"there is no run {number} of this job", hint=f"{known}; 1 is the last one")
+    return runs[number - 1]
 
 
 # ------------------------------------------------------------------------------------------------------------------ doctor

@@ -10,10 +10,8 @@ import pytest
 from aptui.config import load as config_load
 from aptui.config import model
 from aptui.config.sections import sharing
-from aptui.features.sharing.namespaces import namespaces_of
-from aptui.features.sharing.probe import probe
+from aptui.features.sharing.namespaces import TroubleReporter, namespaces_of, open_store, probe
 from aptui.features.sharing.stores.folder_store import FolderStore
-from aptui.features.sharing.stores.opening import TroubleReporter, open_store
 from aptui.shared.errors import UserError
 
 

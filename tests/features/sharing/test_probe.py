@@ -1,6 +1,6 @@
 import pytest
 
-from aptui.features.sharing.probe import probe
+from aptui.features.sharing.namespaces import probe
 from tests.features.sharing import room
 from tests.features.sharing.room import sharing
 

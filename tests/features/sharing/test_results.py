@@ -1,9 +1,9 @@
 import pytest
 
-from aptui.features.sharing import results
+from aptui.features.sharing import publishing
+from aptui.features.sharing.publishing import SharedResult
 from aptui.features.sharing.records.record import Variants, base_key, decode_record, seal_record, variant_key
 from aptui.features.sharing.records.seal import Seal
-from aptui.features.sharing.results import SharedResult
 from aptui.features.sharing.store import Mismatch
 from tests.features.sharing.room import TEAM, all_here, facts, record
 
@@ -26,11 +26,11 @@ class Records(dict):
 
 
 def publish(store, one, seal=SEAL):
-    return results.publish(store, seal.open_sealed, seal, SharedResult(one, seal_record(one, seal), one.base))
+    return publishing.publish(store, seal.open_sealed, seal, SharedResult(one, seal_record(one, seal), one.base))
 
 
 def read(store, present=all_here, seal=SEAL):
-    found = results.read(store, seal.open_sealed, BASE, present)
+    found = publishing.read_result(store, seal.open_sealed, BASE, present)
     return found.record if found else None
 
 

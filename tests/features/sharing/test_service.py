@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, RunResult
-from aptui.features.sharing.keeping import obstacle
+from aptui.features.sharing.publishing import obstacle
 from aptui.features.sharing.records.record import base_key
 from aptui.features.sharing.records.seal import Seal
 from aptui.features.sharing.service import THIS_MACHINE, Service

@@ -2,7 +2,7 @@
 
 Tables of jobs and assets have models of their own.
 
-Tests: `tests/features/sharing/screen/test_pane.py`.
+Tests: `tests/features/sharing/screen/test_screen.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 
 from waiting import until
 
-from aptui.features.sharing.cache_server import server as servers
+from aptui.features.sharing.cache_server import cache_server as servers
 from aptui.features.sharing.stores.folder_store import FolderStore
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.features.sharing.conftest import serving

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import Progress
-from aptui.features.sharing.screen import contents
-from aptui.features.sharing.screen.contents import CacheInventory, InventoryReader
+from aptui.features.sharing.screen import cache_contents
+from aptui.features.sharing.screen.cache_contents import CacheInventory, InventoryReader
 from aptui.shared.errors import HostError
 from aptui.tui.data.feed import Batch
 
@@ -32,7 +32,7 @@ def room(monkeypatch, tmp_path):
                 return True
             return False
 
-    monkeypatch.setattr(contents, "BackgroundTask", Task)
+    monkeypatch.setattr(cache_contents, "BackgroundTask", Task)
     room.session = SimpleNamespace(latest_progress=None, cache_dir=tmp_path)
     shell = SimpleNamespace(in_ui=None, config=None, session=room.session)
     room.reader = InventoryReader(shell, room.taken.append, lambda: setattr(room, "changes", room.changes + 1))

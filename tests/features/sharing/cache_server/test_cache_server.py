@@ -13,7 +13,7 @@ from tools import MACHINE, needs
 
 pytest.importorskip("aiohttp")
 
-from aptui.features.sharing.cache_server.server import CacheServer, application, serve
+from aptui.features.sharing.cache_server.cache_server import CacheServer, application, serve
 from aptui.features.sharing.records.record import base_key, seal_record
 from aptui.features.sharing.records.seal import Seal
 from aptui.features.sharing.store import StoreRefused

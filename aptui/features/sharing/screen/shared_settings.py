@@ -22,7 +22,7 @@ from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
 
 if TYPE_CHECKING:
     from aptui.config.model import SharedCacheSettings
-    from aptui.features.sharing.probe import ProbeAnswer
+    from aptui.features.sharing.namespaces import ProbeAnswer
     from aptui.shared.account import SharingSum
     from aptui.tui.pane import Shell
 
@@ -252,7 +252,7 @@ class SharedSettings:
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
         def work(_task: BackgroundTask) -> ProbeAnswer:
-            from aptui.features.sharing.probe import probe  # for start-up
+            from aptui.features.sharing.namespaces import probe  # for start-up
 
             return probe(sharing)
 

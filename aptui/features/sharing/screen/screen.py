@@ -15,7 +15,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 
-from aptui.features.sharing.screen.contents import (
+from aptui.features.sharing.screen.cache_checks import CacheExamination, Mending
+from aptui.features.sharing.screen.cache_contents import (
     WIDE_COLUMNS,
     CacheInventory,
     CacheProblem,
@@ -23,9 +24,7 @@ from aptui.features.sharing.screen.contents import (
     CheckProgress,
     InventoryReader,
 )
-from aptui.features.sharing.screen.examination import CacheExamination
-from aptui.features.sharing.screen.mending import Mending
-from aptui.features.sharing.screen.sharing import SharedSettings
+from aptui.features.sharing.screen.shared_settings import SharedSettings
 from aptui.shared.printing import count
 from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.features.sharing.screen import examination
-from aptui.features.sharing.screen.contents import CacheProblem, CheckProgress
-from aptui.features.sharing.screen.examination import CacheExamination
+from aptui.features.sharing.screen import cache_checks
+from aptui.features.sharing.screen.cache_checks import CacheExamination
+from aptui.features.sharing.screen.cache_contents import CacheProblem, CheckProgress
 from aptui.shared.errors import HostError
 
 STRAY = CacheProblem("unowned", "linux/stray.tmp", "", 2, is_watched=True)
@@ -44,8 +44,8 @@ class Task:
 
 @pytest.fixture
 def room(monkeypatch, tmp_path):
-    monkeypatch.setattr(examination, "BackgroundTask", Task)
-    monkeypatch.setattr(examination.held, "refuse_unreadable", lambda _cache_dir: None)
+    monkeypatch.setattr(cache_checks, "BackgroundTask", Task)
+    monkeypatch.setattr(cache_checks.held, "refuse_unreadable", lambda _cache_dir: None)
     room = SimpleNamespace(found=[], turns=0, ends=0, told=[])
     shell = SimpleNamespace(
         in_ui=lambda do, *given: do(*given), show_toast=lambda text, *_: room.told.append(text), config=None,
@@ -68,7 +68,7 @@ def finds(monkeypatch, *steps: CheckProgress) -> None:
             tell(step)
         return steps[-1]
 
-    monkeypatch.setattr(examination.held, "find_unowned", look)
+    monkeypatch.setattr(cache_checks.held, "find_unowned", look)
 
 
 def test_what_was_found_so_far_is_told_and_then_the_end(room, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_second_look_waits_for_the_first(room, monkeypatch):
 
 
 def test_what_is_cancelled_keeps_what_it_found_and_goes_nowhere(room, monkeypatch):
-    monkeypatch.setattr(examination.held, "verify", lambda *_: CheckProgress(count=7))
+    monkeypatch.setattr(cache_checks.held, "verify", lambda *_: CheckProgress(count=7))
     room.look.verify()
     room.look._take(CheckProgress(count=5))
     room.look.cancel()
@@ -107,7 +107,7 @@ def test_a_look_that_fails_leaves_nothing_and_says_why(room, monkeypatch):
     def fail(*_):
         raise HostError("cannot be read")
 
-    monkeypatch.setattr(examination.held, "verify", fail)
+    monkeypatch.setattr(cache_checks.held, "verify", fail)
     room.look.verify()
     room.look._task.run()
 

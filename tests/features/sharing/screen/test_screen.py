@@ -11,8 +11,8 @@ from importlib import import_module
 import pytest
 
 from aptui.core.notices import EngineMessage, ProductsChanged, Progress
-from aptui.features.sharing.screen import contents
-from aptui.features.sharing.screen import pane as rows
+from aptui.features.sharing.screen import cache_contents
+from aptui.features.sharing.screen import screen as rows
 from aptui.link.port import ReprocessJobs, RescanSources
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data.session import NoSession
@@ -26,7 +26,7 @@ from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
 
 pytestmark = pytest.mark.real
 
-PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.pane:CachePane"), PROBES[1]]
+PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 MADE = b"as made"
 NAMES = ["linux/textures/a.png", "linux/textures/b.png", "linux/data/c.json", "pc/data/c.json", "linux/readme.txt"]
@@ -162,8 +162,8 @@ def test_a_sound_cache_is_said_to_be_so(tmp_path, store):
 
 
 def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, monkeypatch):
-    goes_on, examined = threading.Event(), contents.examine_products
-    monkeypatch.setattr(contents, "_REPORT_EVERY_S", -1.0)
+    goes_on, examined = threading.Event(), cache_contents.examine_products
+    monkeypatch.setattr(cache_contents, "_REPORT_EVERY_S", -1.0)
 
     def slow(reader, cache_dir):
         for number, each in enumerate(examined(reader, cache_dir)):
@@ -171,7 +171,7 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
             if number == 1:
                 goes_on.wait(20)
 
-    monkeypatch.setattr(contents, "examine_products", slow)
+    monkeypatch.setattr(cache_contents, "examine_products", slow)
 
     async def cancel(app, pilot, _session):
         await pilot.press("V")
@@ -191,13 +191,13 @@ def test_verifying_shows_how_far_it_is_and_can_be_cancelled(tmp_path, store, mon
 
 
 def test_leaving_while_it_looks_leaves_no_thread(tmp_path, store, monkeypatch):
-    examined = contents.examine_products
+    examined = cache_contents.examine_products
 
     def endless(reader, cache_dir):
         while not threading.Event().wait(0.01):
             yield from examined(reader, cache_dir)
 
-    monkeypatch.setattr(contents, "examine_products", endless)
+    monkeypatch.setattr(cache_contents, "examine_products", endless)
 
     async def leave(app, pilot, _session):
         await pilot.press("V")
@@ -389,7 +389,7 @@ def test_hostile_names_are_drawn_as_text(tmp_path, store):
 
 
 def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, store, monkeypatch):
-    monkeypatch.setattr(contents.os, "access", lambda *_: False)
+    monkeypatch.setattr(cache_contents.os, "access", lambda *_: False)
 
     async def look(app, pilot, _session):
         await pilot.press("V")
@@ -405,7 +405,7 @@ def test_a_cache_that_cannot_be_looked_into_is_not_said_to_be_empty(tmp_path, st
 )
 def test_what_is_new_has_a_column_where_it_tells_platforms_apart(made, is_told):
     platforms = [
-        contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
+        cache_contents.CacheShare(name, of, 10, 20, new, 5) for name, of, new in zip(("linux", "server"), (4, 2), made, strict=True)
     ]
 
     assert ("made" in {column.id for column in rows.platform_columns(platforms)}) is is_told

@@ -2,7 +2,7 @@
 
 It is read in a thread; how it looks in rows is `cache.rows`'.
 
-Tests: `tests/features/sharing/screen/test_pane.py`.
+Tests: `tests/features/sharing/screen/test_screen.py`.
 """
 
 from __future__ import annotations

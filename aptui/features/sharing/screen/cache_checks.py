@@ -1,0 +1,308 @@
+"""One look at the files of the cache: are products as recorded (`verify`), which files belong to none (`unowned`).
+
+It goes on in a thread and tells what it has found so far; what it found is mended elsewhere (`mending`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aptui.core.paths import cache_path, key_of
+from aptui.features.sharing.screen import cache_contents as held
+from aptui.features.sharing.screen.cache_contents import CacheProblem, CheckProgress, gauge
+from aptui.shared.printing import count
+from aptui.store.queries.integrity import mark_for_check
+from aptui.tui.background import BackgroundTask
+from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.line import Part
+from aptui.tui.screens.assets.asset_files import native
+from aptui.tui.terminal.safety import make_safe
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.words import clock, shorten, size_text
+
+if TYPE_CHECKING:
+    from aptui.shared.errors import KnownError
+    from aptui.tui.pane import Shell
+
+
+_CANCELLED = -1
+
+
+class CacheExamination:
+    """The look that goes on, or the last one.
+
+    Args:
+        found: called, in the app's thread, with all that was found so far.
+        turned: called when a look began, ended, was cancelled or failed, and when something of it is gone.
+        ended: called when one has ended by itself.
+    """
+
+    def __init__(
+        self, shell: Shell, found: Callable[[CheckProgress], object], turned: Callable[[], object], ended: Callable[[], object]
+    ) -> None:
+        self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
+        self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
+        self.kind = ""
+        """"verify" or "unowned": what is, or was last, looked for."""
+        self.progress: CheckProgress | None = None
+        """What was found so far, None = nobody looked yet."""
+        self.ended_ms = 0
+        """When it ended; 0 = it goes on, negative = it was cancelled."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._task.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a look goes on."""
+        return self._task.is_busy
+
+    @property
+    def problems(self) -> tuple[CacheProblem, ...]:
+        """What was found."""
+        return self.progress.problems if self.progress else ()
+
+    def has_found(self, *kinds: str) -> bool:
+        """Return whether there are findings of these kinds."""
+        return any(each.kind in kinds for each in self.problems)
+
+    def verify(self) -> None:
+        """Compare every product with its digest."""
+        self._start("verify", held.verify)
+
+    def find_unowned(self) -> None:
+        """Look for files that belong to no product."""
+        config = self._shell.config
+        platforms = tuple(platform.id for platform in config.project.platforms) if config else ()
+        self._start("unowned", lambda task, cache_dir, report: held.find_unowned(task, cache_dir, platforms, report))
+
+    def _start(self, kind: str, check: Callable[..., CheckProgress]) -> None:
+        cache_dir = self._shell.session.cache_dir
+
+        def work(task: BackgroundTask) -> CheckProgress:
+            held.refuse_unreadable(cache_dir)
+            return check(task, cache_dir, partial(self._shell.in_ui, self._take))
+
+        if not self._task.start(work, self._end, self._fail, self._note_cancelled):
+            self._shell.show_toast("the cache is being read already; 'c' cancels that", "warning")
+            return
+        self.kind, self.ended_ms = kind, 0
+        self._take(CheckProgress())
+        self._turned()
+
+    def cancel(self) -> None:
+        """Stop looking; what was found so far stays."""
+        self._task.cancel()
+
+    def forget(self, gone: set[str]) -> None:
+        """Take what is gone off what was found."""
+        if self.progress is not None and gone:
+            rest = tuple(each for each in self.progress.problems if each.name not in gone)
+            self._take(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
+            self._turned()
+
+    def _take(self, progress: CheckProgress) -> None:
+        self.progress = progress
+        self._found(progress)
+
+    def _end(self, progress: CheckProgress) -> None:
+        self.ended_ms = int(time.time() * 1000)
+        self._take(progress)
+        self._turned()
+        self._ended()
+
+    def _fail(self, error: KnownError) -> None:
+        self.kind, self.progress = "", None
+        self._shell.show_toast(str(error), "error", 10)
+        self._turned()
+
+    def _note_cancelled(self) -> None:
+        self.ended_ms = _CANCELLED
+        self._turned()
+
+    # ---------------------------------------------------------------------------------------------------------- in a sentence
+
+    def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return, for the rule above the findings, how the look goes or went.
+
+        Args:
+            are_going: whether the engine was asked to delete some of them.
+        """
+        progress = self.progress
+        if progress is None:
+            return (), ()
+        title = "Verify" if self.kind == "verify" else "Unowned files"
+        if self.is_busy:
+            return _going_on(title, progress, width)
+        if self.kind == "verify":
+            text = _compare(progress) + (" so far" if self.ended_ms < 0 else "")
+        elif are_going:
+            text = f"{count(len(progress.problems), 'file')} left to delete; the engine is asked"
+        else:
+            text = _of_no_product(progress.problems)
+        ended = "cancelled" if self.ended_ms < 0 else f"at {clock(self.ended_ms)}"
+        role = "warning" if progress.problems else "completed"
+        return (Part(title, "title"), Part(f"  {text}", role)), (Part(ended, "muted"),)
+
+
+def _compare(progress: CheckProgress) -> str:
+    products, found = count(progress.count, "product"), len(progress.problems)
+    rest = f", {progress.without_digest:,} without a digest" if progress.without_digest else ""
+    return (f"{found:,} of {products} not as recorded" if found else f"{products} as recorded") + rest
+
+
+def _of_no_product(problems: Sequence[CacheProblem]) -> str:
+    total_bytes = sum(max(0, each.size_bytes) for each in problems)
+    if not problems:
+        return "every file belongs to a product"
+    return f"{count(len(problems), 'file')} of no product, {size_text(total_bytes)}"
+
+
+def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+    cancels = (Part("c", "key"), Part(" cancels", "muted"))
+    found = f", {len(progress.problems):,} found" if progress.problems else ""
+    if not progress.whole:
+        text = f"  {count(progress.done, 'folder')} looked into{found}"
+        return (Part(title, "title"), Part(text, "processing")), cancels
+    read = f"{size_text(progress.done)} of {size_text(progress.whole)}"
+    text = f"  {progress.count:,} of {count(progress.of_count, 'product')}, {read}{found}  "
+    cells = max(0, min(30, width - len(title) - len(text) - 24))
+    return (Part(title, "title"), Part(text, "processing"), *gauge(progress.done / progress.whole, cells)), cancels
+
+
+# How what a look at the cache found is mended: the engine is asked to make it again or to delete it; nothing is deleted here.
+
+_NAME_CELLS = 30
+"""Of a name in a question, so that its answers stay in sight."""
+
+
+class Mending:
+    """What can be done about findings.
+
+    Args:
+        problems: tells all that were found.
+        gone: called with the names of files that the engine has deleted.
+    """
+
+    def __init__(self, shell: Shell, problems: Callable[[], Sequence[CacheProblem]], gone: Callable[[set[str]], object]) -> None:
+        self._shell, self._problems, self._gone = shell, problems, gone
+        self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
+        self.going: list[CacheProblem] = []
+        """Files that the engine was asked to delete, and that were still there."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._checking.close()
+
+    # -------------------------------------------------------------------------------------------------------------- repair
+
+    def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
+        """Ask whether to run the jobs of the sources of `chosen` again, or of all."""
+        few, all_sources = _sources_of(chosen), _sources_of(self._problems())
+        if not all_sources:
+            return
+        choices = []
+        if few and len(few) < len(all_sources):
+            choices.append(Choice("t", _these(few), lambda: self._reprocess(few)))
+        choices += [
+            Choice("a", f"all, {count(len(all_sources), 'source')}", lambda: self._reprocess(all_sources)),
+            Choice("n", "no"),
+        ]
+        self._shell.question("run the jobs again of", choices)
+
+    def _reprocess(self, sources: Sequence[str]) -> None:
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
+
+        done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
+        self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
+
+    # -------------------------------------------------------------------------------------------------------------- delete
+
+    def ask_to_delete(self) -> None:
+        """Ask whether the engine shall delete the files that belong to no product; say what it never looks at."""
+        unowned = [each for each in self._problems() if each.kind == "unowned"]
+        gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
+        if not gone:
+            self._shell.show_toast(
+                f"the engine does not look there: no product lies in these folders; {_by_hand(others)}", "warning", 15
+            )
+            return
+        rest = f", {len(others):,} elsewhere stay" if others else ""
+        choices = [Choice("y", "delete", lambda: self._delete(gone)), Choice("n", "keep them")]
+        self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
+
+    def _delete(self, gone: list[CacheProblem]) -> None:
+        """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
+        from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
+
+        cache_dir = self._shell.session.cache_dir
+
+        def work(_task: BackgroundTask) -> int:
+            return mark_for_check(held.orphans_of(tuple(gone)), cache_dir)
+
+        def ask(_folders: int) -> None:
+            self.going = gone
+            done = "the engine looks into their folders; it tries failed jobs again, too"
+            self._shell.ask(RescanSources(), done, lambda _answer: self._shell.wake())
+            self._gone(set())
+
+        self._checking.start(work, ask, self._complain)
+
+    def find_gone(self) -> None:
+        """Look, in a thread, which of the files that the engine was asked to delete are still there."""
+        cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
+        if going:
+            self._checking.start(lambda _task: held.keep_unowned(cache_dir, going), self._take_left, self._complain)
+
+    def _take_left(self, left: tuple[CacheProblem, ...]) -> None:
+        gone = {each.name for each in self.going} - {each.name for each in left}
+        was_going, self.going = bool(self.going), list(left)
+        self._gone(gone)
+        if was_going and not left:
+            self._shell.show_toast("the files of no product are deleted")
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+
+    # ---------------------------------------------------------------------------------------------------------------- menu
+
+    def open_menu(self, problem: CacheProblem, place: tuple[int, int] | None) -> None:
+        """Offer what can be done about one finding."""
+        items: list[MenuItem | None] = []
+        if problem.source and self._shell.can_ask:
+            items.append(MenuItem("repair", "Run its jobs again", "r"))
+        if problem.job_id and any(spec.id == "jobs" for spec in self._shell.panes):
+            items.append(MenuItem("job", "Show its job", "j"))
+        items += [None] if items else []
+        items.append(MenuItem("product", "Copy its path", "y"))
+        if problem.source:
+            items.append(MenuItem("source", "Copy the path of its source", "s"))
+        Menu.ask(self._shell.app, items, lambda what: self._do(what, problem), title=problem.name, place=place)
+
+    def _do(self, what: str | None, problem: CacheProblem) -> None:
+        match what:
+            case "repair":
+                self._reprocess([problem.source])
+            case "job":
+                self._shell.reveal("jobs", f"#{problem.job_id}")
+            case "product":
+                self._shell.copy_text(native(str(self._shell.session.cache_dir), cache_path(problem.name)))
+            case "source":
+                self._shell.copy_text(native(problem.source))
+
+
+def _sources_of(problems: Sequence[CacheProblem]) -> list[str]:
+    return list(dict.fromkeys(each.source for each in problems if each.source))
+
+
+def _these(sources: Sequence[str]) -> str:
+    return shorten(make_safe(sources[0].rpartition("/")[2]), _NAME_CELLS) if len(sources) == 1 else f"these {len(sources):,}"
+
+
+def _by_hand(problems: Sequence[CacheProblem]) -> str:
+    folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
+    return f"remove '{folders[0]}' by hand" + (f", and {len(folders) - 1:,} more" if len(folders) > 1 else "")
