@@ -256,7 +256,7 @@ for spec in pane.existing():
 print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
 """
 """Uses a copy of the program: help, batch, doctor, what answers requests, all screens; then verbs that are gone."""
-BUILT_ON = {"relocation": ["gateway", "o3de"], "shipping": ["o3de"], "sharing": ["cluster", "gateway"], "insight": ["gateway"]}
+BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"], "sharing": ["cluster", "gateway"]}
 """{feature: features that are built on it (`pyproject.toml` says why)}; they go with it."""
 
 

@@ -154,15 +154,19 @@ def _fields() -> Rows:
 
 def _http_sections() -> dict[str, Rows]:
     with open(data_dir() / "config" / "aptui-serve.openapi.json", encoding="utf-8") as file:
-        paths = json.load(file)["paths"]
+        document = json.load(file)
     rows: Rows = []
     parameters: dict[str, str] = {}
-    for path, operations in paths.items():
+    for path, operations in document["paths"].items():
         methods: dict[str, list[str]] = {}
         for method, operation in operations.items():
-            methods.setdefault(operation["summary"], []).append(method.upper())
+            scope = f" Scope: `{operation['x-scope']}`." if "x-scope" in operation else ""
+            methods.setdefault(operation["summary"] + scope, []).append(method.upper())
             for parameter in operation.get("parameters", ()):
                 if parameter.get("description"):
                     parameters.setdefault(parameter["name"], parameter["description"])
         rows += [(f"{' '.join(names)} {path}", summary) for summary, names in methods.items()]
-    return {"Addresses": rows, "Parameters": list(parameters.items())}
+    change = document["components"]["schemas"]["Change"]
+    records = [(name, field["description"]) for name, field in change["properties"].items()]
+    scopes = list(document["x-scopes"].items())
+    return {"Addresses": rows, "Scopes": scopes, "Parameters": list(parameters.items()), "Records of `/v1/changes`": records}

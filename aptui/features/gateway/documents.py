@@ -1,9 +1,10 @@
-"""The HTTP side of the gateway as an OpenAPI 3.1 document: what each address is for, and what the doc strings of its handlers say.
+"""The published documents of the gateway: its HTTP addresses as OpenAPI 3.1, its WebSocket protocol as AsyncAPI 3; and `/metrics`.
 
-`config/aptui-serve.openapi.json` is this, for other languages; `GET /` names the addresses. A test compares the list with the
-routes.
+`config/aptui-serve.openapi.json` and `config/aptui-serve.asyncapi.json` are these documents for other languages, and
+`aptui/HTTP.md` is made from the first one. Summaries of addresses are the docstrings of their handlers; schemas are those of the
+protocol's records. A test compares the list of addresses with the routes.
 
-Tests: `tests/features/gateway/protocol/test_wire_codec.py`.
+Tests: `tests/features/gateway/protocol/test_wire_codec.py`, `tests/features/gateway/http/test_metrics.py`.
 """
 
 from __future__ import annotations
@@ -18,52 +19,214 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from aptui import feature
 from aptui.features.gateway.access import guard
-from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import context_of
 from aptui.features.gateway.http import change_feed, http_files
 from aptui.features.gateway.peers import peer_connections, proxy
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import NOTICES, REQUESTS, Scope
 from aptui.features.gateway.ws.client_sessions import WireSessions
-from aptui.features.insight import figures
 from aptui.link import port
 from aptui.shared.errors import KnownError
 from aptui.shared.openmetrics import CONTENT_TYPE
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader
 
-# Makes `config/aptui-serve.asyncapi.json`, the protocol as an AsyncAPI 3 document, from its records.
-
 _Json = dict[str, Any]
-PROTOCOL_FILE = "aptui-serve.asyncapi.json"
+HTTP_FILE, PROTOCOL_FILE = "aptui-serve.openapi.json", "aptui-serve.asyncapi.json"
+METRICS_PATH = "/metrics"
+_STATUS_TIMEOUT_S = 2.0
+"""Timeout for the engine's status in `/metrics`; without an answer the figures of the engine are left out."""
+
+
+# ----------------------------------------------------------------------------------------------------------------- OpenAPI
+
+_TEXT: _Json = {"type": "string"}
+_FLAG: _Json = {"type": "string", "enum": ["0", "1"]}
+_Query = tuple[str, _Json, str]
+"""(name, schema, description) of a query parameter."""
+_LIST: _Query = ("list", {"type": "string", "enum": ["0", "1", "plain"]}, "1: list the folder as JSON; plain: one name per line.")
+_WAIT: tuple[_Query, ...] = (
+    ("wait", _FLAG, "1: process the product first, then answer. Needs the scope `escalate`."),
+    ("timeout", {"type": "number"}, "With `wait`: maximum time in seconds, 30 by default; then the answer is 504."),
+)
+_PLATFORM: _Query = ("platform", _TEXT, "Id of a platform. Required by `/v1/assets` if the asset exists for several platforms.")
+_FILE = (
+    ("200", "The product; its `ETag` is its SHA-256."),
+    ("206", "The part that `Range` selects."),
+    ("304", "The product still has the `ETag` of `If-None-Match`."),
+)
+_ERRORS = {
+    "401": "The token is missing or unknown; `aptui token add NAME` makes one. Calls from this machine need one, too.",
+    "403": "The token lacks the scope, or this address or web page is not allowed.",
+    "404": "Nothing has this name.",
+    "503": "The gateway is busy or starting, or the client has too many connections; `Retry-After` says when to try again.",
+}
+_CHANGE: _Json = {
+    "type": "object",
+    "description": "One record of the change feed, one per line. A client stores the last `seq` and passes it as `since`.",
+    "properties": {
+        "seq": {"type": "integer", "description": "Number of the change; absent in the records of a listing."},
+        "kind": {
+            "type": "string",
+            "enum": ["source", "product", "listed", "resync"],
+            "description": "`source` or `product`: what changed. `listed`: the listing is complete, changes follow. `resync`: "
+            "`since` is unknown or too old; list everything, then continue from this `seq`.",
+        },
+        "id": {"type": "string", "description": "UUID of the source, or asset id `{UUID}:<sub id in hexadecimal>` of the product."},
+        "name": {"type": "string", "description": "Path of the source, or `<platform>/<path>` of the product."},
+        "digest": {"type": "string", "description": "SHA-256 in hexadecimal; absent if `removed`."},
+        "size": {"type": "integer", "description": "Bytes of the product; products only."},
+        "type": {"type": "string", "description": "UUID of the asset type; products only."},
+        "removed": {"type": "boolean", "description": "true: the source or product does not exist any longer."},
+    },
+    "required": ["kind"],
+}  # fmt: skip
+
+
+class Address(Struct, frozen=True):
+    """One HTTP address.
+
+    Args:
+        route: the route as aiohttp knows it; `path` is its published form with `{parameters}`.
+        handler: its docstring is the summary.
+        scope: required scope; None = no token is needed.
+        answers: (status, description) besides the common errors.
+        kind: media type of the answer; `schema` describes it.
+    """
+
+    route: str
+    path: str
+    handler: Callable[..., object]
+    methods: tuple[str, ...] = ("get",)
+    scope: Scope | None = Scope.READ
+    answers: tuple[tuple[str, str], ...] = (("200", "The document."),)
+    query: tuple[_Query, ...] = ()
+    kind: str = "application/octet-stream"
+    schema: str = ""
+    more: str = ""
+
+
+@cache
+def addresses() -> tuple[Address, ...]:
+    """Return every address, the most useful first."""
+    forwarded = {"methods": ("get", "post", "put", "delete"), "answers": (("default", "The answer of the service."),)}
+    return (
+        Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
+        Address("/v1/products{rest}", "/v1/products/{platform}/{path}", http_files.product, answers=_FILE, query=(*_WAIT, _LIST)),
+        Address("/v1/assets/{id}", "/v1/assets/{id}", http_files.asset, answers=_FILE, query=(_PLATFORM, *_WAIT)),
+        Address(
+            "/v1/tree{rest}", "/v1/tree/{platform}/{path}", http_files.tree, kind="application/json",
+            query=(("list", {"type": "string", "enum": ["plain"]}, "plain: one path per line."),), answers=(("200", "The tree."),),
+        ),
+        Address("/v1/files/@products@{rest}", "/v1/files/@products@/{path}", http_files.answer_aliased_product, answers=_FILE,
+                query=(_PLATFORM, *_WAIT, _LIST)),
+        Address("/v1/files/@log@{rest}", "/v1/files/@log@/{path}", http_files.log, scope=Scope.CONTROL, kind="text/plain",
+                query=(_LIST,), answers=(("200", "The log, or the names in a folder."),)),
+        Address(
+            "/v1/changes", "/v1/changes", change_feed.changes, kind="application/x-ndjson", schema="Change",
+            answers=(("200", "One record per line."),),
+            query=(("since", {"type": "integer"}, "The last known `seq`, 0 for the first; without it, everything is listed."),
+                   ("follow", _FLAG, "1: keep the connection open and send changes as they come.")),
+        ),
+        Address(METRICS_PATH, METRICS_PATH, metrics, kind="application/openmetrics-text", answers=(("200", "The figures."),)),
+        Address("/v1/connect", wire_codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
+                more=f"Its messages: `{PROTOCOL_FILE}`, also at `/v1/protocol`."),
+        Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json"),
+        Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json"),
+        Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, **forwarded,
+                more="The address of a `tcp://` service is a WebSocket of binary frames."),
+        Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, **forwarded),
+    )  # fmt: skip
+
+
+def http_document() -> _Json:
+    """Return the OpenAPI document."""
+    paths: _Json = {}
+    for address in addresses():
+        paths.setdefault(address.path, {}).update({method: _operation(address, method) for method in address.methods})
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "aptui gateway",
+            "version": str(wire_codec.VERSION),
+            "description": "Products, folders, changes and services over HTTP. Every address but `/` needs a token.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "http://127.0.0.1:45650"}],
+        "security": [{"token": []}],
+        "x-scopes": {scope.value: text for scope, text in wire_codec.SCOPES.items()},
+        "paths": paths,
+        "webhooks": {"device": {"get": {
+            "summary": "The gateway connects to a listed device.",
+            "description": f"At `{peer_connections.DEVICE_PATH}` of the device: a WebSocket with the gateway as server.",
+            "responses": {"101": {"description": "A WebSocket."}},
+        }}},
+        "components": {
+            "schemas": {"Change": _CHANGE},
+            "securitySchemes": {"token": {
+                "type": "http", "scheme": "bearer",
+                "description": f"Or the cookie `{guard.COOKIE}`; `aptui token add NAME` makes a token.",
+            }},
+        },
+    }  # fmt: skip
+
+
+def _operation(address: Address, method: str) -> _Json:
+    summary = " ".join((inspect.getdoc(address.handler) or "").split("\n\n")[0].split())
+    form = {"schema": {"$ref": f"#/components/schemas/{address.schema}"}} if address.schema else {}
+    content: _Json = {"content": {address.kind: form}} if address.kind else {}
+    answers: _Json = {
+        status: {"description": text, **(content if status.startswith("2") else {})} for status, text in address.answers
+    }
+    errors: _Json = {status: {"description": text} for status, text in _ERRORS.items()} if address.scope else {}
+    variables = [word[1:-1] for word in address.path.split("/") if word.startswith("{")]
+    return {
+        "summary": summary,
+        "description": address.more or summary,
+        "parameters": [
+            *({"name": name, "in": "path", "required": True, "schema": _TEXT} for name in variables),
+            *(
+                {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
+                for name, schema, text in address.query
+            ),
+        ],
+        "responses": answers | errors,
+        "operationId": "_".join([method, *filter(None, address.path.translate({ord(c): "" for c in "@{}"}).split("/"))]),
+        **({"security": []} if address.scope is None else {"x-scope": address.scope.value}),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------------- AsyncAPI
+
 _REF = "#/components/schemas/{name}"
 _ID: _Json = {"type": "integer", "minimum": 1, "maximum": (1 << 32) - 1}
 _REFUSAL: _Json = {
     "type": "object",
-    "description": "Why a request is not answered. `code`: 1 you may not, 2 trouble of ours, 3 a mistake of yours, 4 busy.",
+    "description": "Why a request is refused. `code`: 1 not allowed, 2 internal or host error, 3 invalid request, 4 busy.",
     "properties": {"what": {"type": "string"}, "hint": {"type": "string"}, "code": {"type": "integer"}},
     "required": ["what", "hint", "code"],
 }
 
 
 def protocol_document() -> _Json:
-    """Return the document."""
+    """Return the AsyncAPI document."""
     records = [*(each for exchange in REQUESTS.values() for each in exchange[:2]), *NOTICES.values()]
     _out, schemas = msgspec.json.schema_components(records, ref_template=_REF)
     for schema in schemas.values():
-        if "description" in schema:  # a docstring, which Python 3.13 and later strip of its indentation
+        if "description" in schema:  # a docstring: Python 3.13 and later strip its indentation, earlier versions do not
             schema["description"] = inspect.cleandoc(schema["description"])
     messages = {f"request_{name}": _request_message(name) for name in REQUESTS}
     messages |= {f"answer_{name}": _answer_message(name) for name in REQUESTS}
-    messages |= {"refusal": _refusal(), "notices": _notices(), "bytes": _bytes()}
+    messages |= {"refusal": _refusal_message(), "notices": _notices_message(), "bytes": _bytes_message()}
     asked = [name for name in messages if name.startswith("request_")]
     made = {
         "asyncapi": "3.0.0",
         "info": {
             "title": "aptui gateway",
             "version": str(wire_codec.VERSION),
-            "description": inspect.getdoc(wire_codec),
+            "description": wire_codec.DESCRIPTION,
             "license": {"name": "Apache-2.0"},
         },
         "servers": {
@@ -76,8 +239,8 @@ def protocol_document() -> _Json:
             }
         },
         "operations": {
-            "ask": _protocol_operation("receive", asked),
-            "say": _protocol_operation("send", [name for name in messages if name not in asked]),
+            "ask": _channel_operation("receive", asked),
+            "say": _channel_operation("send", [name for name in messages if name not in asked]),
         },
         "components": {
             "messages": messages,
@@ -91,7 +254,7 @@ def protocol_document() -> _Json:
     return plain
 
 
-def _protocol_operation(action: str, names: list[str]) -> _Json:
+def _channel_operation(action: str, names: list[str]) -> _Json:
     channel = "#/channels/connect"
     return {"action": action, "channel": {"$ref": channel}, "messages": [{"$ref": f"{channel}/messages/{name}"} for name in names]}
 
@@ -99,11 +262,10 @@ def _protocol_operation(action: str, names: list[str]) -> _Json:
 def _request_message(name: str) -> _Json:
     record, _answer_record, scope = REQUESTS[name]
     _out, schemas = msgspec.json.schema_components([record], ref_template=_REF)
-    own = schemas[record.__name__]
     required = [each.name for each in msgspec.structs.fields(record) if each.required]
     payload = {
         "type": "object",
-        "properties": {"id": _ID, "request": {"const": name}, **own.get("properties", {})},
+        "properties": {"id": _ID, "request": {"const": name}, **schemas[record.__name__].get("properties", {})},
         "required": ["id", "request", *required],
         "additionalProperties": False,
     }
@@ -126,12 +288,12 @@ def _answer_message(name: str) -> _Json:
     return {"title": f"answer to {name}", "summary": _summary(record), "payload": payload}
 
 
-def _refusal() -> _Json:
+def _refusal_message() -> _Json:
     payload = {"type": "object", "properties": {"id": {**_ID, "minimum": 0}, "refusal": _REFUSAL}, "required": ["id", "refusal"]}
-    return {"title": "refusal", "summary": "Why a request is not answered.", "payload": payload}
+    return {"title": "refusal", "summary": "Why a request is refused.", "payload": payload}
 
 
-def _notices() -> _Json:
+def _notices_message() -> _Json:
     notices = [
         {
             "allOf": [
@@ -144,20 +306,20 @@ def _notices() -> _Json:
     payload = {
         "type": "object",
         "properties": {
-            "epoch": {"type": "integer", "description": "Which engine: it rises with each that starts."},
+            "epoch": {"type": "integer", "description": "Number of the engine's start; rises with each start."},
             "seq": {"type": "integer", "description": "The last event that these notices cover."},
             "notices": {"type": "array", "items": {"oneOf": notices}},
         },
         "required": ["epoch", "seq", "notices"],
     }
-    return {"title": "notices", "summary": "What happened, in order.", "payload": payload}
+    return {"title": "notices", "summary": "Events, in order.", "payload": payload}
 
 
-def _bytes() -> _Json:
+def _bytes_message() -> _Json:
     return {
         "title": "bytes",
-        "summary": "A piece of a file: the id of the request in four bytes, most significant first, then bytes; none after the "
-        "last.",
+        "summary": "A piece of a file: the id of the request (four bytes, most significant first), then bytes; "
+        "the last piece has none.",
         "contentType": "application/octet-stream",
         "payload": {"type": "string", "format": "binary"},
     }
@@ -167,232 +329,74 @@ def _summary(record: type[Any]) -> str:
     return (inspect.getdoc(record) or "").partition("\n")[0]
 
 
-# `GET /metrics`: figures of project and engine as OpenMetrics.
-
-METRICS_PATH = "/metrics"
-_ENGINE_S = 2.0
-
-
-def add_metrics(app: web.Application) -> None:
-    """Add what this module answers."""
-    app.router.add_get(METRICS_PATH, metrics)
-
-
-async def metrics(request: web.Request) -> web.Response:
-    """Tell figures of the project and the engine as OpenMetrics: jobs, sizes, durations by builder, the last session, the queue."""
-    require(request, Scope.READ)
-    context = context_of(request)
-    names = {builder.uuid: builder.name for builder in context.config.project.builders}
-    try:
-        status = await context.engine.ask(port.ReadStatus(), _ENGINE_S)
-    except KnownError:
-        status = None
-
-    def answer(reader: Reader) -> str:
-        return figures.document(reader, lambda uuid: names.get(uuid) or uuid_text(uuid), status)
-
-    try:
-        text = await context.database.ask(answer)
-    except KnownError as error:
-        raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
-    return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
-
-
-FILE = "aptui-serve.openapi.json"
-_TEXT: _Json = {"type": "string"}
-_FLAG: _Json = {"type": "string", "enum": ["0", "1"]}
-_NUMBER: _Json = {"type": "integer"}
-_LIST: dict[str, tuple[_Json, str]] = {"list": (_FLAG, "1: what lies in the folder, as JSON.")}
-_WAIT: dict[str, tuple[_Json, str]] = {
-    "wait": (_FLAG, "1: have it processed first, and answer when that is done."),
-    "timeout": ({"type": "number"}, "How many seconds to wait at most; then the answer is 503."),
-}
-_PLATFORM: dict[str, tuple[_Json, str]] = {"platform": (_TEXT, "The platform where it is made for more than one; else the first.")}
-_ERRORS = {
-    "401": "A token is needed, on this machine too: `aptui token add NAME` makes one.",
-    "403": "The token lacks the scope, or calls from this address or page are not allowed.",
-    "404": "There is nothing of that name.",
-    "503": "Busy, starting, or too much at once: `Retry-After` says when to ask again.",
-}
-
-
-class Address(Struct, frozen=True):
-    """What can be asked at an address.
-
-    Args:
-        route: the route as aiohttp knows it, and `path` its form for people, with `{parameters}`.
-        handler: whose doc string says what it does.
-        methods: of HTTP; those OpenAPI does not know stand in the description.
-        answers: {status: description} beside the errors that all have.
-        query: {name: (schema, description)}.
-        kind: the type of what is answered.
-    """
-
-    route: str
-    path: str
-    handler: Callable[..., object]
-    methods: tuple[str, ...] = ("get",)
-    scope: Scope | None = Scope.READ
-    answers: tuple[tuple[str, str], ...] = (("200", "It."),)
-    query: tuple[tuple[str, tuple[_Json, str]], ...] = ()
-    kind: str = "application/octet-stream"
-    more: str = ""
-
-
-_FILE = (
-    ("200", "The product; `ETag` is its SHA-256."),
-    ("206", "The part that `Range` asked for."),
-    ("304", "It is still what `If-None-Match` names."),
-)
-
-
-@cache
-def addresses() -> tuple[Address, ...]:
-    """Return every address, in the order of interest."""
-    listed, waited = tuple(_LIST.items()), tuple(_WAIT.items())
-    of_platform = tuple(_PLATFORM.items())
-    return (
-        Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
-        Address("/v1/products{rest}", "/v1/products/{platform}/{path}", http_files.product, answers=_FILE,
-                query=(*waited, *listed)),
-        Address("/v1/assets/{id}", "/v1/assets/{id}", http_files.asset, answers=_FILE, query=(*of_platform, *waited)),
-        Address(
-            "/v1/tree{rest}", "/v1/tree/{platform}/{path}", http_files.tree, kind="application/json",
-            query=(("list", ({"type": "string", "enum": ["plain"]}, "plain: a path a line.")),), answers=(("200", "The tree."),),
-        ),
-        Address("/v1/files/@products@{rest}", "/v1/files/@products@/{path}", http_files.answer_aliased_product, answers=_FILE,
-                query=(*of_platform, *waited, *listed)),
-        Address("/v1/files/@log@{rest}", "/v1/files/@log@/{path}", http_files.log, scope=Scope.CONTROL, kind="text/plain",
-                answers=(("200", "The log, or the names in a folder."),)),
-        Address(
-            "/v1/changes", "/v1/changes", change_feed.changes, kind="application/x-ndjson", answers=(("200", "A record a line."),),
-            query=(("since", (_NUMBER, "The `seq` of the last change that is known; without it everything is listed first.")),
-                   ("follow", (_FLAG, "1: go on with what changes."))),
-        ),
-        Address(METRICS_PATH, METRICS_PATH, metrics, kind="application/openmetrics-text",
-                answers=(("200", "The figures."),)),
-        Address("/v1/connect", wire_codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
-                more=f"What is said on it: `{PROTOCOL_FILE}`, also at `/v1/protocol`."),
-        Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json", answers=(("200", "The document."),)),
-        Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json", answers=(("200", "The document."),)),
-        Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
-                answers=(("default", "What the service answers."),), more="`tcp://` services: a WebSocket of binary frames."),
-        Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, ("get", "post", "put", "delete"),
-                answers=(("default", "What the service answers."),)),
-    )  # fmt: skip
-
-
-def document() -> _Json:
-    """Return the document."""
-    paths: _Json = {}
-    for address in addresses():
-        paths.setdefault(address.path, {}).update({method: _operation(address, method) for method in address.methods})
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "aptui gateway",
-            "version": str(wire_codec.VERSION),
-            "description": "Products, folders, changes and services over HTTP. A token is needed everywhere, on this machine too.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "http://127.0.0.1:45650"}],
-        "security": [{"token": []}],
-        "paths": paths,
-        "webhooks": {"device": {"get": {
-            "summary": "The gateway dials a device that people listed.",
-            "description": f"At `{peer_connections.DEVICE_PATH}` of the device: a WebSocket with the gateway as server.",
-            "responses": {"101": {"description": "A WebSocket."}},
-        }}},
-        "components": {"securitySchemes": {"token": {
-            "type": "http", "scheme": "bearer", "description": f"Or the cookie `{guard.COOKIE}`; `aptui token add NAME` makes one.",
-        }}},
-    }  # fmt: skip
-
-
-def _operation(address: Address, method: str) -> _Json:
-    text = " ".join((inspect.getdoc(address.handler) or "").split("\n\n")[0].split())
-    content: _Json = {"content": {address.kind: {}}} if address.kind else {}
-    answers: _Json = {
-        status: {"description": text, **(content if status.startswith("2") else {})} for status, text in address.answers
-    }
-    errors: _Json = {status: {"description": text} for status, text in _ERRORS.items()} if address.scope else {}
-    made: _Json = {
-        "summary": text,
-        "description": address.more or text,
-        "parameters": [*_of_path(address.path), *(_of_query(name, *text) for name, text in address.query)],
-        "responses": answers | errors,
-    }
-    made["operationId"] = _name(address, method)
-    if address.scope is None:
-        made["security"] = []
-    else:
-        made["x-scope"] = address.scope.value
-    return made
-
-
-def _name(address: Address, method: str) -> str:
-    return "_".join(
-        [method, *(word for word in address.path.replace("@", "").replace("{", "").replace("}", "").split("/") if word)]
-    )
-
-
-def _of_path(path: str) -> list[_Json]:
-    words = [word[1:-1] for word in path.split("/") if word.startswith("{")]
-    return [{"name": word, "in": "path", "required": True, "schema": _TEXT} for word in words]
-
-
-def _of_query(name: str, schema: _Json, text: str) -> _Json:
-    return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
-
-
-# ------------------------------------------------------------------------------------------------------------------ answers
+# ---------------------------------------------------------------------------------------------------------------- handlers
 
 
 def add_routes(app: web.Application) -> None:
-    """Add what this module answers."""
+    """Add the routes of this module."""
     app.router.add_get("/", list_addresses)
     app.router.add_get("/v1/openapi", send_document)
     app.router.add_get("/v1/protocol", send_protocol)
+    app.router.add_get(METRICS_PATH, metrics)
 
 
 @web.middleware
 async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
-    """Say where the addresses are listed to whoever asks at none of them."""
+    """Name the list of addresses in the answer to an unknown address."""
     if isinstance(request.match_info.http_exception, web.HTTPNotFound):
         raise web.HTTPNotFound(text="there is no such address: 'GET /' lists them\n")
     return await handler(request)
 
 
 async def list_addresses(_request: web.Request) -> web.Response:
-    """Name the addresses that can be asked; the only one that needs no token."""
-    return web.Response(body=_addresses(), content_type="application/json")
+    """List the addresses; the only address that needs no token."""
+    return web.Response(body=_encode_addresses(), content_type="application/json")
 
 
 async def send_document(request: web.Request) -> web.Response:
-    """Answer with this list as OpenAPI."""
+    """Return these addresses as OpenAPI."""
     guard.require(request)
-    return web.Response(body=_document(), content_type="application/json")
+    return web.Response(body=_encode_document(http_document), content_type="application/json")
 
 
 async def send_protocol(request: web.Request) -> web.Response:
-    """Answer with what is said on the WebSocket, as AsyncAPI."""
+    """Return the messages of the WebSocket as AsyncAPI."""
     guard.require(request)
-    return web.Response(body=_protocol(), content_type="application/json")
+    return web.Response(body=_encode_document(protocol_document), content_type="application/json")
+
+
+async def metrics(request: web.Request) -> web.Response:
+    """Return figures as OpenMetrics: jobs, sizes, durations by builder, the last session, the queue."""
+    guard.require(request, Scope.READ)
+    figures = feature.load_first("figures")
+    if figures is None:
+        raise web.HTTPNotFound(text="no installed feature makes figures\n")
+    context = context_of(request)
+    names = {builder.uuid: builder.name for builder in context.config.project.builders}
+    try:
+        status = await context.engine.ask(port.ReadStatus(), _STATUS_TIMEOUT_S)
+    except KnownError:
+        status = None
+
+    def answer(reader: Reader) -> bytes:
+        text: str = figures(reader, lambda uuid: names.get(uuid) or uuid_text(uuid), status)
+        return text.encode()
+
+    try:
+        body = await context.database.ask(answer)
+    except KnownError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error.what}\n", headers={"Retry-After": "1"}) from None
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
 @cache
-def _addresses() -> bytes:
+def _encode_addresses() -> bytes:
     named = {address.path: (inspect.getdoc(address.handler) or "").partition("\n")[0] for address in addresses()}
     text = {"gateway": "aptui", "token": "Authorization: Bearer TOKEN ('aptui token add NAME' makes one)", "addresses": named}
     return json.dumps(text, indent=2).encode() + b"\n"
 
 
 @cache
-def _document() -> bytes:
-    return json.dumps(document()).encode()
-
-
-@cache
-def _protocol() -> bytes:
-    """Return the published document; it takes long to make, and whoever may read may ask for it as often as they like."""
-    return json.dumps(protocol_document()).encode()
+def _encode_document(make: Callable[[], _Json]) -> bytes:
+    """Return a published document as JSON. Making it takes long, and any client that may read can request it at any rate."""
+    return json.dumps(make()).encode()

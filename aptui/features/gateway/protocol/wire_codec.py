@@ -1,19 +1,8 @@
-"""The protocol: a record for every request, answer and notification of the outer wire, and their form in JSON. No socket here.
+"""The requests and notifications of the gateway's WebSocket by name, and their JSON form. This module opens no socket.
 
-One WebSocket at `/v1/connect`, text frames in UTF-8:
+`DESCRIPTION` explains the protocol; `wire_records` has a record for each request, answer and notification.
 
-    client   {"id": 1, "request": "hello", "protocol": 1, "client": "viewer", "platforms": ["linux"]}
-    gateway  {"id": 1, "answer": {…}}   or   {"id": 1, "refusal": {"what": "…", "hint": "…", "code": 3}}
-    gateway  {"epoch": 7, "seq": 123, "notices": [{"notice": "asset_changed", …}, …]}
-
-The first request is `hello`; each has an `id` of its own and gets one answer or one refusal, in any order. A refusal's `code` is 3
-for a mistake of the client's, 2 for trouble of ours, 4 for "busy, try again", 1 for "you may not". What a client sends is read
-strictly: an unknown field is a mistake. What the gateway sends may grow. After the answer to `read_product` come binary frames: the
-`id` as four bytes, most significant first, then bytes of the file; one of four bytes alone is the last.
-
-A client may offer `permessage-deflate`: notifications are then a tenth as long. Each message is compressed on its own.
-
-Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform, with `/`.
+Tests: `tests/features/gateway/protocol/test_wire_codec.py`.
 """
 
 from __future__ import annotations
@@ -56,6 +45,23 @@ def without_places(record: object) -> object:
 
 T = TypeVar("T")
 
+DESCRIPTION = """\
+One WebSocket at `/v1/connect` with text frames in UTF-8:
+
+    client   {"id": 1, "request": "hello", "protocol": 1, "client": "viewer", "platforms": ["linux"]}
+    gateway  {"id": 1, "answer": {…}}   or   {"id": 1, "refusal": {"what": "…", "hint": "…", "code": 3}}
+    gateway  {"epoch": 7, "seq": 123, "notices": [{"notice": "asset_changed", …}, …]}
+
+The first request is `hello`. Each request has its own `id` and gets one answer or one refusal, in any order. The `code` of a
+refusal is 1 for "not allowed", 2 for an error of the gateway or its machine, 3 for an invalid request, 4 for "busy, try again".
+Requests are read strictly: an unknown field is an error. Answers and notifications may gain fields. After the answer to
+`read_product` come binary frames: the `id` as four bytes, most significant first, then bytes of the file; a frame with the `id`
+alone is the last.
+
+A client may offer `permessage-deflate`; notifications then need a tenth of the bytes. Each message is compressed on its own.
+
+Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform and use `/`."""
+
 VERSION = 1
 """Raised when a record changes its form in a way that older clients do not survive."""
 FRAME_LIMIT_BYTES = 1 << 20
@@ -72,6 +78,15 @@ class Scope(StrEnum):
     ESCALATE = "escalate"
     CONTROL = "control"
     SHUTDOWN = "shutdown"
+
+
+SCOPES = {
+    Scope.READ: "Read products, folders, changes, figures and jobs; over the WebSocket also logs of jobs.",
+    Scope.ESCALATE: "Raise the priority of jobs; process a product on demand (`wait=1`).",
+    Scope.CONTROL: "Run jobs again, rescan, write catalogs, read log files (`@log@`), see absolute paths.",
+    Scope.SHUTDOWN: "Stop the engine.",
+}
+"""{scope: what a token with it may do}."""
 
 
 # --------------------------------------------------------------------------------------------------------------- the list

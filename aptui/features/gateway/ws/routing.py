@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from aptui import feature
 from aptui.core.paths import normalize
 from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access import guard
@@ -18,7 +19,6 @@ from aptui.features.gateway.protocol.wire_records import Counted, Done
 from aptui.features.gateway.ws import asset_answers
 from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
 from aptui.features.gateway.ws.news import is_critical_done
-from aptui.features.relocation.relocation_records import Relocate
 from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
 from aptui.shared.errors import HostError, KnownError
@@ -115,7 +115,10 @@ async def check_relocation(
     destination = "" if isinstance(request, wire_records.CheckDelete) else request.destination
     if not request.source or not (is_delete or destination):
         raise RequestMistake("'source' or 'destination' is missing")
-    report: Any = await session.context.engine.ask(Relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
+    relocate = feature.find_request("relocate")
+    if relocate is None:
+        raise RequestMistake("no installed feature moves or deletes sources", "the feature 'relocation' does")
+    report: Any = await session.context.engine.ask(relocate(request.source, destination, is_delete=is_delete), _RELOCATION_LIMIT_S)
     items = report["items"]
     dependants = {each["path"]: None for item in items for each in item["dependants"]}
     problems = [item["problem"] for item in items if item["problem"]]

@@ -102,8 +102,8 @@ def test_half_a_surrogate_pair_does_not_silence_anybody() -> None:
 
 
 def test_the_addresses_over_http_are_all_in_the_published_document(tmp_path: Path) -> None:
-    made = documents.document()
-    assert json.loads((dirs.data_dir() / "config" / documents.FILE).read_text()) == made
+    made = documents.http_document()
+    assert json.loads((dirs.data_dir() / "config" / documents.HTTP_FILE).read_text()) == made
 
     room = gateway.build_parts(load.load(Project(tmp_path / "p", PLAIN).root), token_file=tmp_path / "tokens.json")
     routes = {resource.canonical for resource in gateway.build_app(room).router.resources()}
@@ -118,7 +118,7 @@ def test_who_asks_for_nothing_is_told_what_there_is(tmp_path: Path, monkeypatch:
     with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
         reply = place.get("/", Authorization="")
         assert reply.status == 200
-        assert json.loads(reply.body)["addresses"].keys() == documents.document()["paths"].keys()
+        assert json.loads(reply.body)["addresses"].keys() == documents.http_document()["paths"].keys()
         unknown = place.get("/v1/product")
         assert (unknown.status, unknown.body) == (404, b"there is no such address: 'GET /' lists them\n")
         assert place.get("/v1/openapi", Authorization="").status == 401
