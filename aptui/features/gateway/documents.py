@@ -111,7 +111,7 @@ class Address(Struct, frozen=True):
 @cache
 def addresses() -> tuple[Address, ...]:
     """Return every address, the most useful first."""
-    forwarded = {"methods": ("get", "post", "put", "delete"), "answers": (("default", "The answer of the service."),)}
+    methods, forwarded = ("get", "post", "put", "delete"), (("default", "The answer of the service."),)
     return (
         Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
         Address("/v1/products{rest}", "/v1/products/{platform}/{path}", http_files.product, answers=_FILE, query=(*_WAIT, _LIST)),
@@ -135,9 +135,9 @@ def addresses() -> tuple[Address, ...]:
                 more=f"Its messages: `{PROTOCOL_FILE}`, also at `/v1/protocol`."),
         Address("/v1/protocol", "/v1/protocol", send_protocol, kind="application/json"),
         Address("/v1/openapi", "/v1/openapi", send_document, kind="application/json"),
-        Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, **forwarded,
+        Address("/v1/proxy/{name}", "/v1/proxy/{name}", proxy.Proxy.handle, methods, answers=forwarded,
                 more="The address of a `tcp://` service is a WebSocket of binary frames."),
-        Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, **forwarded),
+        Address("/v1/proxy/{name}/{rest}", "/v1/proxy/{name}/{path}", proxy.Proxy.handle, methods, answers=forwarded),
     )  # fmt: skip
 
 
