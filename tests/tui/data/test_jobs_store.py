@@ -291,7 +291,7 @@ def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytes
     def missing(_pattern: str) -> Any:
         raise HostError("filters need the library 'google-re2'")
 
-    monkeypatch.setattr(texts, "compiled", missing)
+    monkeypatch.setattr(texts, "compile_pattern", missing)
     jobs.set_filter("rock")
     jobs.settle()
 
