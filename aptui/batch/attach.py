@@ -9,7 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from aptui import __version__
+from aptui import __version__, feature
 from aptui.batch.summary import Summary, collect
 from aptui.config.merge import differing
 from aptui.link import port
@@ -88,8 +88,9 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
         _wait_until_it_works(client)
     if options.sources:
         client.ask(port.ReprocessJobs(keys=options.sources))
-    for job_id, run_key in options.restores:
-        client.ask(port.Restore(job_id, run_key))
+    if options.restores and (restore := feature.find_request("restore")) is not None:
+        for job_id, run_key in options.restores:
+            client.ask(restore(job_id, run_key))
     answers: list[port.Answer | KnownError] = []
     client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), answers.append)
     if not client.listen_until(lambda: answers, _AT_ONCE_S):

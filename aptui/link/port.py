@@ -59,13 +59,6 @@ class ReprocessJobs(Struct, frozen=True):
     job_ids: tuple[int, ...] = ()
 
 
-class Restore(Struct, frozen=True):
-    """Put the products of an earlier run of a job back, out of this machine's store. Answered when it is under way."""
-
-    job_id: int = 0
-    run_key: int = 0
-
-
 class Cancel(Struct, frozen=True):
     """Stop these jobs; they rest until their source changes or somebody asks. Answered with {count}."""
 
@@ -200,7 +193,7 @@ class FeatureRequest(Struct, frozen=True):
 
 
 Verb = (
-    EngineHello | PingEngine | Subscribe | ReprocessJobs | Restore | Cancel | EscalateJobs | NoteInterest | ReadRunLog
+    EngineHello | PingEngine | Subscribe | ReprocessJobs | Cancel | EscalateJobs | NoteInterest | ReadRunLog
     | RescanSources | SetOption | ReloadConfig | Connections | Disconnect | RestartWorker | ReadStatus | Settle | PauseJobs
     | RunNext | ResumeJobs | Drain | Hold | Release | StopEngine | FeatureRequest
 )  # fmt: skip
@@ -210,7 +203,6 @@ VERBS: dict[str, type[Verb]] = {
     "ping": PingEngine,
     "subscribe": Subscribe,
     "reprocess": ReprocessJobs,
-    "restore": Restore,
     "cancel": Cancel,
     "escalate": EscalateJobs,
     "interest": NoteInterest,

@@ -265,9 +265,6 @@ class RequestHandler:
                 self._ask_jobs(request, verb)
             case port.NoteInterest():
                 self._interest.take(request, verb)
-            case port.Restore():
-                self._live.working_engine().restore(verb.job_id, verb.run_key)
-                request.answer()
             case port.RescanSources():
                 self._rescan(request, verb)
             case port.SetOption():

@@ -10,6 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aptui import feature
 from aptui.config.dirs import asset_database
 from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import KnownError
@@ -106,10 +107,10 @@ def _restore(app: Shell, rest: str) -> None:
 
 def _find_run(app: Shell, rest: str) -> None:
     """Ask the engine for the run that is meant; what it says against it is shown."""
-    from aptui.link.port import Restore
     from aptui.store.queries.reader import open_reader
 
     path, _, number = rest.strip().rpartition(" ")
+    restore = feature.find_request("restore")
     try:
         with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
             rows = [row for row in reader.jobs() if row.job_id and path.lower() in _names(row)]
@@ -122,8 +123,10 @@ def _find_run(app: Shell, rest: str) -> None:
         app.in_ui(app.show_toast, what, "warning")
     elif not number.isdigit() or not 1 <= int(number) <= len(runs):
         app.in_ui(app.show_toast, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
+    elif restore is None:
+        app.in_ui(app.show_toast, "earlier runs cannot be restored: no installed feature stores them", "warning")
     else:
-        app.in_ui(app.ask, Restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
+        app.in_ui(app.ask, restore(rows[0].job_id, runs[int(number) - 1].run_key), f"run {number} of {path} comes back")
 
 
 def _names(row: JobRow) -> tuple[str, str]:

@@ -15,6 +15,8 @@ FEATURE = Feature(
             "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving",
         ),
     },
+    requests={"restore": "aptui.features.sharing.requests:Restore"},
+    answers="aptui.features.sharing.requests:RestoreRequests",
     points={
         "doctor": "aptui.features.sharing.verbs:doctor_lines",
         "results": "aptui.features.sharing.shared_cache:open_shared_cache",

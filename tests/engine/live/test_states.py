@@ -15,6 +15,7 @@ from live_project import LiveProject, Request, own_live_project
 from aptui import feature
 from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.features.relocation.relocation_records import Relocate
+from aptui.features.sharing.requests import Restore
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.link import port
 from aptui.shared.connections.peers import GatewayReport, PeerOrder
@@ -38,7 +39,7 @@ REQUESTS: dict[type[Any], Any] = {
     port.PingEngine: port.PingEngine(),
     port.Subscribe: port.Subscribe(),
     port.ReprocessJobs: port.ReprocessJobs(keys=("a.txt",)),
-    port.Restore: port.Restore(1, 999),
+    Restore: Restore(1, 999),
     port.Cancel: port.Cancel((1,)),
     port.EscalateJobs: port.EscalateJobs(keys=("a.txt",)),
     port.NoteInterest: port.NoteInterest(("a.txt",)),
@@ -159,7 +160,7 @@ _STATE = {**{state: state for state in _ENTER}, "cache gone": "in trouble", "bro
 _STATE["building"] = "working"
 _NO_ENGINE = "the engine is not working"
 _MOST = {
-    port.Restore: "no such run",
+    Restore: "no such run",
     port.Disconnect: "no connection 5",
     port.RestartWorker: "no worker 99",
     port.RunNext: "not paused",
@@ -168,7 +169,7 @@ _MOST = {
 _PAUSED, _DRAINED = "the queue is paused", "the engine is drained"
 _UNAVAILABLE: dict[type[Any], str] = dict.fromkeys(
     (
-        port.ReprocessJobs, port.Restore, port.Cancel, port.EscalateJobs, port.NoteInterest, port.ReadRunLog, port.RescanSources,
+        port.ReprocessJobs, Restore, port.Cancel, port.EscalateJobs, port.NoteInterest, port.ReadRunLog, port.RescanSources,
         port.Settle, port.RunNext, port.Drain, Relocate, ClearMissing, Barrier, WriteCatalog, ShowSource,
     ),
     _NO_ENGINE,
