@@ -19,7 +19,7 @@ from aptui import feature
 from aptui.cli import main
 from aptui.config.dirs import data_dir
 from aptui.feature import Feature
-from aptui.tui.screens.assets.row_actions import AssetActions, AssetParts
+from aptui.tui.screens.assets.asset_actions import AssetActions, AssetParts
 
 ROOT = Path(aptui.__file__).parent
 PROJECT = """
@@ -81,7 +81,7 @@ def sparkle(arguments):
 """,
     "sparkle/screen.py": """
 from aptui.tui.frame.commandline import Command
-from aptui.tui.screens.assets.row_actions import AssetExtension
+from aptui.tui.screens.assets.asset_actions import AssetExtension
 from aptui.tui.widgets.menu import MenuItem
 
 
@@ -136,7 +136,6 @@ _NAMES_USED_TWICE = frozenset(
         "checks",
         "code",
         "codec",
-        "columns",
         "commands",
         "context",
         "doctor",
@@ -145,10 +144,8 @@ _NAMES_USED_TWICE = frozenset(
         "files",
         "gateway",
         "health",
-        "layout",
         "lfs",
         "limits",
-        "lines",
         "links",
         "load",
         "main",
@@ -169,18 +166,15 @@ _NAMES_USED_TWICE = frozenset(
         "references",
         "reports",
         "results",
-        "row_actions",
         "rows",
         "run",
         "schema",
-        "search",
         "server",
         "sessions",
         "sharing",
         "start",
         "supervisor",
         "table",
-        "texts",
         "trace",
         "tree",
     ]

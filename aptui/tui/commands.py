@@ -1,6 +1,6 @@
 """What can be said on the `:` line wherever one is; what panes add is theirs. Each does what an action of the app does.
 
-Tests: `tests/tui/screens/assets/test_pane.py`.
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A pane itself lives in `screens/` and is imported when it is first visited.
 
-Tests: `tests/tui/screens/tools/test_pane.py`.
+Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
 
 from __future__ import annotations
@@ -178,13 +178,13 @@ class PaneSpec(Struct, frozen=True):
 
 
 PANES: list[PaneSpec] = [
-    PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.pane:JobsPane"),
-    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.pane:AssetsPane"),
-    PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.pane:LogsPane"),
+    PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.jobs_pane:JobsPane"),
+    PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.assets_pane:AssetsPane"),
+    PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.logs_pane:LogsPane"),
     PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.screen:ConnectionsPane"),
-    PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.pane:BuildersPane"),
+    PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.builders_pane:BuildersPane"),
     PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"),
-    PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.pane:ToolsPane"),
+    PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.tools_pane:ToolsPane"),
 ]
 """All panes there shall be; `existing` are those there are."""
 

@@ -1,6 +1,6 @@
 """Numbers, sizes and times as the screen writes them; no widget.
 
-Tests: `tests/tui/screens/assets/test_pane.py`.
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
 
 from __future__ import annotations

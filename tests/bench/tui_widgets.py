@@ -15,9 +15,8 @@ from textual.app import App
 
 from aptui.tui.terminal import safety
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.columns import Column
-from aptui.tui.widgets.lines import FileLines
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.log_sources import FileLines
+from aptui.tui.widgets.table import Column, Table
 from aptui.tui.widgets.tree import VTree
 from tests.tui.pty_room import Terminal
 

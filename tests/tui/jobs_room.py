@@ -14,7 +14,7 @@ from aptui.store import joblog
 from aptui.tui.app import AptuiApp
 from aptui.tui.pane import PANES
 from aptui.tui.preferences.state import UiMemory
-from aptui.tui.screens.jobs.pane import JobsPane
+from aptui.tui.screens.jobs.jobs_pane import JobsPane
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, product_row, source_row
 
 from .database import database

@@ -265,7 +265,7 @@ def scene() -> Iterator[Scene]:
             ("os.getpid", lambda: _PID),
             ("platform.python_version", lambda: "3.12.0"),
             ("shutil.disk_usage", lambda _path: SimpleNamespace(total=512 << 30, used=400 << 30, free=112 << 30)),
-            ("aptui.tui.screens.logs.lines.datetime", Clock),
+            ("aptui.tui.screens.logs.log_reader.datetime", Clock),
             ("aptui.tui.frame.sheets.__version__", VERSION),
             ("aptui.tui.data.session.__version__", VERSION),
         ):

@@ -58,7 +58,7 @@ def test_the_first_rows_are_there_before_what_they_do_not_need(seen: dict[str, l
     late = {"ssl", "_hashlib", "numpy.typing", "numpy._typing", "re2", "pygments", "pydoc", "peewee", "PIL"}
     late |= {"textual.types", "textual.widgets._select", "textual.widgets._directory_tree"}
 
-    assert "aptui.tui.screens.jobs.pane" in seen["modules"]
+    assert "aptui.tui.screens.jobs.jobs_pane" in seen["modules"]
     assert late & set(seen["modules"]) == set()
 
 

@@ -10,13 +10,11 @@ from textual.widgets import Static
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.keyvalue import KeyValue
-from aptui.tui.widgets.lines import LogPaneLine, MemoryLines
+from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import Column, KeyValue, Table
 from aptui.tui.widgets.textview import TextView, make_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 

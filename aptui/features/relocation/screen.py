@@ -25,7 +25,7 @@ from aptui.shared.forms import prepare_form
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheets import Lines
-from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
+from aptui.tui.screens.assets.asset_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph, make_safe
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import MenuItem, Prompt, _PopUp
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from aptui.link.port import Answer
-    from aptui.tui.screens.assets.panel import Panel
+    from aptui.tui.screens.assets.asset_panel import Panel
 
 _ROLES = {"dim": "muted", "bold": "title", "green": "completed", "yellow": "warning", "red": "failed", "": ""}
 _INDENT = "    "

@@ -15,8 +15,8 @@ from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Line, Part, Parts
-from aptui.tui.screens.assets.panel import Panel
-from aptui.tui.screens.assets.row_actions import AssetExtension, AssetParts
+from aptui.tui.screens.assets.asset_actions import AssetExtension, AssetParts
+from aptui.tui.screens.assets.asset_panel import Panel
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.menu import MenuItem

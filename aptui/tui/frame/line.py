@@ -14,7 +14,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from aptui.tui.preferences.theming import roles
-from aptui.tui.widgets.rows.lines import PlainLines
+from aptui.tui.widgets.row_lines import PlainLines
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -2,7 +2,7 @@
 
 What is written to it is `tui.terminal`'s.
 
-Tests: `tests/tui/screens/tools/test_pane.py`, `tests/tui/test_shell.py`.
+Tests: `tests/tui/screens/tools/test_tools_pane.py`, `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,17 @@ from textual.widgets.input import Selection
 
 from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import width_of, wrap
-from aptui.tui.widgets.focus import give_focus
+
+# Letting the keys go to a widget.
+
+
+def give_focus(widget: Widget) -> None:
+    """Let the keys go to a widget: those that were typed ahead too, unless it has yet to be shown."""
+    if widget.focusable and widget.display:
+        widget.screen.set_focus(widget)
+    else:
+        widget.focus()
+
 
 MOST_REMEMBERED = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")

@@ -34,9 +34,9 @@ from textual.strip import Strip
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Spans, fit, merge, pad, safe, width_of, wrap
-from aptui.tui.widgets.lines import LEVEL_WORDS, LEVELS, LineSource, LogPaneLine, MemoryLines
-from aptui.tui.widgets.rows.lines import RowLines, RowPainting, RowView
-from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS, LineSource, LogPaneLine, MemoryLines
+from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView
+from aptui.tui.widgets.row_list import Rows
 
 # Rows that take several lines of the screen each, where long texts are broken. What a line holds is `LogPane`'s.
 

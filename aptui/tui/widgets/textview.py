@@ -31,7 +31,7 @@ from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.terminal.output.display import ThriftyApp
 from aptui.tui.terminal.safety import facts, glyph, make_safe
 from aptui.tui.widgets.cells import Painter, pad, width_of
-from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.row_list import Rows
 
 if TYPE_CHECKING:
     from rich.segment import Segment

@@ -27,8 +27,7 @@ from textual.binding import Binding, BindingType
 
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.columns import Column
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import Column, Table
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,12 +25,12 @@ from aptui.features.relocation.screen import RelocationPreview, _wrap, destinati
 from aptui.shared.errors import UserError
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.session import NoSession
-from aptui.tui.screens.assets.panel import Panel
+from aptui.tui.screens.assets.asset_panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import source_row
-from tests.tui.screens.assets import test_pane as room
-from tests.tui.screens.assets.test_pane import at, go, in_assets, press, shows
+from tests.tui.screens.assets import test_assets_pane as room
+from tests.tui.screens.assets.test_assets_pane import at, go, in_assets, press, shows
 
 pytestmark = pytest.mark.real
 

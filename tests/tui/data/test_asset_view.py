@@ -14,7 +14,7 @@ from aptui.store.queries.checks import UNWELL
 from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree
 
 POOL = ("b/rock.png", "B/sand/rock.fbx", "a.txt", "b/sand/wall.png", "c/Rock.mat", "b.txt", "c/d/e/f.txt", "rock/a.txt")

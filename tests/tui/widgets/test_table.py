@@ -7,10 +7,8 @@ from textual import events
 from textual.app import App
 
 from aptui.tui.widgets.cells import Cell, fit, wrap
-from aptui.tui.widgets.columns import Column, lay_out
-from aptui.tui.widgets.keyvalue import KeyValue
-from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Column, KeyValue, Table, lay_out
 from tui.shell_room import layouts_of, opened
 
 COLUMNS = (

@@ -7,12 +7,11 @@ import pytest
 from textual.widgets import Input, Static
 
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.filterbox import FilterBox, fitting
-from aptui.tui.widgets.lines import BLOCK_BYTES, FileLines, LogPaneLine, MemoryLines
+from aptui.tui.widgets.log_sources import BLOCK_BYTES, FileLines, LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.table import Column, Table
 from aptui.tui.widgets.textview import TextView, make_preview, read_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 from tests.tui.widgets.test_table import COLUMNS, Numbers, drawn, lines_of, play

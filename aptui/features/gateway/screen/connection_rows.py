@@ -20,12 +20,11 @@ from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Line, Part, Parts, strip_of, width_of
-from aptui.tui.screens.common.listing import ListedRow, ListedRows
+from aptui.tui.screens.listing import ListedRow, ListedRows
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, wrap
-from aptui.tui.widgets.columns import Column
-from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.table import Table
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Column, Table
 from aptui.tui.words import brief, clock, shorten, size_text
 
 if TYPE_CHECKING:

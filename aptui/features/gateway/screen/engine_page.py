@@ -23,11 +23,11 @@ from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.common.bars import Bar
-from aptui.tui.screens.common.listing import ListedRow, ListedRows
-from aptui.tui.screens.jobs.texts import term
+from aptui.tui.screens.bars import Bar
+from aptui.tui.screens.jobs.job_texts import term
+from aptui.tui.screens.listing import ListedRow, ListedRows
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable
 from aptui.tui.words import brief, shorten, size_text
 

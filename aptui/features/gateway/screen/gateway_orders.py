@@ -16,10 +16,10 @@ from aptui.shared.connections.peers import GatewayReport, Peer, PeerOrder, PeerS
 from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
-from aptui.tui.screens.common.listing import ListedRow
+from aptui.tui.screens.listing import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.widgets.columns import Column
+from aptui.tui.widgets.table import Column
 from aptui.tui.words import clock, size_text
 
 if TYPE_CHECKING:

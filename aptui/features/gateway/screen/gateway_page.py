@@ -24,11 +24,10 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
-from aptui.tui.screens.common.bars import Bar
-from aptui.tui.screens.common.listing import ListedRows, fit_columns
-from aptui.tui.widgets.form import Field, Form
-from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
-from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.screens.bars import Bar
+from aptui.tui.screens.listing import ListedRows, fit_columns
+from aptui.tui.widgets.menu import Confirm, Field, Form, Menu, MenuItem, Prompt
+from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aptui.features.gateway.screen.gateway_page import GatewayPage
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.common.bars import TabLine
+from aptui.tui.screens.bars import TabLine
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch

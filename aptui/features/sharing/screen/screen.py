@@ -30,14 +30,13 @@ from aptui.tui.data.feed import Batch
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.pane import Pane
-from aptui.tui.screens.common.bars import Bar
-from aptui.tui.screens.common.listing import Listing
+from aptui.tui.screens.bars import Bar
+from aptui.tui.screens.listing import Listing
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, share_bar
-from aptui.tui.widgets.columns import Column
 from aptui.tui.widgets.menu import Menu, MenuItem
-from aptui.tui.widgets.rows.rows import Rows
-from aptui.tui.widgets.table import SideTable, Table
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Column, SideTable, Table
 from aptui.tui.words import size_text
 
 if TYPE_CHECKING:

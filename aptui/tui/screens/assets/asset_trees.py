@@ -2,24 +2,42 @@
 
 What a tree is, and how it is read, is the store's (`data/assets_store`).
 
-Tests: `tests/tui/screens/assets/test_pane.py`.
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from aptui.tui.data.asset_tree import Kind, TreeHealth
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import FilterError
+from aptui.store.queries.reader import NoDatabaseError, Reader
+from aptui.tui.data.asset_tree import AssetTree, Kind, TreeHealth
 from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.data.session import SessionState
+from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.cells import width_of
-from aptui.tui.widgets.columns import GAP, Column
-from aptui.tui.widgets.focus import give_focus
+from aptui.tui.widgets.filterbox import FilterBox, give_focus
+from aptui.tui.widgets.table import GAP, Column
 from aptui.tui.widgets.tree import VTree
+
+if TYPE_CHECKING:
+    from aptui.store.jobs.regex import Mask
+    from aptui.store.jobs.table import Moment
+    from aptui.store.jobs.texts import Codes
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
 
 _HEALTH = Column("health", "Not well", 22, is_prose=True)
 SOURCE_COLUMNS = (
@@ -116,3 +134,272 @@ class AssetTrees(Vertical):
         if self.view.empty_text != text:
             self.view.empty_text = text
             self.view.refresh()
+
+
+# Searching the tree in front of the Assets screen: for a text as people type it, for the next hit, for the next that is not
+# well.
+
+SEARCH = "search"
+"""The kind of these queries."""
+
+
+class SearchResult(Struct, frozen=True):
+    """What a search found: the nodes to show, those that were hit, and of how many files; all of one tree."""
+
+    text: str
+    tree: AssetTree
+    shown: Codes
+    hits: Codes
+    file_count: int
+
+
+def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
+    """Search a tree; takes as long as its names are many.
+
+    Raises:
+        FilterError: the text cannot be understood.
+    """
+    hits: Mask = tree.search(text, reader)
+    passing = tree.with_above_and_below(hits)
+    count = int(np.count_nonzero(passing & (tree.keys >= 0)))
+    return SearchResult(text, tree, np.flatnonzero(passing).astype(np.int32), np.flatnonzero(hits).astype(np.int32), count)
+
+
+class TreeSearch:
+    """Has the tree in front show what stands in the box.
+
+    Args:
+        shown: called with what was found, once the tree shows it.
+    """
+
+    def __init__(
+        self, shell: Shell, trees: AssetTrees, box: FilterBox, queries: QueryWorker, shown: Callable[[SearchResult], object]
+    ) -> None:
+        self._shell, self._trees, self._box, self._queries, self._shown = shell, trees, box, queries, shown
+        self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
+        self._refused = ""  # the last search that cannot be understood, or answered
+
+    @property
+    def found(self) -> SearchResult | None:
+        """What was found in the tree in front, None = all of it is shown."""
+        return self._found[self._trees.kind]
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything is searched for."""
+        return bool(self._box.text.strip())
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the tree in front shows what stands in the box."""
+        return self._describe_found() == self._box.text
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the tree in front does not show yet what the search asks for."""
+        return self.is_wanted and self._trees.store.error is None and not self.is_shown and self._box.text != self._refused
+
+    def _describe_found(self) -> str:
+        return self.found.text if self.found is not None else ""
+
+    def start(self) -> None:
+        """Search the newest tree in the thread."""
+        text, kind = self._box.text, self._trees.kind
+        newest = self._trees.store.tree(kind)
+        if newest is not None:
+            self._queries.request(SEARCH, lambda reader: search(newest, text, reader), partial(self._show, kind))
+
+    def lift(self) -> None:
+        """Show all of the tree in front: what was open before the search is open again, and the cursor stays in sight."""
+        trees, key = self._trees, self._trees.view.cursor_key
+        self._box.text = ""
+        self._found[trees.kind] = None
+        trees.model.highlight("")
+        trees.view.filter(None)
+        self.show_count()
+        node = trees.model.node_of(key) if key is not None else None
+        if node is not None:
+            trees.view.reveal(node)
+
+    def _show(self, kind: Kind, found: SearchResult) -> None:
+        if kind is not self._trees.kind or found.text != self._box.text:
+            return
+        model, view = self._trees.model, self._trees.view
+        model.refresh()
+        if model.tree is not found.tree:
+            self.start()
+            return
+        is_new = not self.is_shown
+        self._found[kind] = found
+        model.highlight(found.text)
+        view.filter(found.shown, is_new=is_new)
+        self.show_count()
+        if is_new and self._trees.wanted is None and view.node not in set(found.hits.tolist()[:100_000]):
+            self._go_to_first(found)
+        self._shown(found)
+
+    def _go_to_first(self, found: SearchResult) -> None:
+        """Put the cursor on the first file that was hit, else on the first folder."""
+        files = found.hits[found.tree.keys[found.hits] >= 0]
+        nodes = files if len(files) else found.hits
+        if len(nodes):
+            self._trees.view.reveal(int(nodes[0]))
+
+    def show_count(self) -> None:
+        """Say how many files were found."""
+        found = self.found
+        self._box.show_count(f"{found.file_count:,} of {found.tree.file_count:,}" if found is not None else "")
+
+    def refuse(self, error: KnownError) -> None:
+        """Say what is wrong with the search, or why it cannot be answered."""
+        self._refused = self._box.text
+        if isinstance(error, FilterError):
+            self._box.show_mistake(error.column - 1, error.what, error.hint)
+        elif self._box.is_attached:
+            self._shell.show_toast(str(error), "warning")
+
+    def go_to_hit(self, step: int) -> None:
+        """Go to the next hit; stays where it is on the only one."""
+        found, node = self.found, self._trees.view.node
+        if found is None or node is None or not len(found.hits):
+            return
+        at = int(np.searchsorted(found.hits, node, "right")) if step > 0 else int(np.searchsorted(found.hits, node, "left")) - 1
+        self._trees.view.reveal(int(found.hits[at % len(found.hits)]))
+
+    def go_to_bad(self, step: int) -> None:
+        """Go to the next source with a failed job or errors; stays where it is on the only one."""
+        health, node = self._trees.model.health, self._trees.view.node
+        if self._trees.kind is Kind.PRODUCTS:
+            self._shell.show_toast("failed jobs have no products: t goes to the sources", seconds=2)
+        elif health is None or node is None:
+            return
+        elif (found := health.next_bad(node, step)) is None:
+            self._shell.show_toast("no other source has a failed job", seconds=2)
+        else:
+            self.reveal(found)
+
+    def reveal(self, node: int) -> None:
+        """Put the cursor on a node of the tree in front; a search that hides it is lifted."""
+        if not self._trees.view.reveal(node):
+            self.lift()
+            self._trees.view.reveal(node)
+
+
+# The trees of the Assets screen, kept current: read again when news say so, no more often than reading takes.
+
+STALE_S = 1.0
+"""Trees are built anew at most so often while the engine works,"""
+_REST_FACTOR = 4
+"""and take at most a fifth of the time of one processor."""
+_MOST_READS = 10
+"""So often, a second apart, is looked who is not well until the database says what the news said."""
+_MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
+"""There is, or soon will be, an engine that makes a database."""
+_NOTHING = {
+    Kind.SOURCES: "no sources yet: files of the scan folders come here",
+    Kind.INTERMEDIATES: "no intermediates: products that are sources themselves come here",
+    Kind.PRODUCTS: "no products yet: what jobs make comes here",
+}
+"""What would be in a tree that is empty."""
+
+
+class LiveTrees:
+    """Has trees read again, and shows the newest.
+
+    Args:
+        came: called when another tree is shown.
+        health_came: called when something else is known of how its rows are.
+    """
+
+    def __init__(
+        self, shell: Shell, trees: AssetTrees, search: TreeSearch, came: Callable[[], object], health_came: Callable[[], object]
+    ) -> None:
+        self._shell, self._trees, self._search, self._store = shell, trees, search, trees.store
+        self._came, self._health_came = came, health_came
+        self._is_stale = self._is_health_stale = False
+        self._stale_since, self._has_timer = 0.0, False
+        self._newest_moment: Moment = (0, 0)
+        self._reads_left = 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is to be read again."""
+        return not (self._is_stale or self._is_health_stale or self._has_timer)
+
+    def note(self, batch: Batch) -> None:
+        """Note that trees are not what they were, or other jobs not well; what runs waits as far as the database knows."""
+        self._is_stale |= batch.are_assets_stale
+        ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
+        if ended:
+            self._newest_moment, self._reads_left = max(self._newest_moment, *ended), _MOST_READS
+            self._is_health_stale = True
+
+    def renew(self) -> None:
+        """Have what is stale read, now or when the last time is long enough ago."""
+        if not (self._is_stale or self._is_health_stale) or self._has_timer:
+            return
+        wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()
+        if wait_s > 0:
+            self._has_timer = True
+            self._trees.set_timer(wait_s, self._renew_late)
+        else:
+            self._stale_since = time.monotonic()
+            if self._is_stale:
+                self._store.mark_stale()
+            self._store.mark_health_stale()
+            self._is_stale = self._is_health_stale = False
+
+    def _renew_late(self) -> None:
+        self._has_timer = False
+        self._shell.wake()
+
+    def take(self) -> None:
+        """Show a newer tree; with a search on, as soon as that was searched."""
+        model, view = self._trees.model, self._trees.view
+        newest = self._store.tree(self._trees.kind)
+        self.say_what_is_empty(newest)
+        if newest is None or newest is model.tree:
+            if model.refresh_health():
+                view.fit_health(model.health)
+                view.refresh_model()
+                self._health_came()
+                self._read_until_current()
+        elif self._search.is_wanted:
+            self._search.start()
+        else:
+            model.refresh()
+            view.fit_health(model.health)
+            view.refresh_model()
+            self._came()
+
+    def _read_until_current(self) -> None:
+        """Read again who is not well where what was read is older than the news: rows come after them."""
+        unwell = self._store.unwell
+        if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
+            self._reads_left -= 1
+            self._is_health_stale = True
+            self.renew()
+
+    def search(self) -> None:
+        """Search the newest tree in front for what stands in the box, or show all of it again."""
+        if self._store.tree(self._trees.kind) is None:
+            return
+        if self._search.is_wanted:
+            self._search.start()
+            return
+        if self._search.found is not None:
+            self._search.lift()
+        self.take()
+
+    def say_what_is_empty(self, newest: AssetTree | None) -> None:
+        """Say in a tree without rows why it has none."""
+        error = self._store.error
+        if newest is not None:
+            nothing = _NOTHING[self._trees.kind]
+        elif isinstance(error, NoDatabaseError) and self._shell.session.state in _MAKES_IT:
+            nothing = "nothing was processed yet; what the engine finds comes here"
+        else:
+            nothing = "reading…" if error is None else str(error)
+        if self._search.is_wanted and newest is not None and newest.file_count:
+            nothing = "searching…" if self._search.is_under_way else "nothing matches: Esc clears the search"
+        self._trees.say_empty(nothing)

@@ -1,6 +1,6 @@
 """The two lower panes of the Jobs screen: the log of the selected job's run, and the details of the line under the cursor.
 
-Tests: `tests/tui/screens/jobs/test_pane.py`.
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,30 @@ from aptui.store.joblog import JobLogLine, is_tally
 from aptui.store.joblog import JobLogLine as Record
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import Part, width_of
-from aptui.tui.screens.common.bars import FRAME_CELLS, Bar
-from aptui.tui.screens.jobs import texts
-from aptui.tui.screens.jobs.details import DetailsReader, DetailsRequest, JobDetails
-from aptui.tui.screens.jobs.log.running import RunningLines, RunningLog, goes_on, with_running
+from aptui.tui.screens.bars import FRAME_CELLS, Bar
+from aptui.tui.screens.jobs import job_texts
+from aptui.tui.screens.jobs.job_details import (
+    DetailsReader,
+    DetailsRequest,
+    JobDetails,
+    RunningLines,
+    RunningLog,
+    goes_on,
+    with_running,
+)
+from aptui.tui.screens.jobs.job_texts import job_facts
 from aptui.tui.screens.jobs.log_lines import EventLines, LogSearch, window_cells
-from aptui.tui.screens.jobs.texts import job_facts
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.keyvalue import KeyValue
 from aptui.tui.widgets.logpane import LogPane
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
-from aptui.tui.widgets.rows.rows import Rows
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import KeyValue
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
-    from aptui.tui.screens.jobs.details import JobDetails
+    from aptui.tui.screens.jobs.job_details import JobDetails
     from aptui.tui.widgets.logpane import LogPane
 
 
@@ -91,10 +98,10 @@ def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int],
     lines = [job_details.records[key] for key in keys if key < len(job_details.records)]
     word = "line" if len(lines) == 1 else f"{len(lines):,} lines"
     copies: _Copies = [
-        (MenuItem("line", f"Copy {word}", "y", bool(lines)), lambda: texts.log_text(lines, has_details=False)),
-        (MenuItem("details", f"Copy {word} with details", "d", bool(lines)), lambda: texts.log_text(lines, has_details=True)),
-        (MenuItem("all", "Copy all", "a"), lambda: texts.log_text(job_details.records, has_details=True)),
-        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: texts.bug_report(job_details)),
+        (MenuItem("line", f"Copy {word}", "y", bool(lines)), lambda: job_texts.log_text(lines, has_details=False)),
+        (MenuItem("details", f"Copy {word} with details", "d", bool(lines)), lambda: job_texts.log_text(lines, has_details=True)),
+        (MenuItem("all", "Copy all", "a"), lambda: job_texts.log_text(job_details.records, has_details=True)),
+        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: job_texts.bug_report(job_details)),
     ]
     _ask(shell, copies, place)
 

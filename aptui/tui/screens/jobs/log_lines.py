@@ -1,6 +1,6 @@
 """The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business.
 
-Tests: `tests/tui/screens/jobs/test_pane.py`.
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from aptui.store.jobs.texts import Texts
 from aptui.tui.frame.line import Part
 from aptui.tui.widgets.cells import Spans
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.lines import LogPaneLine
+from aptui.tui.widgets.log_sources import LogPaneLine
 from aptui.tui.widgets.logpane import LogPane
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from aptui.tui.pane import Shell
-    from aptui.tui.screens.jobs.details import JobDetails
+    from aptui.tui.screens.jobs.job_details import JobDetails
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16

@@ -6,7 +6,7 @@ import zlib
 from PIL import Image
 
 from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.screens.assets.detail import preview_of
+from aptui.tui.screens.assets.asset_detail import preview_of
 
 
 def lines(text):

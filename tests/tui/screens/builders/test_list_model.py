@@ -14,11 +14,11 @@ from aptui.core.notices import HealthChanged
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Spent
-from aptui.tui.screens.builders import facts
-from aptui.tui.screens.builders.facts import FoundBuilders, KnownBuilder
+from aptui.tui.screens.builders import builder_facts
+from aptui.tui.screens.builders.builder_facts import FoundBuilders, KnownBuilder
 from tui.shell_room import until
 
-from .test_pane import _own_homes, visit  # noqa: F401  # the fixture is used by being there
+from .test_builders_pane import _own_homes, visit  # noqa: F401  # the fixture is used by being there
 
 pytestmark = pytest.mark.real
 
@@ -75,7 +75,7 @@ def test_the_list_and_its_details_are_what_filter_and_order_say(tmp_path: Path, 
                     pane.search._narrow(text)
                 case "sort":
                     column = chance.choice(list(ORDERS))
-                    order = (column, not order[1] if order[0] == column else column in facts.DESCENDING)
+                    order = (column, not order[1] if order[0] == column else column in builder_facts.DESCENDING)
                     pane.order.turn(column, is_tree=False)
                 case "go":
                     pane.widgets.list.move_cursor(chance.randrange(len(NAMES)))
@@ -87,7 +87,7 @@ def test_the_list_and_its_details_are_what_filter_and_order_say(tmp_path: Path, 
             await pilot.pause()
 
             found = pane.reading.found.builders
-            passing = [each for each in found if FILTERS[text](facts.join_searched(each))]
+            passing = [each for each in found if FILTERS[text](builder_facts.join_searched(each))]
             passing.sort(key=ORDERS[order[0]], reverse=order[1])
             assert [row.data for row in pane.list.records] == passing, step
             assert [pane.list.index_of(pane.list.key(at)) for at in range(len(passing))] == list(range(len(passing)))
@@ -105,6 +105,6 @@ def test_the_list_and_its_details_are_what_filter_and_order_say(tmp_path: Path, 
 
 def is_beside(pane: Any, config: Any, current: KnownBuilder | None, broken: dict[str, str]) -> bool:
     """Whether patterns and details are those of a builder."""
-    details = facts.details(current, config, broken.get(current.name, "")) if current else []
-    patterns = facts.pattern_rows(current, config) if current else []
+    details = builder_facts.details(current, config, broken.get(current.name, "")) if current else []
+    patterns = builder_facts.pattern_rows(current, config) if current else []
     return pane.widgets.details.pairs == details and [row.cells for row in pane.patterns.records] == [row.cells for row in patterns]

@@ -15,8 +15,8 @@ from aptui.store.queries.checks import check_marks, findings_of
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import JobsStore
-from aptui.tui.screens.jobs import texts as marks_module
-from aptui.tui.screens.jobs.texts import CheckMarks
+from aptui.tui.screens.jobs import job_texts as marks_module
+from aptui.tui.screens.jobs.job_texts import CheckMarks
 from tests.store.conftest import Store, job_row, source_row
 from tests.tui.database import database
 

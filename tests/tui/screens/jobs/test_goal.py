@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.screens.jobs.view import CursorGoal
+from aptui.tui.screens.jobs.selection import CursorGoal
 
 
 class Screen:

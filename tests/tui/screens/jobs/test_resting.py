@@ -11,8 +11,8 @@ from textual import events
 from textual.keys import _character_to_key
 
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.screens.jobs import view
-from aptui.tui.screens.jobs.view import Resting, query_in_background
+from aptui.tui.screens.jobs import selection
+from aptui.tui.screens.jobs.selection import Resting, query_in_background
 from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
@@ -30,12 +30,12 @@ def test_rows_rest_while_somebody_is_at_them_and_are_not_sorted_all_the_time() -
     clock = Clock()
     rest = Resting(clock)
 
-    assert rest.due_in(touched_s=100.0, row_count=10) == pytest.approx(view.HOLD_S)
+    assert rest.due_in(touched_s=100.0, row_count=10) == pytest.approx(selection.HOLD_S)
     assert rest.due_in(touched_s=90.0, row_count=10) <= 0
     rest.note_sorted()
-    assert rest.due_in(touched_s=90.0, row_count=10) == pytest.approx(view.AGAIN_S, abs=0.01)
-    assert rest.due_in(touched_s=90.0, row_count=1_000_000) > view.AGAIN_S + 1
-    assert view.HOLD_S + view.AGAIN_S < 2
+    assert rest.due_in(touched_s=90.0, row_count=10) == pytest.approx(selection.AGAIN_S, abs=0.01)
+    assert rest.due_in(touched_s=90.0, row_count=1_000_000) > selection.AGAIN_S + 1
+    assert selection.HOLD_S + selection.AGAIN_S < 2
 
 
 def test_a_row_that_became_another_by_itself_is_not_acted_on_at_once() -> None:
@@ -62,7 +62,7 @@ async def newest_first(pilot, pane):
 
 
 def test_what_changed_is_in_its_place_after_a_moment_and_the_top_stays_the_top(tmp_path, monkeypatch):
-    monkeypatch.setattr(view, "HOLD_S", 0.3)
+    monkeypatch.setattr(selection, "HOLD_S", 0.3)
 
     async def change(app, pilot, pane):
         await newest_first(pilot, pane)
@@ -161,7 +161,7 @@ def test_what_is_typed_before_there_are_rows_is_typed_when_there_are(tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_after_any_keys_and_news_the_screen_says_what_is_so(tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(view, "HOLD_S", 0.2)
+    monkeypatch.setattr(selection, "HOLD_S", 0.2)
     chance = random.Random(seed)
     keys = ("j", "k", "g", "G", "enter", "escape", "e", "tab", "f", "z", "space", "u", "slash", "question_mark", "S", "s", "R")
 

@@ -1,7 +1,7 @@
 import os
 from types import SimpleNamespace
 
-from aptui.tui.screens.logs.pane import LogFiles
+from aptui.tui.screens.logs.logs_pane import LogFiles
 
 
 def log_files(folder, told=None):

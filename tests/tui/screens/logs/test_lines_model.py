@@ -13,10 +13,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from aptui.tui.screens.logs import lines as log_lines
-from aptui.tui.screens.logs.lines import LogReader, LogView, RecordLines
-from aptui.tui.screens.logs.tabs import STANDARD, LogTab
-from aptui.tui.widgets.lines import LEVELS
+from aptui.tui.screens.logs import log_reader as log_lines
+from aptui.tui.screens.logs.log_reader import LogReader, LogView, RecordLines
+from aptui.tui.screens.logs.log_tabs import STANDARD, LogTab
+from aptui.tui.widgets.log_sources import LEVELS
 
 NOW_MS = 1_790_000_000_000
 SEVERITIES = "DIWE"

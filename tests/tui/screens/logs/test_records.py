@@ -1,8 +1,8 @@
 """Records of the lines of the Logs screen: of what the engine says, and of a log of which only the lines are known."""
 
 from aptui.core.notices import EngineMessage
-from aptui.tui.screens.logs.lines import LogRecords
-from aptui.tui.widgets.lines import LogPaneLine, MemoryLines
+from aptui.tui.screens.logs.log_reader import LogRecords
+from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 
 
 def test_what_the_engine_says_is_a_record_with_its_level():

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.screens.logs import tabs as tab_list
-from aptui.tui.screens.logs.tabs import TabList
+from aptui.tui.screens.logs import log_tabs as tab_list
+from aptui.tui.screens.logs.log_tabs import TabList
 
 OWN = [{"name": name, "levels": "EWID", "source": "", "text": ""} for name in ("scan", "own")]
 

@@ -1,0 +1,462 @@
+"""The details of one asset: title, facts, references and preview.
+
+What is in them was read elsewhere, but for what is asked for lazily.
+
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.pictures.decoder import Pixels
+from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection
+from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
+from aptui.tui.screens.assets.asset_readers import PREVIEW
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell, fit
+from aptui.tui.widgets.cells import width_of as text_width
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Column, KeyValue
+from aptui.tui.widgets.textview import Piece, TextPreview, TextView, read_preview
+from aptui.tui.widgets.tree import Branch, LazyTree, VTree
+from aptui.tui.words import size_text
+
+if TYPE_CHECKING:
+    from rich.segment import Segment
+    from textual import events
+
+    from aptui.tui.pictures.decoder import Pixels
+    from aptui.tui.pictures.decoding import Decoder
+    from aptui.tui.screens.assets.asset_readers import QueryWorker
+    from aptui.tui.widgets.cells import Painter
+
+
+# Previews of sources and products: pictures by what their first bytes say, everything else as `widgets.textview` does it.
+#
+# Blocks: call in a thread.
+
+_HEX_BYTES = 256
+
+
+class Preview(Struct, frozen=True):
+    """What is shown of a file.
+
+    Args:
+        text: what can be said of it at once.
+        form: the format of the picture that is to be decoded, "" = none is.
+    """
+
+    text: TextPreview
+    form: str = ""
+
+    @property
+    def at_first(self) -> TextPreview:
+        """What is shown until the picture is decoded: nothing that goes away again."""
+        return TextPreview("", (), is_numbered=False) if self.form else self.text
+
+    def with_picture(self, picture: Pixels | str) -> TextPreview:
+        """Return what is shown once it is known: the picture, or why there is none and what else can be said."""
+        if isinstance(picture, Pixels):
+            return TextPreview(self.text.kind, (), is_numbered=False, pixels=picture)
+        return without_picture(self.text, picture)
+
+
+def without_picture(text: TextPreview, why: str) -> TextPreview:
+    """Return what can be said of a picture that is not shown."""
+    return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
+
+
+def preview_of(path: str) -> Preview:
+    """Return the preview of a file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            head = stream.read(HEAD_BYTES) or b""
+            size = os.fstat(fd).st_size
+    except OSError:
+        return Preview(read_preview(path))  # says why
+    facts = image_facts(head, os.path.basename(path))
+    if facts is None:
+        return Preview(read_preview(path))
+    why = objection(facts, size)
+    text = _text(facts, head, size)
+    return Preview(without_picture(text, why)) if why else Preview(text, facts.form)
+
+
+def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
+    extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
+    facts_shown = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
+    lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
+    lines += [(), *_hex(head[:_HEX_BYTES])]
+    kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
+    return TextPreview(kind, tuple(lines), is_numbered=False)
+
+
+def _hex(data: bytes) -> Iterator[tuple[Piece, ...]]:
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield ((f"{at:08x}  ", "muted"), (f"{row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  ", ""), (letters, "muted"))
+
+
+# The references of a panel as a tree whose branches keep their keys: what is open stays open when the same asset is read again.
+
+COLUMNS = (
+    Column("text", "Reference", 0, 16),
+    Column("note", "", 20, drop_rank=1),
+    Column("size", "Size", 8, align="right", drop_rank=2),
+)
+_OPEN_UP_TO = 24
+"""Longer groups begin closed, so that the ones below them are in sight."""
+
+
+class References(LazyTree):
+    """The tree of one asset.
+
+    Args:
+        ask: called with a branch whose children are wanted; `grow` gives them.
+    """
+
+    def __init__(self, ask: Callable[[Branch], None]) -> None:
+        self._keys: dict[tuple[int, object], int] = {}
+        self._before: dict[int, Branch] = {}
+        super().__init__(ask)
+
+    def show(self, panel: Panel) -> None:
+        """Take what a panel says now."""
+        self._before = dict(self._by_key)
+        self.set_roots([branch for group in panel.groups for branch in _branches(group)])
+        self._before = {}
+
+    def list_opened_at_first(self) -> list[int]:
+        """Return the nodes of the groups that are not too long."""
+        return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
+
+    def above(self, branch: Branch) -> set[int]:
+        """Return the ids of a branch and of those it hangs below."""
+        found: set[int] = set()
+        at: Branch | None = branch
+        while at is not None:
+            if isinstance(at.data, Ref):
+                found.add(at.data.key)
+            at = at.parent
+        return found
+
+    def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
+        """Give a branch the key that its like had at this place, and what was read below it."""
+        identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
+        place = (-1 if parent is None else parent.key, identity)
+        branch.key = self._keys.setdefault(place, len(self._keys))
+        while branch.key in self._by_key:  # the same reference twice
+            place = (*place, 0)  # type: ignore[assignment]  # longer and longer
+            branch.key = self._keys.setdefault(place, len(self._keys))
+        branch.parent = parent
+        self._by_key[branch.key] = branch
+        before = self._before.get(branch.key)
+        if branch.children is None and branch.has_children and before is not None:
+            branch.children = before.children
+        if branch.children is not None:
+            branch.children = [self._adopt_key(child, branch) for child in branch.children]
+        return branch
+
+
+def _branches(group: ReferenceGroup) -> Iterable[Branch]:
+    if not group.title:
+        return branches(group.refs)
+    says = group.says or f"{len(group.refs):,}"
+    role = "title" if group.refs else "muted"
+    children = branches(group.refs) if group.refs else None
+    return [Branch({"text": Cell(f"{group.title} ({says})", role)}, group.title, bool(group.refs), children=children)]
+
+
+def branches(refs: Iterable[Ref]) -> list[Branch]:
+    """Return references as branches."""
+    return [Branch(_cells(ref), ref, bool(ref.ask)) for ref in refs]
+
+
+def _cells(ref: Ref) -> dict[str, Cell]:
+    sign = glyph("to") if ref.leads else " "
+    text_role = "muted" if ref.role == "muted" else "path"
+    note_role = ref.role or "muted"
+    return {"text": Cell(f"{sign} {ref.text}", text_role), "note": Cell(ref.note, note_role), "size": Cell(ref.size, "muted")}
+
+
+# The lines of the Assets screen that are made of parts: the tabs of its trees, and titles.
+
+TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
+_BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
+"""Where the search needs the room."""
+
+
+class TreeTabs(Line):
+    """Which tree is shown, and how many files each holds as far as it was read."""
+
+    @dataclass
+    class TreeChosen(Message):
+        """A tab was clicked."""
+
+        kind: Kind
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-tabs")
+        self._kind, self._counts = Kind.SOURCES, dict.fromkeys(Kind, -1)
+        self._is_roomy = self._is_brief = False
+        self._width = 0
+
+    def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
+        """Show that a tree is in front; a count of -1 is not known. `is_brief`: it has to leave room to the search."""
+        self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
+        width = width_of(self.parts(0))
+        if width != self._width:
+            self._width = self.styles.width = width
+        self.refresh_if_changed()
+
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
+        """Return the tabs; a sign marks the one in front, also where there are no colours."""
+        parts: list[Part] = []
+        for kind, title in (_BRIEF if self._is_brief else TITLES).items():
+            is_here = kind is self._kind
+            parts.append(Part(f" {title}", "title" if is_here else "muted"))
+            parts.append(Part(glyph("open") if is_here else " ", "accent"))
+            count = self._counts[kind]
+            is_counted = self._is_roomy or (is_here and not self._is_brief)
+            parts.append(Part(f" {count:,}" if count >= 0 and is_counted else "", "muted"))
+            parts.append(Part(" "))
+        return tuple(parts)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Say which tab is under the pointer."""
+        ends, end = [], 0
+        for at, part in enumerate(self.parts(0)):
+            end += part.width
+            if at % 4 == 3:
+                ends.append(end)
+        kinds = [kind for kind, past in zip(TITLES, ends, strict=True) if event.x < past]
+        if kinds:
+            self.post_message(self.TreeChosen(kinds[0]))
+
+
+class TitleLine(Line):
+    """A line above a part: its title, what more is known, and a rule to the end if it divides."""
+
+    def __init__(self, id: str, *, classes: str = "", is_rule: bool = False) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id, classes=classes)
+        self._title, self._more, self._is_rule = "", "", is_rule
+
+    def show(self, title: str, more: str = "") -> None:
+        """Say something else; both are foreign text."""
+        self._title, self._more = title, more
+        self.refresh_if_changed()
+
+    def parts(self, width: int) -> Parts:
+        """Return title and rest, shortened to the width."""
+        line = glyph("rule")
+        before = Part(f" {line * 2} " if self._is_rule else " ", "rule")
+        free_width = max(0, width - before.width - 1)
+        title = fit(self._title, min(free_width, text_width(fit(self._title, 400).text.rstrip()))).text
+        more = fit(f"  {self._more}", max(0, free_width - text_width(title)), is_prose=True).text.rstrip() if self._more else ""
+        rest = max(0, free_width - text_width(title) - text_width(more) - 1)
+        return before, Part(title, "title"), Part(more, "muted"), Part(f" {line * rest}" if self._is_rule else "", "rule")
+
+
+_CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
+"""Facts that are others when the file is another one."""
+
+
+class _Quiet(Rows):
+    """Rows that show their cursor only while the keys come here: beside a tree it would be one too many."""
+
+    def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
+        """Return the cell at the left edge."""
+        return super().edge(is_cursor=is_cursor and self.has_focus, is_mark=is_mark, painter=painter)
+
+
+class AssetFacts(_Quiet, KeyValue, can_focus=False):
+    """Keys and values without a header, for the title stands above; what can be done with them is in the menu of copies."""
+
+    HEADER_LINES: ClassVar[int] = 0
+
+
+class FilePreview(_Quiet, TextView):
+    """The preview."""
+
+
+class ReferenceTree(_Quiet, VTree):
+    """References: enter follows one, also where it can be opened; right and left open and close."""
+
+    HEADER_LINES: ClassVar[int] = 0
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]
+
+    def __init__(self, ask: Callable[[Branch], None]) -> None:
+        super().__init__(COLUMNS, id="assets-references", classes="for-references")
+        self._ask = ask
+        self.references: References | None = None
+
+    def show_panel(self, panel: Panel, *, is_same: bool) -> None:
+        """Show the references of a panel; of another asset, with the groups that are not too long open."""
+        if is_same and self.references is not None:
+            self.references.show(panel)
+            self.refresh_model()
+            return
+        references = self.references = References(self._ask)
+        references.show(panel)
+        self.cursor, self.cursor_key = 0, None
+        self.set_tree(references)
+        for node in references.list_opened_at_first():
+            self.set_open(node, is_open=True)
+
+    def clear(self) -> None:
+        """Show none."""
+        self.references = None
+        self.cursor, self.cursor_key = 0, None
+        self.set_tree(References(self._ask))
+
+    def reference(self, key: int | None = None) -> Ref | None:
+        """Return the reference of a row, or under the cursor."""
+        wanted = self.cursor_key if key is None else key
+        branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
+        return branch.data if branch is not None and isinstance(branch.data, Ref) else None
+
+    @dataclass
+    class DeadEnd(Message):
+        """Somebody wants to follow a reference that leads nowhere."""
+
+        ref: Ref
+
+    def action_open(self) -> None:
+        """Follow what leads somewhere, open and close what does not."""
+        reference = self.reference()
+        if reference is not None and reference.leads and self.cursor_key is not None:
+            self.post_message(Rows.Opened(self, self.cursor_key))
+        elif reference is not None and not reference.ask:
+            self.post_message(self.DeadEnd(reference))
+        else:
+            super().action_open()
+
+
+class AssetDetail(Vertical):
+    """The details; `show` draws what differs from before."""
+
+    def __init__(self) -> None:
+        super().__init__(id="assets-detail", classes="-without-preview")
+        self._panel: Panel | None = None
+        self._queries: QueryWorker | None = None
+        self._previewed: tuple[object, ...] = ()
+        self._without_picture: Preview | None = None
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield TitleLine("assets-title")
+        yield AssetFacts(id="assets-facts", classes="for-references")
+        yield ReferenceTree(self._ask_below)
+        yield TitleLine("assets-preview-title", classes="for-preview", is_rule=True)
+        yield FilePreview(id="assets-preview", classes="for-preview")
+
+    @property
+    def references(self) -> ReferenceTree:
+        """The references."""
+        return self.query_one(ReferenceTree)
+
+    @property
+    def parts(self) -> list[Rows]:
+        """The parts that keys can go to."""
+        return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
+
+    def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
+        """Show an asset, or what is new of it: then cursor and branches stay."""
+        before, self._panel, self._queries = self._panel, panel, queries
+        is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
+        self._title.show(panel.path)
+        if not is_same or before is None or before.facts != panel.facts:
+            self.query_one(AssetFacts).show(panel.facts)
+        self.references.show_panel(panel, is_same=is_same)
+        self._show_preview(panel, queries, decoder)
+
+    @property
+    def _title(self) -> TitleLine:
+        return self.query_one("#assets-title", TitleLine)
+
+    def clear(self) -> None:
+        """Show nothing: the tree in front has no row to tell of."""
+        if self._panel is None:
+            return
+        self._panel, self._previewed, self._without_picture = None, (), None
+        self._title.show("")
+        self.query_one(AssetFacts).show(())
+        self.references.clear()
+        self._draw_preview("", TextPreview("", ()))
+
+    def say_gone(self) -> None:
+        """Say that what is shown is not there any more."""
+        if self._panel is not None:
+            self._title.show(self._panel.path, "gone")
+
+    def show_why(self, preview: TextPreview) -> None:
+        """Show reasons in the place of the preview."""
+        self._without_picture = None
+        self.remove_class("-without-preview")
+        self.query_one(FilePreview).show_preview(preview)
+        self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
+
+    def _ask_below(self, branch: Branch) -> None:
+        """Have the children of a reference read."""
+        references, ref = self.references.references, branch.data
+        if references is None or self._queries is None or self._panel is None or not isinstance(ref, Ref):
+            return
+        above = references.above(branch) | {self._panel.key}
+        self._queries.request(
+            f"below {branch.key}", lambda reader: read_links(reader, ref, above), partial(self._grow, references, branch)
+        )
+
+    def _grow(self, references: References, branch: Branch, refs: tuple[Ref, ...]) -> None:
+        if self.references.references is references:
+            references.grow(branch, branches(refs))
+            self.references.refresh_model()
+
+    def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
+        """Read the file, unless it is as it was."""
+        state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
+        if state == self._previewed:
+            return
+        self._previewed, self._without_picture = state, None
+        decoder.want_none()
+        if panel.is_folder or not panel.file:
+            self._draw_preview("", TextPreview("", ()))
+            return
+
+        def take(preview: Preview) -> None:
+            if state != self._previewed:
+                return
+            self.set_class(bool(preview.form), "-picture")
+            self._draw_preview("Preview", preview.at_first, preview.text.kind)
+            if preview.form:
+                self._without_picture = preview
+                decoder.want(panel.file, preview.form, partial(self._take_picture, preview))
+
+        queries.request(PREVIEW, lambda _reader: preview_of(panel.file), take)
+
+    def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
+        """Show a picture where it is still wanted."""
+        if preview is self._without_picture:
+            self._draw_preview("Preview", preview.with_picture(picture))
+
+    def _draw_preview(self, title: str, preview: TextPreview, kind: str = "") -> None:
+        self.set_class(not title, "-without-preview")
+        view = self.query_one(FilePreview)
+        view.show_preview(preview)
+        more = view.title() if preview.is_numbered else kind or preview.kind
+        self.query_one("#assets-preview-title", TitleLine).show(title, more)

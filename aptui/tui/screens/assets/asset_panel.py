@@ -1,0 +1,383 @@
+"""What stands beside the trees for one source, product or folder: facts, and groups of references that lead on.
+
+Read from the database.
+
+Everything here is plain data that compares: a panel that is read again and is the same is not drawn again.
+
+Tests: `tests/features/relocation/test_screen.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from aptui.config.folder import find_spelling
+from aptui.core.asset_checks import Check, CheckLevel
+from aptui.core.model import describe_key
+from aptui.core.paths import cache_path
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries import assets
+from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
+from aptui.store.queries.checks import CheckFinding, findings_of
+from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.screens.programs import native
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import duration_text, size_text
+
+SOURCE, PRODUCT, JOB = "source", "product", "job"
+"""Where a reference leads to; "" = nowhere."""
+OUT, IN = "out", "in"
+"""In which direction a reference is followed when it is opened."""
+
+
+class AssetPlaces(Struct, frozen=True):
+    """What the database does not say: where the cache lies, the order of scan folders by name, what is checked.
+
+    `roots` are (name, path) of the scan folders, those that count before others first.
+    """
+
+    cache_dir: str
+    orders: Mapping[str, int] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+
+
+class Ref(NamedTuple):
+    """A line of a panel that may lead to another asset.
+
+    `key` is the id of a source or product, `ask` says how to go on when it is opened, "" = it has nothing below.
+    """
+
+    leads: str
+    key: int
+    text: str
+    note: str = ""
+    size: str = ""
+    role: str = ""
+    ask: str = ""
+
+
+class ReferenceGroup(NamedTuple):
+    """Some references under a title; without a title it is one reference at the top."""
+
+    title: str
+    refs: tuple[Ref, ...]
+    says: str = ""
+
+
+class Panel(Struct, frozen=True):
+    """A panel.
+
+    Args:
+        path: as people know the asset: relative path, product name.
+        file: the path of its file as Python's file functions want it; of a folder too, where there is one.
+        source: the source whose jobs it is about; of a folder the folder, "" = of none.
+        products: the native paths of the products, for copying.
+        folders: where a folder of sources may lie, the scan folder that counts before others first.
+    """
+
+    kind: Kind
+    key: int
+    path: str
+    facts: tuple[tuple[str, str], ...] = ()
+    groups: tuple[ReferenceGroup, ...] = ()
+    file: str = ""
+    source: str = ""
+    uuid: str = ""
+    asset_id: str = ""
+    products: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is about a folder."""
+        return self.key < 0
+
+
+def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
+    """Read the panel of a source or product; None when it is gone."""
+    if kind is Kind.PRODUCTS:
+        product = assets.product_details(reader, key)
+        return None if product is None else _of_product(reader, product, places)
+    source = assets.source_details(reader, key)
+    return None if source is None else _of_source(reader, kind, source, places)
+
+
+def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces, health: str = "") -> Panel:
+    """Return the panel of a folder; `health` says which jobs below it are not well."""
+    word = "product" if kind is Kind.PRODUCTS else "source"
+    is_made = kind is Kind.PRODUCTS
+    file = native(places.cache_dir, path) if is_made else ""
+    folders = () if is_made else tuple(native(root, path) for _, root in places.roots)
+    facts = (("Holds", f"{count:,} {word}{'' if count == 1 else 's'}"), *((("Jobs", health),) if health else ()))
+    return Panel(kind, key, path, facts, file=file, folders=folders, source=path)
+
+
+# ----------------------------------------------------------------------------------------------------------------- sources
+
+
+def _of_source(reader: Reader, kind: Kind, details: SourceDetails, places: AssetPlaces) -> Panel:
+    source = details.source
+    file = native(source.root, source.source)
+    facts = [("Scan folder", _folder_text(source.scan_folder, places)), ("Path", file), ("UUID", details.uuid)]
+    facts[2:2] = [("Hides", native(path)) for path in _find_hidden(reader, source, places)]
+    facts += _file_facts(reader, source.source, source.digest, file)
+    if details.analysis_ms:
+        facts.append(("Analysis", duration_text(details.analysis_ms)))
+    made_from = details.made_from
+    groups = [ReferenceGroup("", (Ref(SOURCE, made_from.source_id, made_from.source, "made from"),))] if made_from else []
+    groups += [
+        ReferenceGroup("Products", tuple(_product_ref(row, source.uuid) for row in details.products)),
+        ReferenceGroup("Dependencies out", tuple(map(_dependency_ref, details.out))),
+        ReferenceGroup("Dependencies in", tuple(map(_dependency_ref, details.incoming))),
+        ReferenceGroup("Intermediates", tuple(_intermediate_ref(row, made, source.uuid) for row, made in details.intermediates)),
+        ReferenceGroup("Jobs", tuple(_job_ref(row, max(len(each.platform) for each in details.jobs)) for row in details.jobs)),
+    ]
+    if found := findings_of(reader, places.checks, source.source):
+        groups.insert(-5, ReferenceGroup("Checks", tuple(map(_finding_ref, found))))
+    return Panel(
+        kind, source.source_id, source.source, tuple(facts), tuple(groups), file, source.source, details.uuid, details.uuid,
+        tuple(native(places.cache_dir, cache_path(row.name)) for row in details.products),
+    )  # fmt: skip
+
+
+def _folder_text(name: str, places: AssetPlaces) -> str:
+    return f"{name} (order {places.orders[name]})" if name in places.orders else name
+
+
+def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
+    """Yield the files of later scan folders that a source hides; one of a metadata type is a source of its own."""
+    names = [name for name, _ in places.roots]
+    if source.scan_folder not in names:
+        return
+    sql = """SELECT 1 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+        WHERE f.ScanFolder = ? AND lower(s.SourceName) = lower(?)"""
+    for _, root in places.roots[names.index(source.scan_folder) + 1 :]:
+        path = find_spelling(root, source.source)
+        if path and not reader.ask(sql, (root, source.source)).fetchone():
+            yield path
+
+
+def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:
+    """Return digest, size and time: as the engine last saw them, else as they are."""
+    known = reader.file(path)
+    size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
+    if not known or not known.mtime_ns:  # the time of a file that was fresh then is not remembered: it is looked at again
+        size, mtime_s = (known.size, _stat(file)[1]) if known else _stat(file)
+    facts = [("Digest", digest.hex())] if digest.strip(b"\0") else []
+    if size >= 0:
+        facts += [("Size", _full_size(size)), ("Changed", moment(mtime_s))]
+    return facts
+
+
+def _stat(file: str) -> tuple[int, float]:
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return -1, 0.0
+    return found.st_size, found.st_mtime
+
+
+def _full_size(size: int) -> str:
+    return f"{size_text(size)}  ({size:,} bytes)" if size >= 1000 else size_text(size)
+
+
+def moment(time_s: float) -> str:
+    """Return a time on the wall clock beside people, to the second."""
+    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # see above
+
+
+def _product_ref(row: ProductRow, uuid: bytes) -> Ref:
+    return Ref(PRODUCT, row.product_id, row.name, short_id(assets.asset_id_text(uuid, row.sub_id)), size_text(row.size))
+
+
+def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
+    note, size = short_id(assets.asset_id_text(uuid, row.sub_id)), size_text(row.size)
+    return Ref(SOURCE if source_id else "", source_id, row.name, note, size, "" if source_id else "muted")
+
+
+def _dependency_ref(edge: DeclaredDependency) -> Ref:
+    if edge.source_id or edge.kind != "source":
+        return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
+    return Ref("", 0, edge.text, "no asset", role="muted")  # a file that no builder takes, or none
+
+
+def _finding_ref(finding: CheckFinding) -> Ref:
+    role = "warning" if finding.level == CheckLevel.WARN else "failed"
+    about = f"{finding.product}: " if finding.product else ""
+    return Ref("", 0, f"{glyph(role)} {about}{finding.what}", finding.check, role=role)
+
+
+def _job_ref(row: JobRow, width: int = 0) -> Ref:
+    count = row.errors or row.warnings
+    if row.status == "completed" and count:
+        word = f"{glyph('warning')} {count:,} {'error' if row.errors else 'warning'}{'' if count == 1 else 's'}"
+        role = "failed" if row.errors else "warning"
+    else:
+        word, role = f"{glyph(row.status)} {row.status}", row.status
+    word += ", draft" if row.is_draft else ""
+    took = duration_text(round(row.duration_s * 1000)) if row.duration_s else ""
+    return Ref(JOB, row.job_id, f"{row.platform:<{width}}  {describe_key(row.job_key)}", word, took, role)
+
+
+def short_id(asset_id: str) -> str:
+    """Return an asset id that can be told from its neighbours: `{2336F175…}:1`."""
+    uuid, _, sub_id = asset_id.partition(":")
+    return f"{uuid[:9]}{glyph('ellipsis')}}}:{sub_id}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- products
+
+
+def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) -> Panel:
+    product, job, source = details.product, details.job, details.source
+    file = native(places.cache_dir, cache_path(product.name))
+    facts = [("Asset id", details.asset_id)]
+    if job is not None:
+        facts += [
+            ("Last processed", moment(job.completed_ms / 1000) or glyph("none")),
+            ("Job key", job.job_key),
+            ("Platform", job.platform),
+        ]
+    if product.size >= 0:
+        facts.append(("Size", _full_size(product.size)))
+    if product.digest.strip(b"\0"):
+        facts.append(("Digest", product.digest.hex()))
+    if any(product.asset_type):
+        facts.append(("Type", uuid_text(product.asset_type)))
+    groups = [ReferenceGroup("", (Ref(SOURCE, source.source_id, source.source, "source"),))] if source else []
+    groups += [ReferenceGroup("", (_job_ref(job),))] if job else []
+    incoming = tuple(_link_ref(link, IN) for link in assets.product_dependents(reader, product.product_id))
+    groups += [
+        ReferenceGroup(
+            "Outgoing dependencies", tuple(_link_ref(link, OUT) for link in assets.product_links(reader, product.product_id))
+        ),
+        ReferenceGroup("Unmet path dependencies", tuple(map(_unmet_ref, details.unmet))),
+        ReferenceGroup("Incoming dependencies", incoming),
+        _missing_group(details),
+    ]
+    return Panel(
+        Kind.PRODUCTS, product.product_id, product.name, tuple(facts), tuple(groups), file, source.source if source else "",
+        uuid_text(source.uuid) if source else "", details.asset_id, (file,),
+    )  # fmt: skip
+
+
+def _unmet_ref(path: str) -> Ref:
+    """Return a path that leads to no product by itself.
+
+    What is a pattern or an exclusion nobody can call unmet, and it is no warning.
+    """
+    if path.startswith(":"):  # O3DE's sign of an exclusion
+        return Ref("", 0, f"!{path[1:]}", "exclusion")
+    return Ref("", 0, path, "pattern") if "*" in path else Ref("", 0, path, "path", role="warning")
+
+
+def _missing_group(details: ProductDetails) -> ReferenceGroup:
+    """Return what a scan found, the newest first, and how it ended; the count says when that was."""
+    refs = tuple(
+        Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
+            _scan_time(item.scanned_s), "failed")
+        for item in details.missing
+    )  # fmt: skip
+    if details.scan_says and details.scan_says != NOTHING_MISSING:
+        refs += (Ref("", 0, details.scan_says, "", _scan_time(details.scanned_s), "warning"),)
+    if not details.scanned_s:
+        return ReferenceGroup("Missing dependencies", refs, "not scanned yet")
+    return ReferenceGroup(
+        "Missing dependencies", refs, f"{len(details.missing):,}" if refs else f"none, {_scan_time(details.scanned_s)}"
+    )
+
+
+def _scan_time(time_s: int) -> str:
+    """Return a time as narrow as it can be: of today the clock, else the day."""
+    then = moment(time_s)
+    return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
+
+
+def _link_ref(link: ResolvedLink, direction: str) -> Ref:
+    """Return a product dependency; what depends on a product is not known before it is asked."""
+    goes_on = link.product_id and (link.has_more or direction == IN)
+    role = "" if link.product_id else "muted"
+    return Ref(
+        PRODUCT if link.product_id else "",
+        link.product_id,
+        link.name,
+        short_id(link.asset_id),
+        "",
+        role,
+        direction if goes_on else "",
+    )
+
+
+def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, ...]:
+    """Return what a product dependency leads to, one step further; products of `above` are shown and not followed again."""
+    ask = assets.product_links if ref.ask == OUT else assets.product_dependents
+    found = (_link_ref(link, ref.ask) for link in ask(reader, ref.key))
+    return tuple(each._replace(ask="", note=f"{glyph('ascending')} above") if each.key in above else each for each in found)
+
+
+# ----------------------------------------------------------------------------------------------------------------- finding
+
+
+def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:
+    """Return the asset that a text names: by asset id, by UUID, by the path of its source, by platform and product."""
+    text = text.strip()
+    asset = assets.parse_asset_id(text)
+    if asset is not None:
+        products = assets.product_ids(reader, *asset) if asset[1] is not None else []
+        sources = assets.source_ids(reader, asset[0])
+        return (Kind.PRODUCTS, products[0]) if products else _source(reader, sources)
+    name = text.removeprefix(f"{places.cache_dir}/")
+    if intermediate := _intermediate(reader, name):
+        return Kind.INTERMEDIATES, intermediate
+    row = reader.ask("SELECT ProductID FROM Products WHERE ProductName = ? ORDER BY ProductID", (name,)).fetchone()
+    if row is not None and name != text:
+        return Kind.PRODUCTS, int(row[0])
+    return _source(reader, _source_ids(reader, text)) or ((Kind.PRODUCTS, int(row[0])) if row else None)
+
+
+def _intermediate(reader: Reader, name: str) -> int:
+    """Return the source that a product on `common` is, 0 = it is no intermediate."""
+    below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
+    sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
+    row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _source_ids(reader: Reader, text: str) -> list[int]:
+    if text.startswith("/"):
+        sql = (
+            "SELECT s.SourceID FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
+            " WHERE f.ScanFolder || '/' || s.SourceName = ?"
+        )
+        return [number for (number,) in reader.ask(sql, (text,))]
+    source = reader.source(text)
+    return [source.source_id] if source else []
+
+
+def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
+    return (kind_of_source(reader, ids[0]), ids[0]) if ids else None
+
+
+def kind_of_source(reader: Reader, source_id: int) -> Kind:
+    """Return in which tree a source stands."""
+    sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
+    return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
+
+
+def sources_of(reader: Reader, kind: Kind, keys: Iterable[int]) -> list[str]:
+    """Return the paths of sources, or of the sources of products, by id, each once."""
+    sql = "SELECT SourceName FROM Sources WHERE SourceID = ?"
+    if kind is Kind.PRODUCTS:
+        sql = (
+            "SELECT s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
+            " WHERE p.ProductID = ?"
+        )
+    return list(dict.fromkeys(name for key in keys for (name,) in reader.ask(sql, (key,))))

@@ -1,0 +1,129 @@
+"""What reads for the Assets screen, each in a thread of its own: trees, pictures, and all else that is asked.
+
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from aptui.config.dirs import asset_database
+from aptui.shared.errors import KnownError
+from aptui.store.db.schema import translate_errors
+from aptui.store.queries.reader import Reader, open_reader
+from aptui.tui.background import LatestOnly
+from aptui.tui.data.assets_store import AssetsStore
+from aptui.tui.pictures.decoding import Decoder
+from aptui.tui.screens.assets.asset_panel import AssetPlaces
+
+if TYPE_CHECKING:
+    from aptui.shared.errors import KnownError
+    from aptui.tui.pane import Shell
+
+
+# What the Assets screen asks the database and the disk, in one thread of its own: of each kind of query only the newest counts.
+
+T = TypeVar("T")
+PREVIEW = "preview"
+"""This kind waits until nothing else is asked for: colouring a text takes longest."""
+
+
+class _Query(NamedTuple):
+    ask: Callable[[Reader], Any]
+    then: Callable[[Any], object]
+
+
+class QueryWorker:
+    """Asks in a thread. `request` is called by the UI.
+
+    Args:
+        database: is opened anew for every query: an engine may have put another in its place.
+        deliver: called by the thread with a function and its arguments, for the UI to call.
+        failed: called, through `deliver`, with the kind of a query and what went wrong.
+    """
+
+    def __init__(
+        self, database: Path, deliver: Callable[..., object], failed: Callable[[str, KnownError], object] = lambda *_: None
+    ) -> None:
+        self._database, self._deliver, self._failed = database, deliver, failed
+        self._worker = LatestOnly[_Query]("aptui-asset-queries", self._answer, last=PREVIEW)
+        self._newest: dict[str, _Query] = {}
+        self._follow_ups: dict[str, Callable[[], object]] = {}
+
+    def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
+        """Have `ask` answered in the thread and `then` called with it in the UI, unless the same kind is requested anew before."""
+        query = self._newest[kind] = _Query(ask, then)
+        self._follow_ups.pop(kind, None)
+        self._worker.put(query, kind)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is under way."""
+        return self._worker.is_busy
+
+    def is_awaited(self, kind: str) -> bool:
+        """Whether the newest query of a kind was not answered yet, or the UI has not heard it."""
+        return kind in self._newest
+
+    def after(self, kind: str, do: Callable[[], object]) -> None:
+        """Call `do` once the newest query of a kind was answered, or at once; a newer one gives it up."""
+        if self.is_awaited(kind):
+            self._follow_ups[kind] = do
+        else:
+            do()
+
+    def has_follow_up(self, kind: str) -> bool:
+        """Whether something shall be done once a query of a kind was answered."""
+        return kind in self._follow_ups
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
+    def _answer(self, kind: str, query: _Query) -> None:
+        try:
+            with translate_errors(self._database), closing(open_reader(self._database)) as reader:
+                answer = query.ask(reader)
+        except KnownError as error:
+            self._deliver(self._failed, kind, error)
+        else:
+            if not self._worker.is_superseded(kind):
+                self._deliver(query.then, answer)
+        finally:
+            self._deliver(self._end, kind, query)
+
+    def _end(self, kind: str, query: _Query) -> None:
+        if self._newest.get(kind) is query:
+            del self._newest[kind]
+            self._follow_ups.pop(kind, lambda: None)()
+
+
+class AssetReaders:
+    """The readers of one screen, and what the database does not say (`places`).
+
+    Args:
+        deliver, failed: as `QueryWorker` has them.
+    """
+
+    def __init__(self, shell: Shell, deliver: Callable[..., object], failed: Callable[[str, KnownError], object]) -> None:
+        cache_dir, config = shell.session.cache_dir, shell.config
+        database = asset_database(cache_dir)
+        self.store = AssetsStore(database, wake=shell.wake)
+        self.queries = QueryWorker(database, deliver, failed)
+        self.decoder = Decoder(deliver)
+        folders = config.project.scan_folders if config else ()
+        self.places = AssetPlaces(
+            str(cache_dir),
+            {folder.name: folder.order for folder in folders},
+            config.checks if config else (),
+            tuple((folder.name, folder.path) for folder in folders),
+        )
+
+    def close(self) -> None:
+        """End the threads."""
+        self.store.close()
+        self.queries.close()
+        self.decoder.close()

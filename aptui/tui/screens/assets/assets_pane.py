@@ -1,0 +1,464 @@
+"""The Assets screen: the trees of sources, intermediates and products, the details of each, and the ways between them.
+
+What it does is its parts'; here is what people press and what is told. What is shown stays until something newer was read.
+
+Tests: `tests/tui/screens/assets/test_assets_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from aptui import feature
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.frame.commandline import Command
+from aptui.tui.pane import Pane
+from aptui.tui.screens.assets.asset_actions import AssetActions, AssetExtension, AssetParts
+from aptui.tui.screens.assets.asset_detail import TITLES, AssetDetail, FilePreview, ReferenceTree, TreeTabs
+from aptui.tui.screens.assets.asset_navigation import TARGET, AssetNavigation, SelectedAsset
+from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders, QueryWorker
+from aptui.tui.screens.assets.asset_trees import SEARCH, AssetTrees, LiveTrees, SearchResult, TreeSearch
+from aptui.tui.widgets.filterbox import FilterBox, give_focus
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.textview import TextView
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from aptui.shared.errors import KnownError
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Pane
+    from aptui.tui.screens.assets.asset_panel import Panel
+
+
+# How the Assets screen shares its room among tree, references and preview, and which of them has the keys.
+
+NARROW = 110
+"""On narrower screens the details take the place of the tree."""
+_ROOMY, _TIGHT = 100, 72
+_PEEK = "-peek"
+"""The preview has all the room, and gives it back to the tree."""
+_ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
+
+CSS = """
+AssetsPane { layers: base; }
+#assets-head { dock: top; height: auto; width: 1fr; layout: horizontal; }
+#assets-tabs { height: 1; width: 40; }
+#assets-body { layout: horizontal; height: 1fr; width: 1fr; }
+#assets-trees { width: 2fr; height: 1fr; }
+#assets-detail { width: 3fr; height: 1fr; border-left: solid $role-rule; }
+#assets-facts { height: auto; max-height: 10; }
+#assets-references { height: auto; max-height: 50%; min-height: 4; }
+#assets-preview { height: 1fr; min-height: 2; }
+AssetsPane.-narrow #assets-detail { border-left: none; display: none; }
+AssetsPane.-narrow #assets-facts { max-height: 5; }
+AssetsPane.-narrow #assets-preview { min-height: 3; }
+#assets-detail.-picture #assets-references { max-height: 35%; }
+AssetsPane.-narrow #assets-detail.-picture #assets-facts { max-height: 4; }
+AssetsPane.-narrow.-detail #assets-detail { display: block; }
+AssetsPane.-narrow.-detail #assets-trees { display: none; }
+AssetsPane.-zoom-tree #assets-detail { display: none; }
+AssetsPane.-zoom-detail #assets-trees { display: none; }
+AssetsPane.-zoom-detail #assets-detail { border-left: none; }
+AssetsPane.-zoom-references .for-preview, #assets-detail.-without-preview .for-preview { display: none; }
+AssetsPane.-zoom-references #assets-facts { max-height: 10; }
+AssetsPane.-zoom-references #assets-references { height: 1fr; max-height: 100%; }
+#assets-detail.-without-preview #assets-references { height: 1fr; max-height: 100%; }
+AssetsPane.-zoom-preview .for-references { display: none; }
+"""
+
+
+class AssetsLayout:
+    """Arranges one screen, by classes of its pane."""
+
+    def __init__(self, pane: Pane, trees: AssetTrees, detail: AssetDetail, selected: SelectedAsset, queries: QueryWorker) -> None:
+        self._pane, self._trees, self._detail, self._selected, self._queries = pane, trees, detail, selected, queries
+
+    def fit(self, width: int) -> None:
+        """Let the details take the place of the tree where there is no room beside it."""
+        self._pane.set_class(width < NARROW, "-narrow")
+
+    def uncover_tree(self) -> None:
+        """Show the tree where something has its room."""
+        self._pane.remove_class(*_ABOVE_TREE)
+
+    def go_into_tree(self) -> None:
+        """Show the tree and let the keys go there."""
+        self.uncover_tree()
+        give_focus(self._trees.view)
+
+    def go_into_details(self) -> None:
+        """Show the details and let the keys go to the references."""
+        self._pane.add_class("-detail")
+        give_focus(self._detail.references)
+
+    def keep_keys_from_search(self) -> None:
+        """Let the keys go to the tree where they would be typed into the search."""
+        if isinstance(self._focused, Input):
+            give_focus(self._trees.view)
+
+    @property
+    def _focused(self) -> Widget | None:
+        return self._pane.app.focused
+
+    @property
+    def _zooms(self) -> list[str]:
+        return [name for name in self._pane.classes if name.startswith("-zoom")]
+
+    def walk_parts(self, step: int) -> None:
+        """Walk tree, references and preview, where a screen is narrow too; letters after it never end in the search line."""
+        tree, focused = self._trees.view, self._focused
+        parts: list[Widget] = [tree, *self._detail.parts]
+        if self._zooms:
+            parts = [part for part in parts if part in self._pane.screen.focus_chain] or [tree]
+        at = parts.index(focused) if focused in parts else -1 if step > 0 else 0
+        part = parts[(at + step) % len(parts)]
+        self._pane.set_class(part is not tree, "-detail")
+        give_focus(part)
+
+    def leave(self) -> bool:
+        """Leave the zoom, then the details; return whether there was anything to leave."""
+        if self._zooms and not self._pane.has_class(_PEEK):
+            self._pane.remove_class(*self._zooms)
+        elif self._focused is not self._trees.view:
+            self.go_into_tree()
+        else:
+            return False
+        return True
+
+    def zoom(self) -> None:
+        """Give the part with the keys all the room, or take it back; a tree that has it all gives it to the preview."""
+        if self._pane.has_class(_PEEK):
+            self.go_into_tree()
+        elif self._zooms:
+            self._pane.remove_class(*self._zooms)
+        elif self._focused is self._trees.view:
+            self._zoom_tree()
+        else:
+            part = "-zoom-preview" if isinstance(self._focused, TextView) else "-zoom-references"
+            self._pane.add_class("-zoom-detail", part)
+
+    def _zoom_tree(self) -> None:
+        """Give the tree all the room; where it has that already, show what is under the cursor as soon as it is read."""
+        if self._pane.has_class("-narrow"):
+            self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
+        else:
+            self._pane.add_class("-zoom-tree")
+
+    def _peek(self, panel: Panel) -> None:
+        """Give the preview all the room, of a picture or a text."""
+        shown, preview = self._selected.panel, self._detail.query_one(FilePreview)
+        if shown is None or (shown.kind, shown.key) != (panel.kind, panel.key):
+            return
+        if preview in self._detail.parts:
+            self._pane.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
+            give_focus(preview)
+        else:
+            self._pane.shell.show_toast("there is nothing to preview: it is a folder, or its file is gone", seconds=2)
+
+
+def is_roomy(width: int) -> bool:
+    """Whether there is room for the counts of trees that are not in front."""
+    return width >= _ROOMY
+
+
+def is_brief(width: int) -> bool:
+    """Whether what a search finds has no room beside whole titles and the count of the tree in front."""
+    return width < _TIGHT
+
+
+_PLACEHOLDER = "name, path/, UUID or asset id"
+_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it says what is left out", "path": "no product has this path"}
+"""{what stands beside a reference that leads nowhere: why}."""
+
+
+class AssetsPane(Pane):
+    """The screen; `reveal` is the way in from elsewhere."""
+
+    DEFAULT_CSS = CSS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "search", "search", id="assets.search"),
+        Binding("t,greater_than_sign", "next_tree(1)", "tree", id="assets.next_tree"),
+        Binding("less_than_sign", "next_tree(-1)", "tree before", id="assets.previous_tree", show=False),
+        Binding("z", "zoom", "zoom", id="assets.zoom"),
+        Binding("y", "row('copy')", "copy", id="assets.copy"),
+        Binding("J", "row('jobs')", "jobs", id="assets.jobs"),
+        Binding("x", "row('why')", "why", id="assets.why"),
+        Binding("r", "row('reprocess')", "reprocess", id="assets.reprocess"),
+        Binding("full_stop", "row('menu')", "menu", id="assets.menu"),
+        Binding("left_square_bracket", "walk(-1)", "back", id="assets.back"),
+        Binding("right_square_bracket", "walk(1)", "forward", id="assets.forward", show=False),
+        Binding("p", "row('other_side')", "product or source", id="assets.other_side", show=False),
+        Binding("o", "row('pager')", "open in $PAGER", id="assets.pager", show=False),
+        Binding("O", "row('editor')", "open in $EDITOR", id="assets.editor", show=False),
+        Binding("F", "row('folder')", "show the folder", id="assets.folder", show=False),
+        Binding("s", "row('scan_missing')", "scan", id="assets.scan_missing", show=False),
+        Binding("S", "row('clear_missing')", "clear the scan", id="assets.clear_missing", show=False),
+        Binding("m", "row('move')", "move", id="assets.move", show=False),
+        Binding("D", "row('delete')", "delete", id="assets.delete", show=False),
+        Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
+        Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
+        Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
+        Binding("E", "next_bad(-1)", "failed before", id="assets.previous_failed", show=False),
+        Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
+        Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
+        Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        shell = self.shell
+        history = shell.memory.history("assets.searches")[::-1]
+        self.readers = AssetReaders(shell, partial(shell.in_ui, self._take), self._note_failed)
+        self.trees, self.detail, self._tabs = AssetTrees(self.readers.store), AssetDetail(), TreeTabs()
+        self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
+        queries = self.readers.queries
+        self.selected = SelectedAsset(self.readers, self.trees, self.detail)
+        self.search = TreeSearch(shell, self.trees, self.box, queries, self._show_found)
+        self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.refresh_folder)
+        self.navigation = AssetNavigation(shell, self.readers, self.trees, self.selected, self.search, self.turn_to)
+        parts = AssetParts(shell, self.readers, self.trees, self.selected, self.navigation)
+        self.extensions: list[AssetExtension] = [extend(parts) for extend in feature.load_all("assets")]
+        self.actions = AssetActions(parts, self.extensions)
+        self.screen_layout = AssetsLayout(self, self.trees, self.detail, self.selected, queries)
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        with Horizontal(id="assets-body"):
+            yield self.trees
+            yield self.detail
+        yield from (each.line for each in self.extensions if each.line is not None)
+        with Horizontal(id="assets-head"):
+            yield self._tabs
+            yield self.box
+
+    def on_mount(self) -> None:
+        """Begin to read the tree that was shown last."""
+        last = self.shell.memory.get("assets.tree", "")
+        self.turn_to(Kind(last) if last in set(Kind) else Kind.SOURCES)
+        self.shell.wake()
+
+    def _take(self, take: Callable[..., object], *arguments: object) -> None:
+        """Take the answer to a query, unless the screen has gone meanwhile."""
+        if self.is_attached and self.is_running:
+            take(*arguments)
+
+    def _note_failed(self, kind: str, error: KnownError) -> None:
+        """Say what went wrong with a query."""
+        if kind == SEARCH:
+            self.search.refuse(error)
+        elif self.is_attached:
+            self.shell.show_toast(str(error), "warning")
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self.readers.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Share the room anew."""
+        self.screen_layout.fit(event.size.width)
+        self._show_tabs()
+
+    # ------------------------------------------------------------------------------------------------------------- as a pane
+
+    def activate(self) -> None:
+        """Let the keys go to the tree, not into the search."""
+        self.screen_layout.keep_keys_from_search()
+
+    def deactivate(self) -> None:
+        """Remember tree and search."""
+        self.shell.memory.put("assets.tree", self.trees.kind.value)
+        self.shell.memory.put("assets.search", self.box.text)
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that trees or the asset that is shown are not what they were."""
+        self.live.note(batch)
+        for each in self.extensions:
+            each.note(batch)
+        self.selected.note(batch)
+
+    def on_frame(self) -> None:
+        """Take a newer tree if there is one, and read again what is beside it."""
+        self.live.renew()
+        self.live.take()
+        self.selected.renew()
+
+    def reload(self) -> None:
+        """Read everything again."""
+        self.readers.store.mark_stale()
+        self.selected.mark_stale()
+        self.shell.wake()
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        trees = [
+            Command(kind.value, f"show the tree of {kind.value}; what follows is searched", partial(self._say_tree, kind))
+            for kind in Kind
+        ]
+        asset = Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal)
+        return [*trees, asset, *(command for each in self.extensions for command in each.commands())]
+
+    def status(self) -> str:
+        """Return what is in front."""
+        tree = self.trees.model.tree
+        return f"{TITLES[self.trees.kind]}: {tree.file_count:,}" if tree is not None else ""
+
+    def reveal(self, text: str, came_from: str = "") -> None:
+        """Go to an asset; other screens call it."""
+        self.navigation.reveal(text, came_from)
+
+    def name_awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: the first rows of a tree, what a search finds, an asset that is looked for."""
+        queries = self.readers.queries
+        if self.trees.model.tree is None and self.readers.store.error is None:
+            return "the first rows"
+        if isinstance(focused, Input):
+            return ""
+        if self.search.is_under_way:
+            return "the search"
+        if queries.is_awaited(TARGET) or self.selected.is_awaited:
+            return "the asset"
+        return "the preview" if queries.has_follow_up(PREVIEW) else ""
+
+    # ------------------------------------------------------------------------------------------------------------- the trees
+
+    def turn_to(self, kind: Kind) -> None:
+        """Put another tree in front."""
+        self.trees.put_in_front(kind)
+        self._show_tabs()
+        self.live.take()
+        if self.search.is_shown:
+            self.search.show_count()
+        else:
+            self.live.search()
+        key = self.trees.view.cursor_key
+        if key is None:
+            self.selected.clear()
+        elif self.trees.wanted is None:
+            self.selected.show_row(key)
+
+    def _say_tree(self, kind: Kind, text: str) -> None:
+        """Show a tree, searched if `text` says for what."""
+        self.turn_to(kind)
+        if text:
+            self.box.text = text
+
+    def _show_tabs(self) -> None:
+        """Say in the tabs which tree is in front, and how much there is."""
+        width = self.size.width
+        self._tabs.show(self.trees.kind, self.trees.file_counts(), is_roomy=is_roomy(width), is_brief=is_brief(width))
+
+    def _show_tree(self) -> None:
+        """Follow a tree that was read."""
+        self._show_tabs()
+        self.navigation.arrive()
+
+    def _show_found(self, found: SearchResult) -> None:
+        """Follow a tree that was searched."""
+        self.live.say_what_is_empty(found.tree)
+        if not len(found.hits):
+            self.selected.clear()
+        self._show_tree()
+
+    # ------------------------------------------------------------------------------------------------------- what parts tell
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show what the cursor is on; it may have gone on since this was said."""
+        if event.rows is self.trees.view and event.key == event.rows.cursor_key:
+            if (self.trees.kind, event.key) != self.selected.place:
+                for each in self.extensions:
+                    each.leave_row()
+            self.selected.show_row(event.key)
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go into the details of a leaf; follow a reference."""
+        event.stop()
+        references = self.detail.references
+        if event.rows is self.trees.view:
+            if event.key >= 0:
+                self.screen_layout.go_into_details()
+            elif self.trees.model.node_of(event.key) is not None:
+                self.trees.view.action_open()
+        elif event.rows is references and (ref := references.reference(event.key)) is not None:
+            self.navigation.follow(ref)
+
+    @on(ReferenceTree.DeadEnd)
+    def _say_dead_end(self, event: ReferenceTree.DeadEnd) -> None:
+        event.stop()
+        self.shell.show_toast(f"'{event.ref.text}' is no asset: {_NO_ASSET.get(event.ref.note, 'no builder takes it')}")
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Open the menu where the right button was pressed."""
+        event.stop()
+        self.actions.menu_at((event.x, event.y))
+
+    def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
+        """Search as people type."""
+        event.stop()
+        self.live.search()
+
+    @on(FilterBox.FilterLeft)
+    def _leave_search(self, event: FilterBox.FilterLeft) -> None:
+        event.stop()
+        if event.is_remembered:
+            self.shell.memory.remember("assets.searches", event.text)
+        give_focus(self.trees.view)
+
+    def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
+        """Show the tree whose tab was clicked."""
+        self.turn_to(event.kind)
+        self.screen_layout.go_into_tree()
+
+    # ------------------------------------------------------------------------------------------------------------------ keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave out what needs an engine where none can be asked."""
+        return self.actions.can(str(parameters[0])) if action == "row" else super().check_action(action, parameters)
+
+    def action_row(self, action_id: str) -> None:
+        """Do something with what is selected."""
+        self.actions.do(action_id)
+
+    def action_search(self) -> None:
+        """Let the keys go into the search; what it finds is in the tree."""
+        self.screen_layout.uncover_tree()
+        self.box.begin()
+
+    def action_next_tree(self, step: int) -> None:
+        """Show the next tree, and go into it."""
+        kinds = list(Kind)
+        self.turn_to(kinds[(kinds.index(self.trees.kind) + step) % len(kinds)])
+        self.screen_layout.go_into_tree()
+
+    async def action_walk(self, step: int) -> None:
+        """Go back, or forward again."""
+        await self.navigation.walk(step)
+
+    def action_next_hit(self, step: int) -> None:
+        """Go to the next hit of the search."""
+        self.search.go_to_hit(step)
+
+    def action_next_bad(self, step: int) -> None:
+        """Go to the next source that is not well."""
+        self.search.go_to_bad(step)
+
+    def action_part(self, step: int) -> None:
+        """Walk tree, references and preview."""
+        self.screen_layout.walk_parts(step)
+
+    def action_zoom(self) -> None:
+        """Give one part all the room, or take it back."""
+        self.screen_layout.zoom()
+
+    def action_leave(self) -> None:
+        """Leave the zoom, then the details, then the search."""
+        if not self.screen_layout.leave() and self.box.text:
+            self.box.text = ""

@@ -1,0 +1,116 @@
+"""The one-line bars of screens: text at the left, text at the right, a rule between; what they say is told them.
+
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from aptui.shared.sanitize import sanitize
+from aptui.tui.frame.line import Line, Part, Parts, width_of
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.words import shorten
+
+if TYPE_CHECKING:
+    from textual import events
+
+
+_RULE_CELLS = 2
+FRAME_CELLS = 11
+"""What rules and blanks of a head take at least."""
+
+
+class Bar(Line):
+    """A line whose two ends somebody else says; `rules` draws it as the head of a pane.
+
+    Args:
+        ends: takes the width, returns (left, right); the left gives way where there is no room.
+    """
+
+    def __init__(self, ends: Callable[[int], tuple[Sequence[Part], Sequence[Part]]], *, id: str, rules: bool) -> None:  # noqa: A002  # Textual's
+        super().__init__(id=id)
+        self._ends, self._rules = ends, rules
+
+    def parts(self, width: int) -> Parts:
+        """Return the line."""
+        left, right = self._ends(width)
+        if not self._rules:
+            left = _cut(left, width - width_of(right) - 2)
+            return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
+        rule = glyph("rule")
+        if not width_of((*left, *right)):  # a rule without a hole for the words that it has not
+            return (Part(f" {rule * (width - 2)}", "rule"),)
+        left = _cut(left, width - width_of(right) - FRAME_CELLS)
+        fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
+        ending = (Part(" "), *right, Part(f" {rule * _RULE_CELLS}", "rule")) if right else (Part(rule * _RULE_CELLS, "rule"),)
+        return (Part(f" {rule * _RULE_CELLS} ", "rule"), *left, Part(f" {rule * fill}", "rule"), *ending)
+
+
+def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
+    """Return as much of `parts` as fits."""
+    fitting: list[Part] = []
+    for part in parts:
+        if part.width > width:
+            return (*fitting, Part(shorten(part.text, max(0, width)), part.role, part.action))
+        fitting.append(part)
+        width -= part.width
+    return tuple(fitting)
+
+
+# The line of tabs within a pane: which there are, which is shown, and a few words at the right; a click chooses.
+
+
+class TabLine(Line):
+    """The tabs.
+
+    Args:
+        titles: returns the titles and which of them is shown.
+        words: returns what stands at the right, the least important first: that goes first where there is no room.
+        choose: called with the number of the tab that was clicked.
+    """
+
+    def __init__(
+        self,
+        titles: Callable[[], tuple[Sequence[str], int]],
+        words: Callable[[], Sequence[Part]],
+        choose: Callable[[int], object],
+        *,
+        id: str,  # noqa: A002  # Textual's name
+    ) -> None:
+        super().__init__(id=id)
+        self._titles, self._words, self._choose = titles, words, choose
+
+    def parts(self, width: int) -> Parts:
+        """Return the tabs, and as many words as there is room for."""
+        titles, current = self._titles()
+        left: list[Part] = []
+        for at, title in enumerate(titles):
+            is_here = at == current
+            left.append(Part(f" {sanitize(title)}", "title" if is_here else "muted", f"{at}"))
+            left.append(Part(glyph("open") if is_here else " ", "accent", f"{at}"))
+            left.append(Part(" "))
+        left = left[:-1]
+        words = [word for word in self._words() if word.text]
+        while words and width_of(left) + sum(word.width + 3 for word in words) > width:
+            words.pop(0)
+        free_width = width - sum(word.width + 3 for word in words) - 1
+        fitting: list[Part] = []
+        for part in left:
+            text = shorten(part.text, free_width)
+            fitting.append(Part(text, part.role, part.action))
+            free_width -= fitting[-1].width
+        right = [piece for word in words for piece in (Part("   "), Part(sanitize(word.text), word.role))]
+        return (*fitting, Part(" " * max(0, free_width)), *right)
+
+    async def on_click(self, event: events.Click) -> None:
+        """Choose the tab under the pointer."""
+        event.stop()
+        end = 0
+        for part in self._drawn:
+            end += part.width
+            if event.x < end:
+                if part.action:
+                    self._choose(int(part.action))
+                return

@@ -1,0 +1,513 @@
+"""What the Builders screen says of a builder: its row, its patterns, its details.
+
+Made of configuration and database, nothing is drawn here.
+
+Tests: `tests/tui/screens/builders/test_builders_pane.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from aptui.core.project import Builder, BuilderKind, PatternKind
+from aptui.shared.errors import KnownError
+from aptui.store.db.schema import uuid_text
+from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
+from aptui.store.queries.reader import open_reader
+from aptui.tui.background import run_in_background
+from aptui.tui.screens.bars import TabLine
+from aptui.tui.screens.listing import ListedRow
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.table import Column, KeyValue, Table
+from aptui.tui.widgets.tree import Branch, LazyTree, VTree
+from aptui.tui.words import duration_text, size_text
+
+if TYPE_CHECKING:
+    from aptui.config.model import Config
+
+
+# The parts of the Builders screen by name, for the modules that fill and arrange them. They are made in `pane`.
+
+TABS = ("patterns", "details", "metrics")
+
+
+class BuilderWidgets:
+    """The parts of one pane."""
+
+    def __init__(self, pane: Widget) -> None:
+        self.pane = pane
+
+    @property
+    def list(self) -> Table:
+        """The builders."""
+        return self.pane.query_one("#builders-list", Table)
+
+    @property
+    def side(self) -> Vertical:
+        """What is known of one of them."""
+        return self.pane.query_one("#builders-side", Vertical)
+
+    @property
+    def tabs(self) -> TabLine:
+        """Which part of that is shown."""
+        return self.pane.query_one(TabLine)
+
+    @property
+    def patterns(self) -> Table:
+        """Its patterns."""
+        return self.pane.query_one("#builders-patterns", Table)
+
+    @property
+    def details(self) -> KeyValue:
+        """Its details."""
+        return self.pane.query_one("#builders-details", KeyValue)
+
+    @property
+    def spent(self) -> VTree:
+        """What it cost."""
+        return self.pane.query_one("#builders-metrics", VTree)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.pane.query_one("#builders-filter", FilterBox)
+
+    def part(self, name: str) -> Widget:
+        """Return patterns, details or metrics."""
+        return self.pane.query_one(f"#builders-{name}")
+
+
+BUILDERS = (
+    Column("name", "Builder", 0, 16),
+    Column("kind", "Kind", 7, drop_rank=1),
+    Column("version", "Version", 7, drop_rank=4),
+    Column("patterns", "Patterns", 0, 8, drop_rank=2, weight=3, is_prose=True),
+    Column("jobs", "Jobs", 9, align="right"),
+    Column("average", "Avg. job", 10, align="right", drop_rank=3),
+    Column("total", "Time", 8, align="right"),
+    Column("share", "Share", BAR_CELLS, drop_rank=5),
+)
+PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8), Column("place", "From", 0, 12, drop_rank=1))
+DESCENDING = frozenset({"jobs", "average", "total", "share"})
+_NARROWEST_NAME, _WIDEST_NAME = 10, 32
+_FLAGS = (
+    ("is_critical", "critical: it runs before all others"),
+    ("deletes_products_on_failure", "deletes its products when a job fails"),
+)
+
+
+class KnownBuilder(Struct, frozen=True):
+    """A builder as far as it is known: `builder` is None where only the database names it."""
+
+    uuid: bytes
+    name: str
+    builder: Builder | None = None
+    spent: BuilderSpent | None = None
+
+    @property
+    def all_spent(self) -> Spent:
+        """Its analyses and jobs together."""
+        return self.spent.analyses + self.spent.jobs if self.spent else Spent()
+
+
+class FoundBuilders(Struct, frozen=True):
+    """All builders; `trouble` says what could not be read."""
+
+    builders: tuple[KnownBuilder, ...] = ()
+    trouble: str = ""
+
+
+class BuilderPlaces(Struct, frozen=True):
+    """Where builders are looked for: in the configuration, completed by `complete` from their code, and in the database."""
+
+    database: Path
+    config: Config | None = None
+    complete: Callable[[], Sequence[Builder]] | None = None
+    names: Mapping[bytes, str] = field(default_factory=dict)
+
+
+def find(places: BuilderPlaces) -> FoundBuilders:
+    """Return all builders; may start a process and takes a second at a million jobs: call it in a thread."""
+    troubles: list[str] = []
+    builders: Sequence[Builder] = places.config.project.builders if places.config else ()
+    if places.complete is not None:
+        try:
+            builders = places.complete()
+        except KnownError as error:
+            troubles.append(str(error))
+    spent: dict[bytes, BuilderSpent] = {}
+    names = places.names
+    try:
+        with closing(open_reader(places.database)) as reader:
+            spent = {each.builder: each for each in builders_spent(reader)}
+            if spent.keys() - names.keys() - {each.uuid for each in builders}:
+                names = builder_names(reader, names)
+    except KnownError as error:
+        troubles.append(error.what)
+    known = [KnownBuilder(each.uuid, each.name, each, spent.pop(each.uuid, None)) for each in builders]
+    known += [KnownBuilder(uuid, names.get(uuid) or uuid_text(uuid), None, each) for uuid, each in spent.items()]
+    return FoundBuilders(tuple(known), "; ".join(troubles))
+
+
+def columns_for(builders: Sequence[KnownBuilder]) -> tuple[Column, ...]:
+    """Return the columns of the list: names and patterns have what they need where there is room, names first."""
+    longest = max((width_of(each.name) for each in builders), default=0) + len("✗ ")
+    least = max(_NARROWEST_NAME, min(_WIDEST_NAME, longest))
+    patterns = max((width_of(_patterns_text(each.builder)) for each in builders if each.builder), default=0)
+    of_text = {"name": (least, max(least, longest)), "patterns": (BUILDERS[3].min_width, max(BUILDERS[3].min_width, patterns))}
+    return tuple(
+        structs.replace(each, min_width=of_text[each.id][0], needs=of_text[each.id][1]) if each.id in of_text else each
+        for each in BUILDERS
+    )
+
+
+def _patterns_text(builder: Builder) -> str:
+    return ", ".join(pattern.text for pattern in builder.patterns)
+
+
+def duration_cell(took_ms: float) -> Cell:
+    """Return how long something took; what took nothing, or was not done, has no duration, as in Jobs."""
+    return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
+
+
+def join_searched(known: KnownBuilder) -> str:
+    """Return what a filter of builders looks at: the name and the patterns."""
+    return f"{known.name} {' '.join(pattern.text for pattern in known.builder.patterns) if known.builder else ''}"
+
+
+def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
+    """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
+    builder, spent = known.builder, known.all_spent
+    of_jobs = known.spent.jobs if known.spent else Spent()
+    jobs = of_jobs.count
+    name = f"{glyph('failed')} {known.name}" if broken else known.name
+    nothing = Cell(glyph("none"), "muted")
+    cells = {
+        "name": Cell(name, "failed" if broken else ""),
+        "kind": Cell(builder.kind.value, "muted") if builder else nothing,
+        "version": Cell(builder.version, "muted") if builder else nothing,
+        "patterns": Cell(_patterns_text(builder), "muted") if builder else nothing,
+        "jobs": Cell(f"{jobs:,}") if jobs else nothing,
+        "average": duration_cell(of_jobs.average_ms),
+        "total": duration_cell(spent.total_ms),
+        "share": Cell(share_bar(spent.total_ms / all_ms) if all_ms else "", "accent"),
+    }
+    order = {
+        "name": known.name.lower(),
+        "jobs": jobs,
+        "average": of_jobs.average_ms,
+        "total": spent.total_ms,
+        "share": spent.total_ms,
+    }
+    return ListedRow(key, cells, order, known)
+
+
+def pattern_rows(known: KnownBuilder, config: Config | None) -> list[ListedRow]:
+    """Return a row for each pattern of a builder."""
+    if known.builder is None:
+        return []
+    place = _place(known, config).removeprefix(f"{config.project_dir}{os.sep}" if config else "")
+    declared = config is not None and any(each.name == known.name and each.patterns for each in config.project.builders)
+    origin = (
+        place
+        if declared or not known.builder.origin
+        else known.builder.origin.removeprefix("file:").rpartition(":")[0] or "its code"
+    )
+    return [
+        ListedRow(
+            at,
+            {
+                "text": Cell(pattern.text, "path"),
+                "kind": Cell("regex" if pattern.kind is PatternKind.REGEX else "glob", "muted"),
+                "place": Cell(origin, "muted"),
+            },
+        )
+        for at, pattern in enumerate(known.builder.patterns)
+    ]
+
+
+def _place(known: KnownBuilder, config: Config | None) -> str:
+    return config.places.get(known.name, "") if config else ""
+
+
+def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tuple[str, str]]:
+    """Return keys and values of all that is known of a builder besides its patterns and its metrics."""
+    builder = known.builder
+    if builder is None:
+        return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "the asset database alone")]
+    flags = [text for name, text in _FLAGS if getattr(builder, name)]
+    rows = [
+        ("Name", builder.name),
+        ("Broken", broken),
+        ("Type", _type(builder)),
+        ("Version", builder.version),
+        ("Fingerprint", builder.analysis_fingerprint),
+        ("Code digest", builder.code_digest.hex()),
+        ("Id", uuid_text(builder.uuid)),
+        ("Platforms", ", ".join(builder.platforms)),
+        ("Flags", "\n".join(flags) or "none"),
+        ("Priority", f"{builder.priority}" if builder.priority else ""),
+        ("Limits", _limits(builder)),
+        ("Tried again", _retries(builder, config)),
+        ("Holds", _resources(builder, config)),
+        ("Asset type", uuid_text(builder.asset_type) if builder.asset_type else ""),
+        ("Configured", _place(known, config)),
+        ("Code", builder.origin),
+        *_command(builder),
+        *(
+            (f"Tool {tool.name}", f"{tool.path}\n{tool.digest}")
+            for tool in (config.tools if config else ())
+            if tool.builder == known.name
+        ),
+        *_params(builder),
+    ]
+    return [(key, value) for key, value in rows if value]
+
+
+def _type(builder: Builder) -> str:
+    words = {BuilderKind.COPY: "copy: no code, the bytes as they are", BuilderKind.COMMAND: "command: a program is run"}
+    return words.get(builder.kind, "python: a class, run by workers")
+
+
+def _limits(builder: Builder) -> str:
+    parts = [f"{_limit(builder.analyse_limit_s)} an analysis"] if builder.needs_analysis else []
+    parts.append(f"{_limit(builder.process_limit_s)} a job")
+    parts += [f"{size_text(builder.memory_limit_bytes)} of memory"] if builder.memory_limit_bytes > 0 else []
+    return ", ".join(parts)
+
+
+def _limit(limit_s: float) -> str:
+    """Return a limit as people write it: 2m, 1h 30m."""
+    return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
+
+
+def _retries(builder: Builder, config: Config | None) -> str:
+    rule = builder.retry or (config.project.retry if config else None)
+    return f"{rule.times} times at most, after {', '.join(rule.on)}" if rule and rule.times else ""
+
+
+def _resources(builder: Builder, config: Config | None) -> str:
+    limits = dict(config.project.resources) if config else {}
+    return ", ".join(f"{name} ({limits[name]} in all)" if name in limits else name for name in builder.resources)
+
+
+def _command(builder: Builder) -> list[tuple[str, str]]:
+    rule = builder.command
+    if rule is None:
+        return []
+    named = (("Dependencies", "dependency_regex"), ("Warnings", "warning_regex"), ("Errors", "error_regex"), ("Depfile", "depfile"))
+    return [
+        ("Command", rule.command),
+        ("Products", "\n".join(rule.products)),
+        *((title, getattr(rule, name)) for title, name in named),
+    ]
+
+
+def _params(builder: Builder) -> list[tuple[str, str]]:
+    rows = []
+    for title, text in (("Params", builder.params), *((f"Params {platform}", text) for platform, text in builder.platform_params)):
+        try:
+            values = json.loads(text)
+        except ValueError:
+            values = {}
+        lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+        rows.append((title, "\n".join(lines)))
+    return rows
+
+
+def is_turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
+    """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
+    return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
+
+
+# The metrics of a builder as a tree: its analyses and its jobs, and below them the sources that cost most.
+#
+# Read where they are opened, in a thread.
+
+METRICS = (
+    Column("name", "Name", 0, 16, weight=3),
+    Column("platform", "Platform", 0, 10, drop_rank=2, is_prose=True),
+    Column("count", "Count", 7, align="right", drop_rank=1),
+    Column("total", "Total", 8, align="right"),
+    Column("average", "Average", 9, align="right", drop_rank=4),
+    Column("slowest", "Slowest", 9, align="right", drop_rank=3),
+    Column("bar", "Share", BAR_CELLS, drop_rank=5),
+)
+MOST = 1000
+"""So many entries are shown of each, the slowest."""
+SORTED_BY = ("name", "count", "total", "average", "slowest")
+LARGEST_FIRST = frozenset(SORTED_BY[1:])
+_MOST_NAME = 32
+"""As long names are whole, and columns that say less go for them; longer ones have what is left."""
+_INDENT = 4
+"""So many cells stand before the name of an entry."""
+_TITLES = ("Analysis jobs", "Processing jobs")
+
+
+class MetricsGroup(Struct):
+    """The analyses (0) or the jobs (1) of a builder; `entries` is None until they were read."""
+
+    which: int
+    spent: Spent
+    entries: list[Entry] | None = None
+    is_asked: bool = False
+
+
+class Metrics:
+    """The tree of one builder.
+
+    Args:
+        database: of the project.
+        in_ui: calls a function in the app's thread.
+        changed: called there when entries came.
+    """
+
+    def __init__(self, database: Path, in_ui: Callable[..., None], changed: Callable[[str], None]) -> None:
+        self._database, self._in_ui, self._changed = database, in_ui, changed
+        self.tree = LazyTree(self._children)
+        self._known: KnownBuilder | None = None
+        self._groups: list[MetricsGroup] = []
+        self._sort = ("total", True)
+        self._passes: Callable[[Sequence[Entry]], Sequence[Entry]] = lambda entries: entries
+
+    def show(self, known: KnownBuilder | None) -> bool:
+        """Show a builder; nothing changes where it is the same with the same figures. Return whether anything did."""
+        if known == self._known:
+            return False
+        self._known = known
+        spent = (known.spent.analyses, known.spent.jobs) if known and known.spent else ()
+        self._groups = [MetricsGroup(which, each) for which, each in enumerate(spent) if each.count]
+        self._put_roots()
+        return True
+
+    def sort_by(self, column_id: str, *, is_descending: bool) -> None:
+        """Sort entries from now on."""
+        self._sort = (column_id, is_descending)
+        self._grow_all()
+
+    def narrow(self, passes: Callable[[Sequence[Entry]], Sequence[Entry]]) -> None:
+        """Show only the entries that pass."""
+        self._passes = passes
+        self._grow_all()
+
+    def entry(self, key: int | None) -> Entry | None:
+        """Return the entry of a branch."""
+        branch = None if key is None else self.tree.branch(key)
+        return branch.data if branch is not None and isinstance(branch.data, Entry) else None
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns as its entries need them."""
+        entries = [entry for group in self._groups for entry in group.entries or ()]
+        return metrics_columns(entries, self._known.name if self._known else "")
+
+    def group_keys(self) -> list[int]:
+        """Return the keys of the groups."""
+        return [self.tree.key(node) for node in range(self.tree.node_count) if self.tree.parent[node] < 0]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are below them."""
+        return self.tree.node_count - len(self.group_keys())
+
+    def _put_roots(self) -> None:
+        most = max((group.spent.total_ms for group in self._groups), default=0)
+        self.tree.set_roots([Branch(_group_cells(group, most), group, has_children=True) for group in self._groups])
+        self._grow_all()
+
+    def _grow_all(self) -> None:
+        for key in self.group_keys():
+            branch = self.tree.branch(key)
+            if branch is not None and branch.data.entries is not None:
+                self.tree.grow(branch, self._leaves(branch.data))
+
+    def _children(self, branch: Branch) -> Sequence[Branch] | None:
+        group: MetricsGroup = branch.data
+        if group.entries is None and not group.is_asked and self._known is not None:
+            group.is_asked = True
+            run_in_background("aptui-metrics", self._read, self._known, group)
+        return None if group.entries is None else self._leaves(group)
+
+    def _read(self, known: KnownBuilder, group: MetricsGroup) -> None:
+        try:
+            with closing(open_reader(self._database)) as reader:
+                found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
+        except KnownError as error:
+            self._in_ui(self._take_entries, group, [], error.what)
+        else:
+            self._in_ui(self._take_entries, group, found, "")
+
+    def _take_entries(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
+        group.entries = entries
+        if group in self._groups:
+            self._grow_all()
+        self._changed(trouble)
+
+    def _leaves(self, group: MetricsGroup) -> list[Branch]:
+        column_id, is_descending = self._sort
+        entries = list(self._passes(group.entries or ()))
+        entries.sort(key=_order(column_id), reverse=is_descending)
+        slowest = max((entry.duration_ms for entry in entries), default=0)
+        return [Branch(_entry_cells(entry, slowest, self._known.name if self._known else ""), entry) for entry in entries]
+
+
+def _order(column_id: str) -> Callable[[Entry], tuple[object, ...]]:
+    if column_id == "name":
+        return lambda entry: (entry.source.lower(), entry.platform, entry.job_key)
+    field = {"count": "count", "average": "average_ms", "slowest": "slowest_ms"}.get(column_id, "total_ms")
+    return lambda entry: (getattr(entry.spent, field), entry.duration_ms, entry.source.lower())
+
+
+def _group_cells(group: MetricsGroup, most_ms: int) -> dict[str, Cell]:
+    spent = group.spent
+    return {
+        "name": Cell(_TITLES[group.which], "title"),
+        **_spent_cells(spent),
+        "bar": Cell(share_bar(spent.total_ms / most_ms if most_ms else 0), "accent"),
+    }
+
+
+def _spent_cells(spent: Spent) -> dict[str, Cell]:
+    return {
+        "count": Cell(f"{spent.count:,}"),
+        "total": duration_cell(spent.total_ms),
+        "average": duration_cell(spent.average_ms),
+        "slowest": duration_cell(spent.slowest_ms),
+    }
+
+
+def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...]:
+    """Return the columns; sources and platforms have what their texts need where there is room, and no more."""
+    needs = {
+        "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
+        "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
+    }
+    name, *others = METRICS
+    name = replace(name, min_width=max(name.min_width, min(_MOST_NAME, needs["name"])))
+    return tuple(replace(each, needs=max(each.min_width, needs[each.id])) if each.id in needs else each for each in (name, *others))
+
+
+def _where(entry: Entry, builder: str) -> str:
+    """Return the platforms of a job, and its key where it is not named like its builder."""
+    where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
+    return "" if entry.is_analysis else where.replace(",", ", ")
+
+
+def _entry_cells(entry: Entry, slowest_ms: int, builder: str) -> dict[str, Cell]:
+    return {
+        "name": Cell(entry.source, "path"),
+        "platform": Cell(_where(entry, builder), "muted"),
+        **_spent_cells(entry.spent),
+        "bar": Cell(share_bar(entry.duration_ms / slowest_ms if slowest_ms else 0), "muted"),
+    }

@@ -1,0 +1,186 @@
+"""How the Builders screen shares its room: the list, beside or below it one of three parts, or one of them alone.
+
+Tests: `tests/tui/screens/builders/test_builders_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aptui.shared.errors import KnownError
+from aptui.store.queries.metrics import Entry
+from aptui.tui.screens.builders.builder_facts import MOST, TABS, BuilderWidgets, KnownBuilder, Metrics, join_searched
+from aptui.tui.screens.logs.log_tabs import parse_filter
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.table import width_of_all
+
+_BESIDE_CELLS = 170
+"""From this width on the details stand beside the list, else below it."""
+_LEAST_SHARE, _MOST_SHARE = 5, 8
+"""So many twelfths of the width the list has beside them: what its texts need, between these two."""
+_LEAST_LIST = 4
+_AROUND_LIST = 2
+"""Cells beside its columns: the edge, and the bar that scrolls."""
+_DETAIL_LINES = 17
+"""So many lines do for most of what stands below the list; on a high screen the list has the rest."""
+_AROUND_PATTERNS = 3
+"""Lines above the patterns: a rule, the tabs, the head."""
+
+
+class BuildersLayout:
+    """Which part is shown, and whether it is alone.
+
+    Args:
+        row_count: returns how many builders are listed.
+        most_patterns: returns how many patterns a builder has at most: no line is kept for more, whoever the cursor is at.
+        shown: called when another part is shown.
+    """
+
+    def __init__(
+        self, widgets: BuilderWidgets, row_count: Callable[[], int], most_patterns: Callable[[], int], shown: Callable[[], object]
+    ) -> None:
+        self._widgets, self._row_count, self._most_patterns, self._shown = widgets, row_count, most_patterns, shown
+        self.part = TABS[0]
+        self.is_zoomed = False
+
+    def resize(self) -> None:
+        """Put the details beside the list where there is room."""
+        self._widgets.pane.set_class(self._widgets.pane.size.width >= _BESIDE_CELLS, "-beside")
+        self.divide_height()
+
+    def divide_height(self) -> None:
+        """Let the list be as high as it needs to be, where the details stand below it."""
+        pane = self._widgets.pane
+        is_below = not pane.has_class("-beside") and not self.is_zoomed
+        lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
+        most = max(_LEAST_LIST, pane.size.height * 2 // 5, pane.size.height - lines)
+        self._widgets.list.styles.height = min(most, max(_LEAST_LIST, self._row_count() + 1)) if is_below else "1fr"
+        pane.query_one("#builders-rule").display = is_below
+        needs = width_of_all(self._widgets.list.columns) + _AROUND_LIST
+        width = max(pane.size.width * _LEAST_SHARE // 12, min(needs, pane.size.width * _MOST_SHARE // 12))
+        self._widgets.list.styles.width = width if pane.has_class("-beside") and not self.is_zoomed else "1fr"
+
+    def show(self) -> None:
+        """Show the part."""
+        widgets = self._widgets
+        for name in TABS:
+            widgets.part(name).display = name == self.part
+        list_has_focus = widgets.list.has_focus
+        widgets.list.display = not self.is_zoomed or list_has_focus
+        widgets.side.display = not self.is_zoomed or not list_has_focus
+        self.divide_height()
+        self._shown()
+        widgets.tabs.refresh_if_changed()
+
+    def go_to(self, name: str) -> None:
+        """Show patterns, details or metrics; where they are shown already, go there."""
+        side_has_focus = self._widgets.side.has_focus_within
+        was, self.part = self.part, name
+        if self.is_zoomed and self._widgets.list.has_focus:
+            self.is_zoomed = False
+        self.show()
+        if side_has_focus or was == name:
+            self._widgets.part(name).focus()
+
+    def zoom(self) -> None:
+        """Show the part with the focus alone, or both again."""
+        self.is_zoomed = not self.is_zoomed
+        self.show()
+
+    def go_to_list(self) -> bool:
+        """Go back to the list; return whether the focus was elsewhere."""
+        if self._widgets.list.has_focus:
+            return False
+        self._widgets.list.display = True
+        self._widgets.list.focus()
+        self.show()
+        return True
+
+
+# What is searched for in the Builders screen: names in the list, sources in the metrics, each with a text of its own.
+
+
+class BuildersSearch:
+    """The filter line over one of the two.
+
+    Args:
+        metrics: returns what a builder cost.
+        changed: called when another text narrows the list.
+    """
+
+    def __init__(self, widgets: BuilderWidgets, metrics: Callable[[], Metrics], changed: Callable[[], object]) -> None:
+        self._widgets, self._metrics, self._changed = widgets, metrics, changed
+        self._texts = {"list": "", "metrics": ""}
+        self._place = "list"
+
+    @property
+    def list_text(self) -> str:
+        """What the list is narrowed by."""
+        return self._texts["list"]
+
+    def begin(self) -> None:
+        """Narrow the list, or the metrics where the focus is there."""
+        box = self._widgets.box
+        self._place = "metrics" if self._widgets.spent.has_focus else "list"
+        box.text = self._texts[self._place]
+        box.show_count("")
+        box.display = True
+        box.begin()
+
+    def take(self, event: FilterBox.Changed) -> None:
+        """Narrow by what is typed; go back when the line is left."""
+        if isinstance(event, FilterBox.FilterLeft):
+            self._widgets.box.display = bool(event.text)
+            (self._widgets.spent if self._place == "metrics" else self._widgets.list).focus()
+        elif event.text != self._texts[self._place]:
+            self._narrow(event.text)
+
+    def clear_list(self) -> None:
+        """Show all builders."""
+        self._place = "list"
+        self._hide()
+        self._narrow("")
+
+    def forget_list(self) -> None:
+        """Narrow the list by nothing, once it is filled again."""
+        self._texts["list"] = ""
+        self._hide()
+
+    def _hide(self) -> None:
+        self._widgets.box.text, self._widgets.box.display = "", False
+
+    def _narrow(self, text: str) -> None:
+        """Use a filter; one that is not understood is shown as such, and the view stays."""
+        try:
+            parse_filter(text)
+        except KnownError as error:
+            self._widgets.box.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
+            return
+        self._texts[self._place] = text
+        if self._place == "list":
+            self._changed()
+        else:
+            self.narrow_metrics()
+            self._widgets.spent.refresh_model()
+
+    def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
+        """Return the builders that pass."""
+        masks = parse_filter(self._texts["list"]).passing([join_searched(each) for each in builders])
+        return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
+
+    def show_list_count(self, count: int, of: int) -> None:
+        """Say how many builders passed."""
+        if self._widgets.box.display and self._place == "list":
+            self._widgets.box.show_count(f"{count} of {of}" if self._texts["list"] else "")
+
+    def narrow_metrics(self) -> None:
+        """Show the entries of the metrics that pass."""
+        found, metrics = parse_filter(self._texts["metrics"]), self._metrics()
+
+        def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
+            masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
+            return [entry for entry, is_hit in zip(entries, masks, strict=True) if is_hit]
+
+        metrics.narrow(passes)
+        if self._widgets.box.display and self._place == "metrics":
+            self._widgets.box.show_count(f"{metrics.entry_count:,} of the slowest {MOST:,}")

@@ -1,0 +1,524 @@
+"""The Builders screen: which builders there are, and of one of them its patterns, its details, and what it cost as a tree.
+
+When it reads is told in `builders.reading`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from aptui.config.dirs import asset_database
+from aptui.tui.background import run_in_background
+from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Part
+from aptui.tui.frame.statusline import Rule
+from aptui.tui.pane import Pane
+from aptui.tui.screens.bars import TabLine
+from aptui.tui.screens.builders import builder_facts as known
+from aptui.tui.screens.builders.builder_facts import (
+    BUILDERS,
+    DESCENDING,
+    LARGEST_FIRST,
+    METRICS,
+    SORTED_BY,
+    TABS,
+    BuilderPlaces,
+    BuilderWidgets,
+    FoundBuilders,
+    Metrics,
+    find,
+    is_turned,
+)
+from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersSearch
+from aptui.tui.screens.jobs.job_texts import details as as_lines
+from aptui.tui.screens.jobs.job_texts import term
+from aptui.tui.screens.listing import ListedRows, fit_columns
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import KeyValue, SideTable, Table
+from aptui.tui.widgets.tree import VTree
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.widget import Widget
+
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+    from aptui.tui.screens.listing import ListedRows
+
+
+# What can be copied of the Builders screen.
+
+
+def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
+    """Choose what to copy: of the part that has the focus, or of the builder with this name."""
+    panel = widgets.details
+    part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
+    pair = panel.current()
+    texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
+        "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys())),
+        "name": (MenuItem("name", "Name", "n"), lambda: builder),
+        "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
+    }
+    if panel.has_focus and pair is not None:
+        key, value = pair
+        texts = {
+            "key": (MenuItem("key", "Key", "k"), lambda: key),
+            "value": (MenuItem("value", "Value", "y,v"), lambda: value),
+            "all": texts["all"],
+        }
+    Menu.ask(
+        shell.app, [item for item, _ in texts.values()],
+        lambda what: shell.copy_text(texts[what][1]()) if what else None,
+        title="Copy",
+    )  # fmt: skip
+
+
+# By which columns the Builders screen sorts: the list, and the metrics.
+
+
+class BuildersOrder:
+    """Sorts.
+
+    Args:
+        rows: the rows of the list.
+        metrics: returns what a builder cost.
+    """
+
+    def __init__(self, widgets: BuilderWidgets, rows: ListedRows, metrics: Callable[[], Metrics]) -> None:
+        self._widgets, self._rows, self._metrics = widgets, rows, metrics
+
+    def sort_list(self, column_id: str, *, is_descending: bool) -> None:
+        """Sort the builders."""
+        table = self._widgets.list
+        table.sort = (column_id, is_descending)
+        self._rows.sort_by(table.sort)
+        table.refresh_model()
+
+    def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
+        tree, column_id = self._widgets.spent, column_id if column_id in SORTED_BY else "total"
+        tree.sort = (column_id, is_descending)
+        self._metrics().sort_by(column_id, is_descending=is_descending)
+        tree.refresh_model()
+
+    def turn(self, column_id: str, *, is_tree: bool) -> None:
+        """Sort by a column; one that is sorted by already turns round."""
+        if is_tree:
+            self._sort_tree(column_id, is_descending=is_turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
+        else:
+            self.sort_list(column_id, is_descending=is_turned(self._widgets.list.sort, column_id, DESCENDING))
+
+    def ask(self, app: App[object]) -> None:
+        """Choose by what to sort, where the focus is."""
+        is_tree = self._widgets.spent.has_focus
+        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
+        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
+        Menu.ask(app, items, lambda column_id: self.turn(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
+
+
+# When the Builders screen reads: when it is first shown, and again when jobs ended since, some time after the last read.
+#
+# Reads are done in a thread; nothing is polled. What is read is said in `builders.facts`.
+
+READ_AGAIN_S = 2.0
+"""So long after a read, at least, and five times as long as it took, the next one begins."""
+
+
+class BuilderReading:
+    """What was found by the last read, and when the next one begins.
+
+    Args:
+        set_timer: has a function called after so many seconds.
+        due: called when a read that had to wait may begin: `poll` is to be called.
+        taken: called in the app's thread with what had been found before, after each read.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        set_timer: Callable[[float, Callable[[], None]], object],
+        due: Callable[[], None],
+        taken: Callable[[FoundBuilders], None],
+    ) -> None:
+        self._shell, self._set_timer, self._due, self._taken = shell, set_timer, due, taken
+        self.found = FoundBuilders()
+        self.is_known = self.is_stale = False
+        self.is_busy = False
+        """Whether a read is under way, or waits for its time."""
+        self.read_s = self._took_s = 0.0
+
+    def poll(self) -> None:
+        """Read where that is wanted and its time has come."""
+        if not self.is_stale or self.is_busy:
+            return
+        wait_s = self.read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self.is_known else 0
+        self.is_busy = True
+        if wait_s > 0:
+            self._set_timer(wait_s, self._stop_waiting)
+        else:
+            self._read()
+
+    def _stop_waiting(self) -> None:
+        self.is_busy = False
+        self._due()
+
+    def _read(self) -> None:
+        shell, config = self._shell, self._shell.config
+        places = BuilderPlaces(
+            asset_database(shell.session.cache_dir), config, shell.all_builders,
+            {each.uuid: each.name for each in config.project.builders} if config else {},
+        )  # fmt: skip
+        self.is_stale = False
+        run_in_background("aptui-builders", self._find, places)
+
+    def _find(self, places: BuilderPlaces) -> None:
+        """Read, in a thread."""
+        began_s = time.monotonic()
+        found = find(places)
+        self._shell.in_ui(self._take, found, time.monotonic() - began_s)
+
+    def _take(self, found: FoundBuilders, took_s: float) -> None:
+        was = self.found
+        self.is_busy, self.is_known = False, True
+        self.read_s, self._took_s, self.found = time.monotonic(), took_s, found
+        self._taken(was)
+
+
+_SORT = ("total", True)
+
+
+class BuildersPane(Pane):
+    """The screen."""
+
+    DEFAULT_CSS = """
+    BuildersPane { layout: vertical; }
+    BuildersPane #builders-filter { display: none; }
+    BuildersPane #builders-both { layout: vertical; }
+    BuildersPane #builders-side { height: 1fr; }
+    BuildersPane.-beside #builders-both { layout: horizontal; }
+    BuildersPane.-beside #builders-list { height: 1fr; }
+    BuildersPane.-beside #builders-side { width: 1fr; border-left: solid $role-rule; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="builders.filter"),
+        Binding("p", "part('patterns')", "patterns", id="builders.patterns"),
+        Binding("d", "part('details')", "details", id="builders.details"),
+        Binding("m", "part('metrics')", "metrics", id="builders.metrics"),
+        Binding("J", "jobs", "its jobs", id="builders.jobs"),
+        Binding("S", "sort", "sort", show=False, id="builders.sort"),
+        Binding("y", "copy", "copy", show=False, id="builders.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="builders.menu"),
+        Binding("z", "zoom", "zoom", show=False, id="builders.zoom"),
+        Binding("escape", "back", "back", show=False, id="builders.back"),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.list, self.patterns = ListedRows(), ListedRows()
+        self.widgets = BuilderWidgets(self)
+        self.parts = BuildersLayout(self.widgets, self.list.row_count, self._most_patterns, self._open_groups)
+        self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
+        self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
+        self._keys: dict[bytes, int] = {}
+        self._is_visible = False
+        self._wanted = ""
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._take_builders)
+        yield FilterBox(id="builders-filter")
+        with Vertical(id="builders-both"):
+            yield Table(known.BUILDERS, id="builders-list")
+            yield Rule(name="builders-rule")
+            with Vertical(id="builders-side"):
+                yield TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
+                yield SideTable(known.PATTERNS, id="builders-patterns")
+                yield KeyValue(id="builders-details")
+                yield VTree(METRICS, id="builders-metrics")
+
+    def _titles(self) -> tuple[Sequence[str], int]:
+        count = self.patterns.row_count()
+        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self.parts.part)
+
+    def _words(self) -> Sequence[Part]:
+        current = self.current
+        return (Part(current.name, "title"),) if current else ()
+
+    def on_mount(self) -> None:
+        """Take up what is remembered."""
+        shell, memory = self.shell, self.shell.memory
+        self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._take_entries)
+        part = memory.get("builders.part", TABS[0])
+        self.parts.part = part if part in TABS else TABS[0]
+        sort: list[Any] = memory.get("builders.sort", list(_SORT))
+        self.order.sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
+        self.widgets.list.set_model(self.list)
+        self.widgets.list.empty_text = "reading the builders"
+        self.widgets.patterns.set_model(self.patterns)
+        self.widgets.spent.sort = ("total", True)
+        self.widgets.spent.set_tree(self.metrics.tree)
+        self.widgets.spent.empty_text = "reading what it did"
+        self.parts.show()
+
+    def on_resize(self) -> None:
+        """Put the details beside the list where there is room."""
+        self.parts.resize()
+
+    # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def name_awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: the builders."""
+        return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
+
+    def activate(self) -> None:
+        """Read what is not known, or not any more."""
+        self._is_visible = True
+        self.reading.is_stale |= not self.reading.is_known
+
+    def deactivate(self) -> None:
+        """Remember part and order."""
+        self._is_visible = False
+        self.shell.memory.put("builders.part", self.parts.part)
+        if self.widgets.list.sort:
+            self.shell.memory.put("builders.sort", list(self.widgets.list.sort))
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that jobs ended."""
+        if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
+            self.reading.is_stale = True
+        if batch.health is not None and self.reading.is_known:
+            self._put()
+
+    def on_frame(self) -> None:
+        """Read again where something happened, and draw."""
+        self.reading.poll()
+        self.widgets.list.refresh_model()
+        self.widgets.spent.refresh_model()
+        self.widgets.tabs.refresh_if_changed()
+
+    def reload(self) -> None:
+        """Read everything again."""
+        self.reading.is_stale, self.reading.is_known = True, False
+
+    def status(self) -> str:
+        """Say how many there are."""
+        return f"{self.list.row_count()} builders"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        names = [each.name for each in self.reading.found.builders]
+        return (
+            Command("builder", "go to a builder", self.reveal, lambda: names),
+            Command(
+                "jobs-of", "show the jobs of a builder", lambda rest: self._go_to_jobs(rest or self._shown_name), lambda: names
+            ),
+        )
+
+    def reveal(self, name: str) -> None:
+        """Go to a builder by its name; other screens call it, also before the builders are known."""
+        name = name.strip()
+        found = next((each for each in self.reading.found.builders if each.name == name), None)
+        if found is None:
+            self._wanted = "" if self.reading.is_known else name
+            if self.reading.is_known:
+                self.shell.show_toast(f"there is no builder '{name}'", "warning")
+            return
+        self._wanted = ""
+        if not self.widgets.list.move_to_key(self._keys[found.uuid]):
+            self.search.forget_list()
+            self._put()
+            self.widgets.list.move_to_key(self._keys[found.uuid])
+        self.widgets.list.focus()
+
+    # ---------------------------------------------------------------------------------------------------------------- reading
+
+    def _read_on(self) -> None:
+        if self._is_visible:
+            self.shell.wake()
+
+    def _take_builders(self, was: known.FoundBuilders) -> None:
+        if not self.is_attached:
+            return
+        trouble = self.reading.found.trouble
+        if trouble and trouble != was.trouble:
+            self.shell.show_toast(trouble, "warning", 10)
+        self.widgets.spent.empty_text = "it did nothing yet"
+        self._put()
+        if self._wanted:
+            self.reveal(self._wanted)
+        if self.reading.is_stale:
+            self.shell.wake()
+
+    # ---------------------------------------------------------------------------------------------------------------- drawing
+
+    @property
+    def current(self) -> known.KnownBuilder | None:
+        """The builder under the cursor."""
+        row = self.list.row(self.widgets.list.cursor_key)
+        return row.data if row else None
+
+    @property
+    def _shown_name(self) -> str:
+        return self.current.name if self.current else ""
+
+    def _describe_broken(self, name: str) -> str:
+        health = self.shell.session.latest_health
+        return dict(health.broken_builders).get(name, "") if health else ""
+
+    def _put(self) -> None:
+        """Put the builders that pass the filter into the list."""
+        found = self.reading.found
+        for each in found.builders:
+            self._keys.setdefault(each.uuid, len(self._keys))
+        builders = self.search.passing(found.builders)
+        all_ms = sum(each.all_spent.total_ms for each in found.builders)
+        self.widgets.list.set_columns(known.columns_for(builders))
+        self.list.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
+        self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
+        self.widgets.list.refresh_model()
+        self.search.show_list_count(len(builders), len(found.builders))
+        self.parts.divide_height()
+        self._show_builder()
+
+    def _most_patterns(self) -> int:
+        return max((len(each.builder.patterns) for each in self.reading.found.builders if each.builder), default=0)
+
+    def _show_builder(self) -> None:
+        current = self.current
+        rows = known.pattern_rows(current, self.shell.config) if current else []
+        self.patterns.put(rows)
+        panel = self.widgets.details
+        pairs = known.details(current, self.shell.config, self._describe_broken(current.name)) if current else []
+        if pairs != panel.pairs:
+            panel.show(pairs)
+        table = self.widgets.patterns
+        table.empty_text = (
+            "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
+        )
+        if table.columns != (columns := fit_columns(known.PATTERNS, rows)):
+            table.set_columns(columns)
+        table.refresh_model()
+        if self.metrics.show(current):
+            self.widgets.spent.refresh_model()
+            self._open_groups()
+        self.widgets.tabs.refresh_if_changed()
+
+    def _open_groups(self) -> None:
+        """Open both groups, once they are looked at."""
+        for key in self.metrics.group_keys() if self.parts.part == "metrics" else ():
+            node = self.metrics.tree.node_of(key)
+            if node is not None:
+                self.widgets.spent.set_open(node, is_open=True)
+
+    def _take_entries(self, trouble: str) -> None:
+        if not self.is_attached:
+            return
+        if trouble:
+            self.shell.show_toast(trouble, "warning")
+        self.search.narrow_metrics()
+        if self.widgets.spent.columns != (columns := self.metrics.columns()):
+            self.widgets.spent.set_columns(columns)
+        self.widgets.spent.refresh_model()
+
+    @on(Rows.Highlighted, "#builders-list")
+    def _take_choice(self, event: Rows.Highlighted) -> None:
+        event.stop()
+        self._show_builder()
+
+    @on(Rows.Opened, "#builders-list")
+    def _open_row(self, event: Rows.Opened) -> None:
+        event.stop()
+        self.widgets.part(self.parts.part).focus()
+
+    def action_part(self, name: str) -> None:
+        """Show patterns, details or metrics; where they are shown already, go there."""
+        self.parts.go_to(name)
+
+    def action_back(self) -> None:
+        """Go back to the list; there, take the filter away."""
+        if not self.parts.go_to_list() and self.search.list_text:
+            self.search.clear_list()
+
+    def action_zoom(self) -> None:
+        """Show the part with the focus alone, or both again."""
+        self.parts.zoom()
+
+    # ---------------------------------------------------------------------------------------------------- filter and order
+
+    def action_filter(self) -> None:
+        """Narrow the list, or the metrics where the focus is there."""
+        self.search.begin()
+
+    @on(FilterBox.Changed, "#builders-filter")
+    def _filter_list(self, event: FilterBox.Changed) -> None:
+        event.stop()
+        self.search.take(event)
+
+    @on(Table.HeaderClicked)
+    def _sort_by_header(self, event: Table.HeaderClicked) -> None:
+        event.stop()
+        if event.rows in (self.widgets.list, self.widgets.spent):
+            self.order.turn(event.column_id, is_tree=event.rows is self.widgets.spent)
+
+    def action_sort(self) -> None:
+        """Choose by what to sort; the column that is chosen already turns round."""
+        self.order.ask(self.shell.app)
+
+    # -------------------------------------------------------------------------------------------------------------------- row
+    # actions
+
+    def action_jobs(self) -> None:
+        """Show the jobs of the builder."""
+        self._go_to_jobs(self._shown_name)
+
+    def _go_to_jobs(self, name: str) -> None:
+        if name:
+            self.shell.reveal("jobs", term("builder", name, is_whole=True))
+
+    @on(Rows.Opened, "#builders-metrics")
+    def _go_to_entry(self, event: Rows.Opened) -> None:
+        event.stop()
+        entry = self.metrics.entry(event.key)
+        if entry is not None:
+            builder = f" {term('builder', self._shown_name, is_whole=True)}" if not entry.is_analysis else ""
+            goal = f"#{entry.job_id}" if entry.job_id else term("source", entry.source, is_whole=True) + builder
+            self.shell.reveal("jobs", goal)
+
+    def action_copy(self) -> None:
+        """Choose what to copy."""
+        ask_what_to_copy(self.shell, self.widgets, self._shown_name)
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
+            "jobs": ("Show its jobs", "J", self.action_jobs),
+            "copy": ("Copy…", "y", self.action_copy),
+            "sort": ("Sort by…", "S", self.action_sort),
+            "filter": ("Filter…", "slash", self.action_filter),
+            **{name: (f"{name.capitalize()}", name[0], partial(self.action_part, name)) for name in TABS},
+        }
+        items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in actions.items()]
+        Menu.ask(
+            self.shell.app,
+            items,
+            lambda what: actions[what][2]() if what else None,
+            title=self._shown_name or "Builders",
+            place=place,
+        )
+
+    @on(Rows.ContextMenu)
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        self.action_menu((event.x, event.y))

@@ -1,0 +1,333 @@
+"""What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them.
+
+Nothing is drawn here.
+
+Only the newest request is read. While requests come faster than people read (a key held down), nothing is read until they pause.
+
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.core.notices import LogRecord
+from aptui.core.paths import builder_uuid, from_text
+from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.store import joblog
+from aptui.store.joblog import JobLogLine, lines_of
+from aptui.store.queries.logs import place_of
+from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
+from aptui.tui.background import LatestOnly
+from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.data.session import SessionState
+from aptui.tui.widgets.log_sources import LogPaneLine, level_letter
+from aptui.tui.words import size_text
+
+if TYPE_CHECKING:
+    from aptui.link.port import Answer
+    from aptui.tui.data.job_infos import JobRowInfo
+    from aptui.tui.pane import Shell
+
+
+QUIET_S = 0.06
+"""So long nobody asks for another job before one is read, when they ask fast."""
+CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Rows may be written after their news; after so long each we look again."""
+LARGEST_BYTES = 8 << 20
+"""Of a larger log its end is shown; the pager has all of it."""
+
+
+class DetailsRequest(Struct, frozen=True):
+    """What is to be read.
+
+    Args:
+        run_key: which run; 0 = the newest.
+        expects: (status, run key) that news told; the database may not know yet.
+    """
+
+    info: JobRowInfo
+    run_key: int = 0
+    expects: tuple[str, int] | None = None
+
+
+class JobDetails(Struct, frozen=True):
+    """One job as it rests, and the log of one run.
+
+    Args:
+        runs: the newest first; empty where none is recorded.
+        at: which of them is shown.
+        log: the path of its log in text form, "" = it has none.
+        records: the lines of the log with their context, and `lines` the same as they are drawn.
+        nothing: why there are no lines.
+        running_key: of the run that is under way, where the lines are what it has logged so far; 0 = they are of `run`.
+    """
+
+    info: JobRowInfo
+    row: JobRow | None = None
+    runs: tuple[RunRow, ...] = ()
+    at: int = 0
+    log: str = ""
+    records: tuple[joblog.JobLogLine, ...] = ()
+    lines: tuple[LogPaneLine, ...] = ()
+    nothing: str = ""
+    running_key: int = 0
+
+    @property
+    def run(self) -> RunRow | None:
+        """The run that is shown."""
+        return self.runs[self.at] if self.runs else None
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether it is the last run."""
+        return self.at == 0
+
+
+def native(path: str) -> str:
+    """Return a path in text form as Python's file functions want it."""
+    return os.fsdecode(from_text(path))
+
+
+class DetailsReader:
+    """Reads jobs in a thread; `deliver` is called there."""
+
+    def __init__(self, database: Path, log_dir: Path, deliver: Callable[[JobDetails], object]) -> None:
+        self._database, self._log_dir, self._deliver = database, log_dir, deliver
+        self._worker = LatestOnly[DetailsRequest]("aptui-details", self._read_current, pause_s=QUIET_S)
+        self.read_count = 0
+
+    def request(self, request: DetailsRequest) -> None:
+        """Ask for a job; what was asked for before and not read yet is dropped."""
+        self._worker.put(request)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
+    def _read_current(self, _kind: str, request: DetailsRequest) -> None:
+        """Read until the database knows what news told, and deliver that, unless another job is asked for."""
+        details = self.read(request)
+        for pause_s in CATCH_UP_S:
+            if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
+                break
+            details = self.read(request)
+        if not self._worker.is_superseded():
+            self._deliver(details)
+
+    def read(self, request: DetailsRequest) -> JobDetails:
+        """Read a job now."""
+        self.read_count += 1
+        try:
+            with closing(open_reader(self._database)) as reader:
+                row = find_job(reader, request.info)
+                runs = tuple(reader.runs_of(request.info.key)) if request.info.key > 0 else ()
+        except KnownError as error:
+            return JobDetails(request.info, nothing=error.what)
+        at = next((at for at, run in enumerate(runs) if run.run_key == request.run_key), 0)
+        log = runs[at].log_file if runs else row.log if row else ""
+        return self._with_log(JobDetails(request.info, row, runs, at, place_of(self._log_dir, log) if log else ""))
+
+    def _with_log(self, details: JobDetails) -> JobDetails:
+        records, nothing = [], ""
+        if details.log:
+            try:
+                records = read_log(native(details.log))
+            except KnownError as error:
+                nothing = error.what
+        elif details.info.status == "processing":
+            nothing = "no log yet: the run has logged nothing so far"
+        elif details.info.status == "cancelled":
+            nothing = "no log: the job was cancelled before it ended"
+        elif details.row is not None and details.row.status in ("pending", "processing"):
+            nothing = "no log yet: it comes when the job runs"
+        else:
+            nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote nothing"
+        lines = tuple(draw_record(record) for record in records)
+        return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
+
+
+def read_log(path: str) -> list[joblog.JobLogLine]:
+    """Return the lines of a log, of a very large one its end.
+
+    Raises:
+        HostError: it cannot be read.
+    """
+    try:
+        with open(path, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            left_out = max(0, status.st_size - LARGEST_BYTES)
+            stream.seek(left_out)
+            data = stream.read(LARGEST_BYTES)
+    except FileNotFoundError:
+        name = path.rpartition("/JobLogs/")[2]
+        raise HostError(f"the log '{name}' does not exist: old logs are deleted", hint="the next run writes one") from None
+    except OSError as error:
+        raise HostError(
+            f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"
+        ) from error
+    now_ms = status.st_mtime_ns // 1_000_000
+    if not left_out:
+        return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
+    lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
+    return [joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
+
+
+def find_job(reader: Reader, info: JobRowInfo) -> JobRow | None:
+    """Return a job, or a failed analysis, as it rests."""
+    if info.key > 0:
+        return reader.job(info.key)
+    source = None if info.source_id else reader.source(info.source)
+    source_id = source.source_id if source else info.source_id
+    failed = [row for row in reader.jobs_of(source_id) if not row.job_id]
+    return next((row for row in failed if row.builder == builder_uuid(info.builder)), failed[0] if failed else None)
+
+
+def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
+    return request.expects is None or details.row is None or (details.row.status, details.row.run_key) == request.expects
+
+
+def draw_record(record: joblog.JobLogLine) -> LogPaneLine:
+    """Return a line of a log as it is drawn."""
+    moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
+    time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
+    return LogPaneLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))
+
+
+# What the selected job has logged so far while it runs: asked of the engine about once a second, as long as it is shown.
+#
+# Nothing is asked of a job that is not shown or does not run, nor while an answer is awaited; frames give the beat, and they
+# come later where line or processor is slow. How lines look is the event log's business.
+
+FIRST_S, AGAIN_S = 0.25, 0.8
+"""So long a job is looked at before it is asked about; and so long after an answer it is asked about again."""
+
+
+class RunningLines(Struct, frozen=True):
+    """The lines so far of the run `run_key` of the job `job_id`, and as they are drawn; `records` are what they were made of."""
+
+    job_id: int
+    run_key: int = 0
+    stamp: int = -1
+    records: tuple[LogRecord, ...] = ()
+    lines: tuple[JobLogLine, ...] = ()
+    drawn: tuple[LogPaneLine, ...] = ()
+
+
+class RunningView(Protocol):
+    """Where the lines are shown."""
+
+    @property
+    def running_id(self) -> int:
+        """The job whose running log is wanted; 0 = none."""
+
+    def take_running(self, running: RunningLines) -> None:
+        """Show them."""
+
+
+class RunningLog:
+    """Asks about the job that `view` shows.
+
+    Args:
+        later: has a frame drawn in so many seconds.
+        clock: seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self, shell: Shell, view: RunningView, later: Callable[[float], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._shell, self._view, self._later, self._clock = shell, view, later, clock
+        self._known = RunningLines(0)
+        self._due_s = 0.0
+        self._is_asking = False
+        self._deaf_pid = 0
+        """The process of an engine that does not know the question."""
+
+    def ask(self) -> None:
+        """Ask, if it is time; call it with each frame."""
+        job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
+        if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._deaf_pid:
+            self._known = RunningLines(0)
+            return
+        if job_id != self._known.job_id:
+            self._known, self._due_s = RunningLines(job_id), now_s + FIRST_S
+            self._later(FIRST_S)
+            return
+        if not self._is_asking and now_s >= self._due_s:
+            from aptui.link.port import ReadRunLog  # for start-up: the verbs come after the first paint
+
+            self._is_asking = True
+            known = self._known
+            answer = session.ask(ReadRunLog(job_id, known.run_key, known.stamp))
+            answer.add_done_callback(lambda done: self._take_answer(known, done))
+
+    def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
+        """Make lines of an answer; called in the session's thread."""
+        from aptui.link.client import make_run_log
+
+        pid, found = 0, known
+        try:
+            log = make_run_log(answer.result())
+            if log.records is not None:
+                found = _with(known, log.run_key, log.stamp, log.records)
+        except UserError:
+            pid = self._shell.session.engine.pid
+        except (KnownError, msgspec.ValidationError):
+            pass  # it is asked again
+        self._shell.in_ui(self._take, found, pid)
+
+    def _take(self, found: RunningLines, deaf_pid: int) -> None:
+        self._is_asking, self._deaf_pid = False, deaf_pid
+        if found.job_id != self._known.job_id:
+            return
+        is_more = found is not self._known and bool(found.lines)
+        self._known, self._due_s = found, self._clock() + AGAIN_S
+        if is_more:
+            self._view.take_running(found)
+
+
+def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:
+    """Return what is known now; lines that were made already stay."""
+    if not run_key:
+        return known
+    is_more = run_key == known.run_key and records[: len(known.records)] == known.records
+    begun = known if is_more else RunningLines(known.job_id)
+    lines = tuple(lines_of(records[len(begun.records) :]))
+    return RunningLines(known.job_id, run_key, stamp, records, (*begun.lines, *lines), (*begun.drawn, *map(draw_record, lines)))
+
+
+def with_running(
+    job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
+) -> tuple[JobDetails, RunningLines | None]:
+    """Return what is to be shown of a job, and what is known of its run: its lines stand instead of those of a run before.
+
+    Args:
+        job_details: what was read.
+        info: the job as its row is now.
+        is_wanted: nobody stepped to another run.
+    """
+    is_over = info.status != "processing" or any(run.run_key == running.run_key for run in job_details.runs)
+    if is_over or running.job_id != job_details.info.key:
+        return job_details, None
+    if not is_wanted:
+        return job_details, running
+    now = replace(job_details, log="", nothing="", records=running.lines, lines=running.drawn, running_key=running.run_key)
+    return now, running
+
+
+def goes_on(before: JobDetails | None, now: JobDetails) -> bool:
+    """Whether these lines are those of before with more to them: of one run, while it goes on or when it has ended."""
+    if before is None or not before.running_key or before.info.key != now.info.key:
+        return False
+    return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

@@ -1,0 +1,439 @@
+"""The Jobs screen: the table of jobs above, the log of the selected one and the details of a line below.
+
+What can be chosen and done is beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from aptui.config.dirs import asset_database
+from aptui.shared.printing import count
+from aptui.shared.sanitize import sanitize
+from aptui.store.queries.logs import LogLines, log_folder
+from aptui.tui.background import run_in_background
+from aptui.tui.data.feed import Batch
+from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.data.jobs_store import JobsStore
+from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Part
+from aptui.tui.screens.bars import Bar
+from aptui.tui.screens.jobs.event_log import WIDE, EventLog
+from aptui.tui.screens.jobs.job_actions import ROW_ACTIONS, RowActions
+from aptui.tui.screens.jobs.job_details import DetailsReader
+from aptui.tui.screens.jobs.job_texts import CheckMarks
+from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
+from aptui.tui.screens.jobs.selection import CursorGoal, Resting, SelectedJob, TableChanges
+from aptui.tui.screens.jobs.three_panes import CausesView, ThreePanes
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.screens.jobs.jobs_table import Causes, Choices
+    from aptui.tui.screens.jobs.selection import JobsView
+
+
+# The line above the Jobs table: the filter, how many jobs it leaves, the order; and which columns say something.
+
+_ROOMY, _LEAST = 100, 60
+
+
+class Head:
+    """What stands above the table of one pane."""
+
+    def __init__(self, view: JobsView, store: JobsStore, choices: Choices, causes: Causes) -> None:
+        self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
+
+    def count_words(self) -> str:
+        """Return how many jobs there are, and of how many."""
+        hits, total = self._store.hit_count, self._store.total
+        if not self._store.is_loaded:
+            return ""
+        if self._store.is_filtering and self._choices.mistake() is None:  # with a mistake the last good view stays
+            return "filtering…"  # what stands below is what passed the filter before
+        return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
+
+    def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return both ends of the line."""
+        text, mistake = self._choices.text, self._choices.mistake()
+        press = "keys.press('slash')"
+        if self._jobs.shows_causes:  # no filter holds for them
+            return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
+        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
+        if mistake is not None:
+            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
+        marks, late = len(self._jobs.table.marks), self._store.late_count
+        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
+        if late:
+            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
+        right.append(Part(self.count_words(), "title" if text else "muted"))
+        if width >= _LEAST:
+            words = self._choices.order_words()
+            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "keys.press('S')"))
+        return left, right
+
+
+_SPLIT_STEP = 8
+"""Per cent of the height by which the border moves."""
+
+
+class JobsPane(ThreePanes):
+    """Jobs; other screens may call `reveal`."""
+
+    DEFAULT_CSS = """
+    JobsPane { layout: vertical; }
+    JobsPane #jobs-filter, JobsPane #jobs-causes { display: none; }
+    """
+    wants_jobs = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", id="jobs.filter"),
+        Binding("s", "choose('statuses')", "status", id="jobs.status"),
+        Binding("y", "row('copy')", "copy", id="jobs.copy"),
+        Binding("r", "row('reprocess')", "reprocess", id="jobs.reprocess"),
+        Binding("x", "row('why')", "why", id="jobs.why"),
+        Binding("plus", "row('escalate')", "escalate", id="jobs.escalate"),
+        Binding("f", "causes", "causes", id="jobs.causes"),
+        Binding("full_stop", "menu", "menu", id="jobs.menu"),
+        Binding("c", "row('cancel')", "cancel", id="jobs.cancel"),
+        Binding("z", "zoom", "zoom", id="jobs.zoom"),
+        Binding("o", "row('pager')", "log in $PAGER", show=False, id="jobs.pager"),
+        Binding("O", "row('editor')", "$EDITOR", show=False, id="jobs.editor"),
+        Binding("F", "row('folder')", "folder", show=False, id="jobs.folder"),
+        Binding("V", "row('show')", "show in the editor", show=False, id="jobs.show"),
+        Binding("a", "row('source')", "source asset", show=False, id="jobs.source"),
+        Binding("p", "row('products')", "product assets", show=False, id="jobs.products"),
+        Binding("B", "row('builder')", "builder", show=False, id="jobs.builder"),
+        Binding("S", "choose('order')", "sort", show=False, id="jobs.sort"),
+        Binding("exclamation_mark", "failed_first", "failed first", show=False, id="jobs.failed_first"),
+        Binding("R", "resort", "sort again", show=False, id="jobs.resort"),
+        Binding("C", "choose('columns')", "columns", show=False, id="jobs.columns"),
+        Binding("e", "next('errors', 1)", "next failed", show=False, id="jobs.next_failed"),
+        Binding("E", "next('errors', -1)", "previous failed", show=False, id="jobs.previous_failed"),
+        Binding("w", "next('warnings', 1)", "next with warnings", show=False, id="jobs.next_warning"),
+        Binding("W", "next('warnings', -1)", "previous with warnings", show=False, id="jobs.previous_warning"),
+        Binding("left_curly_bracket", "run(-1)", "run before", show=False, id="jobs.earlier_run"),
+        Binding("right_curly_bracket", "run(1)", "run after", show=False, id="jobs.later_run"),
+        Binding("left_square_bracket", "view(-1)", "view before", show=False, id="jobs.earlier_view"),
+        Binding("right_square_bracket", "view(1)", "view after", show=False, id="jobs.later_view"),
+        Binding("less_than_sign", f"split({_SPLIT_STEP})", "more room for the log", show=False, id="jobs.more_log"),
+        Binding("greater_than_sign", f"split(-{_SPLIT_STEP})", "more room for the table", show=False, id="jobs.less_log"),
+        Binding("tab", "part(1)", "next part", show=False, id="app.next_part"),
+        Binding("shift+tab", "part(-1)", "previous part", show=False, id="app.previous_part"),
+        Binding("escape", "back", "back", show=False, id="jobs.back"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self.store = JobsStore(wake=self._wake, clock_ms=self.shell.session.clock_ms)
+        self.choices = Choices(self, self.store)
+        self.actions = RowActions(self)
+        self._causes = Causes(self.store)
+        self.head = Head(self, self.store, self.choices, self._causes)
+        self._reader: DetailsReader | None = None
+        self._checks: CheckMarks | None = None
+        self.selection = SelectedJob(self.store, lambda: self.event_log)
+        self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
+        self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._say)
+        self._is_warm = False
+        self._trouble = ""
+        self.resting = Resting()
+        self.changes = TableChanges(self, self.store, self.resting)
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield Bar(self.head.ends, id="jobs-bar", rules=False)
+        yield FilterBox(
+            id="jobs-filter",
+            placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
+            history=(),
+            disabled=True,
+        )
+        yield JobsTableView(id="jobs-table")
+        yield CausesTable(id="jobs-causes")
+        yield EventLog(is_wide=self.app.size.width >= WIDE)  # another guess would have all of it styled twice
+
+    def on_mount(self) -> None:
+        """Take up what was chosen last time; the first rows come with the first frame."""
+        session, config = self.shell.session, self.shell.config
+        log_dir = config.log_dir if config else log_folder(session.cache_dir)
+        self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.take_details))
+        self.event_log.reader = self._reader
+        self.store.log_lines = LogLines(self.database, log_dir)
+        self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
+        self.box.history.texts = self.choices.history()
+        self.table.set_model(self.store)
+        self.table.empty_text = "reading the jobs"
+        self.causes.set_model(self._causes)
+        self.choices.restore()
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self.store.close()
+        for thread in (self._reader, self._checks):
+            if thread is not None:
+                thread.close()
+
+    # ----------------------------------------------------------------------------------------------------------- the parts
+
+    @property
+    def database(self) -> Path:
+        """The asset database."""
+        return asset_database(self.shell.session.cache_dir)
+
+    def list_selected(self) -> list[JobRowInfo]:
+        """Return what an action is about: the marked jobs, or the one under the cursor."""
+        keys = self.table.list_selected_keys()
+        return [info for key in keys if (info := self.store.info(key)) is not None]
+
+    def name_awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: the first rows, a sheet, the rows of a filter, the log that is being read."""
+        if not self.store.is_loaded and not self._trouble:
+            return "the first rows"
+        if self.actions.is_asking_why:
+            return "the sheet"
+        if isinstance(focused, Input):
+            return ""
+        if self.event_log in (focused.ancestors_with_self if focused else ()):
+            return "the log" if self.event_log.is_reading else ""
+        return "the filter" if self.store.is_busy else ""
+
+    def activate(self) -> None:
+        """Take the stage."""
+        if not self.has_focus_within or self.box.has_focus_within:
+            self.upper.focus()
+        self.arrange_parts()
+
+    def deactivate(self) -> None:
+        """Remember what is chosen."""
+        if self.store.error is None:
+            self.choices.keep()
+
+    def reload(self) -> None:
+        """Read the selected job again."""
+        self.selection.mark_stale()
+
+    def status(self) -> str:
+        """Return how many jobs show."""
+        return f"{self.head.count_words()}, {self.choices.order_words()}"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said on the `:` line."""
+        return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()))
+
+    def reveal(self, text: str) -> None:
+        """Show a job (`#12`), or the jobs that pass a filter; other screens call it."""
+        self.by_cause.close()
+        digits = text.strip().removeprefix("#")
+        if text.strip().startswith("#") and digits.isdigit():
+            self.goal.be(int(digits))
+        else:
+            self.choices.filter_by(text)
+            self.goal.be_first()
+        self.go_to("table")
+
+    # --------------------------------------------------------------------------------------------------------------- frames
+
+    def _wake(self) -> None:
+        if self.is_attached:
+            self.shell.wake()
+
+    def on_news(self, batch: Batch) -> None:
+        """Note what happened."""
+        table = self.table
+        self.store.hold(table.top, table.top + table.page_rows)
+        self.store.apply(batch)
+        self._trouble = batch.error or (self._trouble if batch.table is None else "")
+        self.selection.note(batch)
+        if self._checks is not None and (batch.table is not None or batch.are_assets_stale):
+            self._checks.mark_stale()
+
+    def on_frame(self) -> None:
+        """Draw what changed."""
+        if self._checks is not None and (found := self._checks.take()) is not None:
+            self.store.set_checks(found)
+        if self.store.is_loaded:
+            self.table.empty_text = (
+                "no job matches: Esc clears the filter"
+                if self.store.total
+                else "no jobs yet: sources of the scan folders come here"
+            )
+        elif self._trouble:
+            self.table.empty_text = sanitize(self._trouble)
+        self.table.follows_top = not (self.table.marks or self.table.marks.are_in_range) and self._part == "table"
+        self.table.refresh_model()
+        self.choices.fit_columns()
+        self.goal.reach()
+        self.by_cause.draw()
+        if self.store.is_loaded:
+            self.follow_rows()
+        self.selection.follow(self.table.cursor_key)
+        self.event_log.refresh_running()
+        self._say()
+        self.changes.keep()
+
+    def _say(self) -> None:
+        self.query_one("#jobs-bar", Bar).refresh_if_changed()
+        if self.box.display:
+            self.choices.show_count(self.box, self.head.count_words())
+
+    # --------------------------------------------------------------------------------------------------------------- leaving
+
+    def action_back(self) -> None:
+        """Leave causes or zoom, then clear marks, then take the filter away."""
+        if self.shows_causes:
+            self.by_cause.close()
+            self.table.focus()
+        elif self._is_zoomed:
+            self.action_zoom()
+        elif self.table.marks:
+            self.table.action_unmark()
+        elif self.choices.text:
+            text = self.choices.text
+            self.choices.filter_by("")
+            self.shell.show_toast(f"filter cleared: {text}", seconds=2)
+
+    # ------------------------------------------------------------------------------------------------------------- the table
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Show the log of the job under the cursor."""
+        event.stop()
+        if event.rows is self.table:
+            if event.key != self.selection.key:
+                if self.selection.key is not None:
+                    self.resting.note_cursor(self.shell.touched_s)
+                self.selection.be(event.key)
+        elif event.rows is self.causes:
+            self.by_cause.highlight(event.key)
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Go into the log of a job, or to the jobs of a cause."""
+        event.stop()
+        if event.rows is self.table:
+            if event.key != self.selection.key:
+                self.selection.be(event.key)
+            self.go_to("log")
+            self.event_log.go_to_first_error()
+        elif event.rows is self.causes:
+            self.by_cause.open(event.key)
+
+    def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
+        """Offer what can be done."""
+        event.stop()
+        if event.rows is self.table:
+            self.actions.menu((event.x, event.y))
+
+    def on_rows_marks_changed(self, event: Rows.MarksChanged) -> None:
+        """Say how many are marked."""
+        event.stop()
+        self._say()
+
+    def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
+        """Sort by the column."""
+        event.stop()
+        if event.rows is self.table:
+            self.choices.sort_by(event.column_id)
+            self._say()
+
+    def on_event_log_log_left(self, event: EventLog.LogLeft) -> None:
+        """Go back to the jobs."""
+        event.stop()
+        self.go_to("table")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done: nothing of the engine where there is none, no panes that do not exist."""
+        if action == "row":
+            return self.actions.can(str(parameters[0]))
+        return super().check_action(action, parameters)
+
+    def action_row(self, action_id: str) -> None:
+        """Do something with what is selected."""
+        assert action_id in {action.id for action in ROW_ACTIONS}
+        self.actions.do(action_id)
+
+    def action_menu(self) -> None:
+        """Offer everything that can be done."""
+        self.actions.menu()
+
+    def action_next(self, word: str, step: int) -> None:
+        """Go to the next job that failed, or has warnings."""
+        index = self.store.next_with(word, self.table.cursor, step)
+        if index is not None:
+            self.table.move_cursor(index)
+
+    def action_run(self, step: int) -> None:
+        """Show another run of the job."""
+        self.event_log.step_run(step)
+
+    def action_view(self, step: int) -> None:
+        """Go to the filter of before, or forward again."""
+        self.choices.walk(step)
+
+    def action_choose(self, what: str) -> None:
+        """Choose statuses, the column to sort by, or columns."""
+        ask = {"statuses": self.choices.ask_statuses, "order": self.choices.ask_order, "columns": self.choices.ask_columns}
+        ask[what]()
+
+    def action_failed_first(self) -> None:
+        """Sort with what failed first, and go there."""
+        self.choices.sort_by(FAILED_FIRST)
+        self.goal.be_first()
+        self._say()
+
+    def action_resort(self) -> None:
+        """Sort again."""
+        self.store.resort()
+
+    # -------------------------------------------------------------------------------------------------------------- filter
+
+    def action_filter(self) -> None:
+        """Filter as people type."""
+        self.by_cause.close()
+        if self._part != "table":
+            self.go_to("table")
+        if not self._is_warm:
+            self._is_warm = True
+            run_in_background("aptui-warm", self.store.warm)
+        box = self.box
+        self.query_one("#jobs-bar").display = False
+        box.disabled, box.display = False, True
+        box.text = self.choices.text
+        box.begin()
+        self._say()
+
+    def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
+        """Filter by what is typed."""
+        event.stop()
+        self.choices.type(event.text)
+        self._say()
+
+    def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
+        """Go back to the table; a filter that holds a mistake is kept in the line until it is mended."""
+        event.stop()
+        if event.is_remembered and self.choices.mistake() is not None:
+            return
+        self.choices.keep()
+        self.box.display, self.box.disabled = False, True
+        self.query_one("#jobs-bar").display = True
+        self.table.focus()
+        self._say()
+
+    # -------------------------------------------------------------------------------------------------------------- causes
+
+    def action_causes(self) -> None:
+        """Group the failures by cause, or show the jobs again."""
+        if self.shows_causes:
+            self.by_cause.close()
+            self.table.focus()
+        else:
+            self.by_cause.show()
+            self._say()

@@ -1,0 +1,419 @@
+"""The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes.
+
+What is in them is the store's.
+
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec.structs import replace
+from textual.binding import Binding, BindingType
+
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import FilterError, parse, with_statuses
+from aptui.tui.data.job_infos import CauseGroup
+from aptui.tui.data.jobs_store import JobsStore
+from aptui.tui.frame.commandline import Command
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.menu import Checks, Menu, MenuItem
+from aptui.tui.widgets.table import Column, Table
+from aptui.tui.words import ROLES
+
+if TYPE_CHECKING:
+    from aptui.tui.data.jobs_store import JobsStore
+    from aptui.tui.pane import Shell
+    from aptui.tui.preferences.state import UiMemory
+    from aptui.tui.screens.jobs.selection import JobsView
+
+
+_RAN_OR_FAILED = "Why it ran, or failed"
+COLUMNS = (
+    Column("status", "Status", 13),
+    Column("source", "Source", 0, 28, weight=3),
+    Column("completed", "Completed", 12, drop_rank=2),
+    Column("platform", "Platform", 8, drop_rank=3),
+    Column("key", "Job key", 15, drop_rank=6),
+    Column("duration", "Duration", 8, align="right", drop_rank=5),
+    Column("reason", _RAN_OR_FAILED, 0, len(_RAN_OR_FAILED), drop_rank=4, weight=3, is_prose=True),
+    Column("builder", "Builder", 12, drop_rank=1),
+    Column("folder", "Scan folder", 12, drop_rank=1),
+    Column("warnings", "Warnings", 10, align="right", drop_rank=1),
+    Column("errors", "Errors", 8, align="right", drop_rank=1),
+    Column("number", "Number", 9, align="right", drop_rank=1),
+)
+"""All there are; on narrow screens they go by their rank: what a person asked for last, the status and the source never."""
+USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
+"""Those that are shown unless people choose others."""
+DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
+"""What is sorted with the largest first."""
+_YIELDS, _SHORT_REASON = 10, 14
+_AFTER_DURATION = 6
+"""Where nothing failed, why jobs ran goes before how long they took."""
+_STEP = 4
+"""Cells by which a column becomes wider at a time."""
+_WIDEST = {"status": 25, "platform": 16, "key": 16}
+"""Columns that are as wide as their texts, and their maximum width in cells."""
+_UNKNOWN: Mapping[str, int] = {}
+FAILED_FIRST = "failed"
+"""The order that is in force until people choose another: running jobs, failed jobs, those with errors, with warnings, the rest."""
+_CAUSES = (
+    Column("count", "Jobs", 7, align="right"),
+    Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
+    Column("first", "First source", 0, 18, drop_rank=1, weight=2),
+)
+
+
+def choose_columns(
+    ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
+) -> tuple[Column, ...]:
+    """Return these columns in their order; without any that exists, the usual ones.
+
+    Args:
+        has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
+        alike: columns in which all jobs say the same. They yield to what says more; the reason does not where errors stand there,
+            nor what is shown because a person asked for it.
+        needs: how many cells the texts of columns take: {column id: cells}.
+    """
+    wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
+    columns = tuple(_fit_column(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
+    may_yield = set(USUAL) & set(alike) - {"reason"}
+    columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in may_yield else each for each in columns)
+    if has_failed:
+        return columns
+    has_one_reason = "reason" in alike
+    rank = _YIELDS if has_one_reason else _AFTER_DURATION
+    quiet = Column("reason", "Why it ran", 0 if not has_one_reason else _SHORT_REASON, _SHORT_REASON, drop_rank=rank, is_prose=True)
+    return tuple(replace(quiet, needs=column.needs) if column.id == "reason" else column for column in columns)
+
+
+def _fit_column(column: Column, needs: int) -> Column:
+    """Return a column that is as wide as its texts, as far as that is known."""
+    if not needs:
+        return column
+    if not column.width:
+        return replace(column, needs=max(column.min_width, -(-needs // _STEP) * _STEP))
+    if column.id in _WIDEST:
+        least = column.width if column.id == "status" else len(column.title)
+        return replace(column, width=min(max(needs, least), _WIDEST[column.id]))
+    return column
+
+
+def title_of(column_id: str) -> str:
+    """Return what stands over a column."""
+    return next(column.title for column in COLUMNS if column.id == column_id)
+
+
+class JobsTableView(Table):
+    """The Jobs table; its columns are measured by who knows all rows (`needs`)."""
+
+    fits_texts: ClassVar[bool] = False
+    keeps_titles: ClassVar[bool] = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
+
+
+class Causes:
+    """Failures by cause, as a table shows them; keys are places in `groups`."""
+
+    def __init__(self, store: JobsStore) -> None:
+        self._store = store
+        self.version = 0
+        self.groups: list[CauseGroup] = []
+
+    def renew(self) -> None:
+        """Group again."""
+        groups = self._store.failure_groups()
+        if groups != self.groups:
+            self.groups = groups
+            self.version += 1
+
+    def row_count(self) -> int:
+        """Return how many causes there are."""
+        return len(self.groups)
+
+    def key(self, index: int) -> int:
+        """Return the place."""
+        return index
+
+    def index_of(self, key: int) -> int | None:
+        """Return the place."""
+        return key if 0 <= key < len(self.groups) else None
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        """Return what stands in a cell."""
+        group = self.groups[index]
+        if column_id == "count":
+            return Cell(f"{len(group.keys):,}", "failed")
+        if column_id == "cause":
+            return Cell(f"after {group.cause} failed" if group.is_source else group.cause or "no reason given")
+        info = self._store.info(group.keys[0])
+        return Cell(info.source if info else "", "muted")
+
+
+class CausesTable(Table):
+    """The list of causes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show these", id="rows.open")]
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
+        super().__init__(_CAUSES, id=id)
+        self.empty_text = "nothing failed"
+
+
+# What people choose about the Jobs table and what is remembered of it: filter, saved filters, statuses, order, columns.
+
+_STATUSES = (
+    ("failed", "failed", "f"), ("warnings", "completed with warnings", "w"), ("errors", "completed with errors", "e"),
+    ("completed", "completed", "c"), ("processing", "processing", "r"), ("pending", "pending", "p"),
+    ("cancelled", "cancelled", "x"),
+)  # fmt: skip
+"""(status word, what the menu says, its key)."""
+_ORDER_KEYS = {
+    FAILED_FIRST: "f", "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
+    "builder": "b", "folder": "l", "warnings": "w", "errors": "o", "number": "n",
+}  # fmt: skip
+"""Which letter of the menu sorts by what."""
+_VERBS = ("save", "delete")
+_MOST_VIEWS = 50
+
+
+class Choices:
+    """The choices of one pane."""
+
+    def __init__(self, view: JobsView, store: JobsStore) -> None:
+        self._jobs, self._store = view, store
+        self._text = ""
+        self._views: list[str] = [""]
+        self._view = 0
+        self._facts = (True, frozenset[str]())
+        self._needs: dict[str, int] = {}
+        self._measured = ""
+
+    @property
+    def shell(self) -> Shell:
+        """The app."""
+        return self._jobs.shell
+
+    @property
+    def memory(self) -> UiMemory:
+        """What is remembered of the project."""
+        return self.shell.memory
+
+    def restore(self) -> None:
+        """Take up what was chosen last time."""
+        order = self.memory.get("jobs.sort", [FAILED_FIRST, False])
+        if len(order) == 2 and order[0] in _ORDER_KEYS:
+            self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
+        self._show_columns()
+        self._jobs.table.sort = self._store.sort
+        self.filter_by(self.memory.get("jobs.filter", ""))
+
+    # ------------------------------------------------------------------------------------------------------------- filter
+
+    @property
+    def text(self) -> str:
+        """The filter as it was typed; it may hold a mistake."""
+        return self._text
+
+    def history(self) -> list[str]:
+        """Return the filters that were kept, the newest first."""
+        return self.memory.history("jobs.filter_history")[::-1]
+
+    def type(self, text: str) -> None:
+        """Filter by a text that people are still typing."""
+        self._text = text
+        self._store.set_filter(text)
+
+    def filter_by(self, text: str) -> None:
+        """Filter by a text, and remember it."""
+        self.type(text)
+        self.keep()
+
+    def keep(self) -> None:
+        """Remember the filter until it is removed."""
+        text = self._text
+        self.memory.put("jobs.filter", text or None)
+        self.memory.remember("jobs.filter_history", text)
+        if text != self._views[self._view]:
+            self._views = [*self._views[: self._view + 1], text][-_MOST_VIEWS:]
+            self._view = len(self._views) - 1
+
+    def walk(self, step: int) -> None:
+        """Go to the view before (-1) or after (1) this one."""
+        place = self._view + step
+        if 0 <= place < len(self._views):
+            self._view = place
+            self.type(self._views[place])
+            self.memory.put("jobs.filter", self._text or None)
+        else:
+            self.shell.show_toast("there is no later view" if step > 0 else "there is no view before this one", seconds=2)
+
+    def mistake(self) -> tuple[int, str, str] | None:
+        """Return (column from 0, what is wrong, advice) of the filter that was typed."""
+        error: KnownError | None = self._store.error
+        if error is None:
+            return None
+        return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
+
+    def show_count(self, box: FilterBox, count: str) -> None:
+        """Say in the filter box how many there are, or what is wrong."""
+        mistake = self.mistake()
+        if mistake is not None:
+            box.show_mistake(*mistake, count=count)
+        else:
+            box.show_count(count, self._store.filter.hint)
+
+    def ask_statuses(self) -> None:
+        """Choose which statuses show: Space and letters toggle, Enter alone takes the status under the cursor, Esc goes back."""
+        counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
+        items = [
+            MenuItem(
+                word,
+                f"{glyph(ROLES.get(word, word))} {label:<24}{counts.get(word, 0):>9,}",
+                key,
+                role=ROLES.get(word, word),
+            )
+            for word, label, key in _STATUSES
+        ]  # fmt: skip
+        words = [word for word, _, _ in _STATUSES]
+        Checks.offer(
+            self.shell.app,
+            items,
+            wanted,
+            lambda on: self.filter_by(with_statuses(self._text, [word for word in words if word in on])),
+            title="Status",
+            enter_chooses=True,
+        )
+
+    def _find_wanted_statuses(self) -> tuple[str, ...]:
+        try:
+            return parse(self._text).statuses
+        except KnownError:
+            return ()
+
+    # ------------------------------------------------------------------------------------------------------ order, columns
+
+    def sort_by(self, order: str) -> None:
+        """Sort by a column, or failed first; by the column that is sorted by, the other way round."""
+        before, is_descending = self._store.sort
+        turned = not is_descending if order == before != FAILED_FIRST else order in DESCENDING
+        self._store.set_sort(order, is_descending=turned)
+        self._jobs.table.sort = (order, turned)
+        self.memory.put("jobs.sort", [order, turned])
+
+    def ask_order(self) -> None:
+        """Choose what to sort by."""
+        current, is_descending = self._store.sort
+        arrow = glyph("descending" if is_descending else "ascending")
+        titles = [(FAILED_FIRST, "Failed first"), *((column.id, column.title) for column in COLUMNS)]
+        items = [MenuItem(order, f"{arrow if order == current else ' '} {title}", _ORDER_KEYS[order]) for order, title in titles]
+        menu = Menu.ask(self.shell.app, items, lambda what: self.sort_by(what) if what else None, title="Sort by")
+        _at(menu, next(place for place, (order, _) in enumerate(titles) if order == current))
+
+    def order_words(self) -> str:
+        """Return what the table is sorted by."""
+        order, is_descending = self._store.sort
+        if order == FAILED_FIRST:
+            return "failed first"
+        return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
+
+    def fit_columns(self) -> None:
+        """Give columns the room that their texts take, those that say nothing of any job less, those with errors more."""
+        if not self._store.is_loaded:
+            return
+        known = self._needs if self._store.filter.text == self._measured else {}
+        # While the filter stays they become wider and never narrower: nothing jumps to and fro as jobs come in.
+        needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
+        facts = (self._store.has_failed, self._store.alike)
+        if facts != self._facts or needs != self._needs:
+            self._facts, self._needs, self._measured = facts, needs, self._store.filter.text
+            self._show_columns()
+
+    def _show_columns(self) -> None:
+        has_failed, alike = self._facts
+        ids = self.memory.get("jobs.columns", list(USUAL))
+        columns = choose_columns(ids, has_failed=has_failed, alike=alike, needs=self._needs)
+        if columns != self._jobs.table.columns:
+            self._jobs.table.set_columns(columns)
+
+    def ask_columns(self) -> None:
+        """Choose which columns show."""
+        remembered = set(self.memory.get("jobs.columns", list(USUAL))) | {"source"}
+        items = [MenuItem(column.id, column.title, is_enabled=column.id != "source") for column in COLUMNS]
+
+        def show(on: set[str]) -> None:
+            self.memory.put("jobs.columns", [column.id for column in COLUMNS if column.id in on])
+            self._show_columns()
+
+        Checks.offer(self.shell.app, items, remembered, show, title="Columns")
+
+    # ------------------------------------------------------------------------------------------------------------ commands
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said on the `:` line."""
+        return (
+            Command("filter", "filter by a saved one, 'save NAME', 'delete NAME', or a text", self._say_filter, self._filter_words),
+            Command(
+                "sort", "sort by a column, or failed first; again: the other way round", self._say_sort, lambda: list(_ORDER_KEYS)
+            ),
+            Command("job", "go to a job by its number", self._say_job),
+        )
+
+    def _filter_words(self) -> list[str]:
+        saved = sorted(self._read_saved_views())
+        return [*saved, "save", *(f"delete {name}" for name in saved)]
+
+    def _read_saved_views(self) -> dict[str, str]:
+        saved: dict[str, object] = self.memory.get("jobs.filters", {})
+        return {name: text for name, text in saved.items() if isinstance(text, str)}
+
+    def _say_filter(self, words: str) -> None:
+        saved = self._read_saved_views()
+        verb, _, name = words.partition(" ")
+        name = name.strip()
+        if verb == "save":
+            self._save(name, saved)
+        elif verb == "delete":
+            if saved.pop(name, None) is None:
+                self.shell.show_toast(f"there is no saved filter '{name}'", "warning")
+            else:
+                self.memory.put("jobs.filters", saved)
+                self.shell.show_toast(f"filter '{name}' deleted")
+        elif not words:
+            self._jobs.action_filter()
+        else:
+            self.filter_by(saved.get(words, words))
+
+    def _save(self, name: str, saved: dict[str, str]) -> None:
+        if not name or name in _VERBS or self.mistake() is not None or not self._text:
+            self.shell.show_toast(
+                "say ':filter save NAME' while there is a filter" if self.mistake() is None else "this filter holds a mistake",
+                "warning",
+            )
+            return
+        self.memory.put("jobs.filters", {**saved, name: self._text})
+        self.shell.show_toast(f"':filter {name}' brings it back")
+
+    def _say_sort(self, order: str) -> None:
+        if order in _ORDER_KEYS:
+            self.sort_by(order)
+        else:
+            self.ask_order()
+
+    def _say_job(self, number: str) -> None:
+        digits = number.strip().removeprefix("#")
+        if digits.isdigit():
+            self._jobs.reveal(f"#{digits}")
+        else:
+            self.shell.show_toast("say ':job #12'", "warning")
+
+
+def _at(menu: Menu, place: int) -> None:
+    """Let a menu begin where people were."""
+    menu._chosen = place  # noqa: SLF001  # it has no other way in
+    menu.refresh()

@@ -1,0 +1,203 @@
+"""How the Jobs screen shares its room among table, event log and details, and which of them has the keys.
+
+What they hold is `jobs`' business.
+
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import events
+
+from aptui.tui.pane import Pane
+from aptui.tui.screens.jobs.event_log import EventLog
+from aptui.tui.screens.jobs.job_texts import term
+from aptui.tui.screens.jobs.jobs_table import CausesTable, JobsTableView
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.table import Table
+
+if TYPE_CHECKING:
+    from aptui.tui.screens.jobs.jobs_table import Causes, Choices
+    from aptui.tui.screens.jobs.selection import CursorGoal, SelectedJob
+
+
+# The failures by cause, in the place of the jobs: shown, left again, and one of them opened. How they are grouped is the
+# store's.
+
+
+class CausesView:
+    """Shows the causes, and the jobs of one.
+
+    Args:
+        left: called when the jobs are shown again.
+    """
+
+    def __init__(
+        self,
+        pane: ThreePanes,
+        causes: Causes,
+        selection: SelectedJob,
+        choices: Choices,
+        goal: CursorGoal,
+        left: Callable[[], object],
+    ) -> None:
+        self._pane, self._causes, self._selection = pane, causes, selection
+        self._choices, self._goal, self._left = choices, goal, left
+
+    def show(self) -> None:
+        """Group the failures by cause."""
+        self._causes.renew()
+        self._pane.shows_causes = True
+        self._pane.causes.refresh_model()
+        self._pane.go_to("table")
+
+    def draw(self) -> None:
+        """Group them again, where they are shown."""
+        if self._pane.causes.display:
+            self._causes.renew()
+            self._pane.causes.refresh_model()
+
+    def close(self) -> None:
+        """Show the jobs again, if they are not."""
+        if self._pane.shows_causes:
+            self._pane.shows_causes = False
+            self._selection.be(self._pane.table.cursor_key)
+            self._pane.arrange_parts()
+            self._left()
+
+    def highlight(self, place: int) -> None:
+        """Show the log of the first job of a cause."""
+        if self._pane.shows_causes and place < len(self._causes.groups):
+            self._selection.be(self._causes.groups[place].keys[0])
+
+    def open(self, place: int) -> None:
+        """Show the jobs that failed for a cause; a single one at once."""
+        group = self._causes.groups[place]
+        self.close()
+        if len(group.keys) == 1:
+            self._goal.be(group.keys[0])
+            self._pane.go_to("table")
+            return
+        about = term("cause", group.cause, is_whole=True) if group.cause else ""
+        self._choices.filter_by(f"status:failed {about}".strip())
+        self._pane.table.focus()
+
+
+_FOLDED_BELOW, _ALONE_BELOW = 26, 12
+"""Lower than so many lines the lower panes fold to one; and only one pane is shown at a time."""
+_LEAST_LOWER = 5
+_SPLIT = 40
+"""Per cent of the height for the lower panes, unless people moved the border."""
+_NARROWEST, _WIDEST = 16, 80
+_ABOVE_ROWS, _LEAST_ROWS = 2, 6
+"""Filter and header stand above the rows; so many rows keep their room also where there are fewer."""
+
+
+class ThreePanes(Pane):
+    """Table, event log, details: at once where there is room, else two or one; `Tab` walks them, `z` zooms one."""
+
+    _part = "table"
+    _is_zoomed = False
+    shows_causes = False
+    """Whether the upper pane groups the failures instead of listing jobs."""
+
+    @property
+    def table(self) -> JobsTableView:
+        """The table of jobs."""
+        return self.query_one(JobsTableView)
+
+    @property
+    def causes(self) -> CausesTable:
+        """The failures by cause."""
+        return self.query_one(CausesTable)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.query_one("#jobs-filter", FilterBox)
+
+    @property
+    def event_log(self) -> EventLog:
+        """The lower panes."""
+        return self.query_one(EventLog)
+
+    @property
+    def upper(self) -> Table:
+        """The table in the upper pane: jobs, or causes."""
+        causes = self.causes
+        return causes if causes.display else self.table
+
+    def arrange_parts(self) -> None:
+        """Give each part its room: all three, two, or the one that is zoomed."""
+        height = self.size.height
+        if not height:
+            return
+        is_alone = self._is_zoomed or height < _ALONE_BELOW
+        log, shows_upper = self.event_log, not is_alone or self._part == "table"
+        for part in ("#jobs-bar", "#jobs-table", "#jobs-causes"):
+            self.query_one(part).display = shows_upper and (part == "#jobs-bar" or (part == "#jobs-causes") == self.shows_causes)
+        if self.box.display:
+            self.query_one("#jobs-bar").display = False
+        log.display = not is_alone or self._part != "table"
+        log.styles.height = "1fr" if is_alone else self._lower_height(height)
+        is_folded = is_alone or height < _FOLDED_BELOW
+        log.lay_out(("details" if self._part == "details" else "log") if is_folded else "", is_alone=is_alone)
+
+    def _lower_height(self, height: int) -> int:
+        """Return how high the lower panes are: what people chose, else their share and what few rows leave them."""
+        share = self.shell.memory.get("jobs.split", 0)
+        wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
+        return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
+
+    def follow_rows(self) -> None:
+        """Move the border where the rows became so few, or so many, that the lower panes have other room."""
+        height = self.size.height
+        if height and not self._is_zoomed and height >= _ALONE_BELOW:
+            wanted = self._lower_height(height)
+            if self.event_log.styles.height is None or self.event_log.styles.height.value != wanted:
+                self.event_log.styles.height = wanted
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Arrange for another size."""
+        del event
+        self.arrange_parts()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Note which part has the keys."""
+        log = self.event_log
+        part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
+        if part is not None and part != self._part:
+            self._part = part
+            if self._is_zoomed or self.size.height < _FOLDED_BELOW:
+                self.arrange_parts()
+
+    def go_to(self, part: str) -> None:
+        """Show a part and give it the keys; only then hide what had them, or they would go astray."""
+        self._part = part
+        upper = self.causes if self.shows_causes else self.table
+        target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
+        target.display = True
+        if part != "table":
+            self.event_log.display = True
+        self.screen.set_focus(target)
+        self.arrange_parts()
+
+    def action_part(self, step: int) -> None:
+        """Walk the three panes."""
+        parts = ["table", "log", *(["details"] if self.event_log.has_details else [])]
+        at = parts.index(self._part) if self._part in parts else 0
+        self.go_to(parts[(at + step) % len(parts)])
+
+    def action_zoom(self) -> None:
+        """Give all the room to one pane, or to all again."""
+        self._is_zoomed = not self._is_zoomed
+        self.arrange_parts()
+
+    def action_split(self, per_cent: int) -> None:
+        """Move the border between table and log."""
+        now = self.shell.memory.get("jobs.split", 0) or 100 * self._lower_height(self.size.height) // max(1, self.size.height)
+        self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, now + per_cent)))
+        self.arrange_parts()

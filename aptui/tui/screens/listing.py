@@ -1,0 +1,133 @@
+"""A short list of records as the model of a table: sorted by any column, all at once.
+
+Tables of jobs and assets have models of their own.
+
+Tests: `tests/features/sharing/screen/test_screen.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct, field, structs
+
+from aptui.tui.widgets.cells import Cell, width_of
+from aptui.tui.widgets.table import Column
+
+T = TypeVar("T")
+
+
+class Listing(Generic[T]):
+    """A `TableModel` of records.
+
+    Args:
+        cell: draws a cell of a record.
+        order: what a record is sorted by in a column; without it the order is that of the records.
+        key: the stable id of a record and its place in what was shown last; the place by default.
+    """
+
+    def __init__(
+        self,
+        cell: Callable[[T, str], Cell],
+        order: Callable[[T, str], object] | None = None,
+        key: Callable[[T, int], int] = lambda _record, place: place,
+    ) -> None:
+        self.version = 0
+        self.sort: tuple[str, bool] | None = None
+        self._cell, self._order, self._key = cell, order, key
+        self._shown: list[tuple[int, T]] = []
+        self._rows = self._shown
+        self._places: dict[int, int] = {}
+
+    def show(self, records: Sequence[T]) -> None:
+        """Show other records."""
+        self._shown = [(self._key(record, place), record) for place, record in enumerate(records)]
+        self.sort_by(self.sort)
+
+    def sort_by(self, sort: tuple[str, bool] | None) -> None:
+        """Sort by a column, descending or not; what is alike there, and all where there is no column, stands as it was shown."""
+        self.sort, self._rows = sort, self._shown
+        if sort is not None and self._order is not None:
+            column, is_descending = sort
+            order = self._order
+            self._rows = sorted(
+                self._shown, key=lambda row: order(row[1], column), reverse=is_descending  # type: ignore[arg-type,return-value]
+            )  # fmt: skip
+        self._places = {key: place for place, (key, _) in enumerate(self._rows)}
+        self.version += 1
+
+    @property
+    def records(self) -> list[T]:
+        """All records as they are sorted."""
+        return [record for _, record in self._rows]
+
+    def at(self, key: int) -> T:
+        """Return the record with this key."""
+        return self._rows[self._places[key]][1]
+
+    # ----------------------------------------------------------------------------------------------------- as `TableModel`
+
+    def row_count(self) -> int:
+        """Return how many there are."""
+        return len(self._rows)
+
+    def cell(self, index: int, column_id: str) -> Cell:
+        """Return a cell."""
+        return self._cell(self._rows[index][1], column_id)
+
+    def key(self, index: int) -> int:
+        """Return the key of a row."""
+        return self._rows[index][0]
+
+    def index_of(self, key: int) -> int | None:
+        """Return where a record is."""
+        return self._places.get(key)
+
+
+# Rows that were made already as the model of a table: a `Listing` that rises only where rows are not what they were.
+
+_EMPTY = Cell("")
+
+
+class ListedRow(Struct, frozen=True):
+    """A row; a column that `order` does not name is sorted by its text, and `data` is whatever the screen needs to know it by."""
+
+    key: int
+    cells: Mapping[str, Cell]
+    order: Mapping[str, Any] = field(default_factory=dict)
+    data: Any = None
+
+    def cell(self, column_id: str) -> Cell:
+        """Return a cell."""
+        return self.cells.get(column_id, _EMPTY)
+
+    def value(self, column_id: str) -> Any:
+        """Return what the row is sorted by."""
+        return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
+
+
+def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
+    """Return columns that know what their texts need: what one does not need the others have."""
+    needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
+    return tuple(
+        column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in columns
+    )
+
+
+class ListedRows(Listing[ListedRow]):
+    """The model."""
+
+    def __init__(self) -> None:
+        super().__init__(ListedRow.cell, ListedRow.value, lambda row, _place: row.key)
+        self._given: list[ListedRow] = []
+
+    def put(self, rows: Sequence[ListedRow]) -> None:
+        """Show these rows."""
+        if list(rows) != self._given:
+            self._given = list(rows)
+            self.show(self._given)
+
+    def row(self, key: int | None) -> ListedRow | None:
+        """Return the row with this key."""
+        return None if key is None or self.index_of(key) is None else self.at(key)

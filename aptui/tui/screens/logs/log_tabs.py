@@ -1,0 +1,262 @@
+"""Which lines of the engine's log a tab shows: the standard tabs, people's own, and the filter language for lines.
+
+A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words
+`error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is
+refused.
+
+Tests: `tests/tui/screens/logs/test_logs_pane.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from aptui.shared.errors import KnownError
+from aptui.store.jobs.filter import Filter, FilterError, TextMatch, parse
+from aptui.store.jobs.regex import contains
+from aptui.tui.widgets.cells import Spans
+from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS
+from aptui.tui.widgets.menu import Field, Form, Menu, MenuItem
+
+if TYPE_CHECKING:
+    from aptui.store.jobs.filter import Filter
+    from aptui.store.jobs.regex import Mask
+    from aptui.tui.pane import Shell
+
+
+_WHOLE_WORDS = {"^errors$": "^error$", "^warnings$": "^warning$"}
+_LONGEST_NAME = 24
+
+
+class LogTab(Struct, frozen=True):
+    """A tab: lines of these levels, from a source (a regex), that pass a filter; people made it where `is_own`."""
+
+    name: str
+    levels: str = LEVELS
+    source: str = ""
+    text: str = ""
+    is_own: bool = False
+
+
+STANDARD = (LogTab("Debug"), LogTab("Messages", "EWI"), LogTab("Warnings/Errors", "EW"))
+
+
+def tabs_of(values: Sequence[Any]) -> list[LogTab]:
+    """Return people's own tabs as they were remembered; what makes no sense any more is left out."""
+    found = []
+    for value in values:
+        if isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("name", "levels", "source", "text")):
+            tab = LogTab(value["name"], value["levels"], value["source"], value["text"], is_own=True)
+            if mistake_in(tab) is None:
+                found.append(tab)
+    return found
+
+
+def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
+    """Return people's own tabs as plain data."""
+    return [{key: value for key, value in to_builtins(tab).items() if key != "is_own"} for tab in tabs if tab.is_own]
+
+
+def tab_of(form: dict[str, str]) -> LogTab:
+    """Return the tab that a filled-in form describes."""
+    levels = "".join(level for level in LEVELS if level in form["levels"].upper()) if form["levels"].strip() else LEVELS
+    return LogTab(form["name"], levels, form["source"], form["text"], is_own=True)
+
+
+def mistake_in(tab: LogTab) -> tuple[str, str] | None:
+    """Return (field, what is wrong with it), None = nothing."""
+    if not tab.name or len(tab.name) > _LONGEST_NAME:
+        return ("name", "a name has 1 to 24 letters")
+    if not tab.levels or set(tab.levels) - set(LEVELS):
+        return ("levels", "levels are letters of EWID: error, warning, info, debug")
+    for field, part in (("source", replace(tab, text="")), ("text", replace(tab, source=""))):
+        try:
+            filter_of(part)
+        except KnownError as error:
+            return (field, error.what)
+    return None
+
+
+class LineTerm(Struct, frozen=True):
+    """A regex on the `text`, the `source` or the `level` of a line."""
+
+    field: str
+    pattern: str
+    is_negated: bool
+
+
+class LineFilter:
+    """A filter as lines of a log understand it."""
+
+    def __init__(self, terms: Sequence[LineTerm] = ()) -> None:
+        self.terms = tuple(terms)
+        self._texts = _as_filter([term for term in self.terms if term.field == "text" and not term.is_negated])
+        self.spans_of = lru_cache(maxsize=1024)(self._spans_of)
+        """Where a text is hit."""
+
+    def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
+        """Return which lines pass; the three are as long as each other."""
+        mask: Mask = np.ones(len(texts), np.bool_)
+        columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
+        for term in self.terms:
+            found = contains(columns[term.field], term.pattern)
+            mask &= ~found if term.is_negated else found
+        return mask
+
+    def passing(self, texts: Sequence[str]) -> list[bool]:
+        """Return which texts pass, where there is nothing but texts."""
+        if not self.terms:
+            return [True] * len(texts)
+        clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
+        masks: list[bool] = self.masks(clean, clean, "I" * len(clean)).tolist()
+        return masks
+
+    def _spans_of(self, text: str) -> Spans:
+        return self._texts.spans([text])[0] if self._texts.terms else ()
+
+
+def _as_filter(terms: Sequence[LineTerm]) -> Filter:
+    return Filter(terms=tuple(TextMatch("source", term.pattern, False, 1, term.pattern) for term in terms))
+
+
+def parse_filter(text: str) -> LineFilter:
+    """Return what a filter means for lines.
+
+    Raises:
+        FilterError: it is not well formed, or names what lines do not have; `column` says where.
+    """
+    terms: list[LineTerm] = []
+    patterns: list[TextMatch] = []
+    for term in parse(text).terms:
+        if not isinstance(term, TextMatch) or term.field not in {"source", "status"}:
+            raise FilterError("lines of a log have no such field", getattr(term, "column", 1), "fields are source and status")
+        named = text[: term.column - 1].rstrip('"').lower()
+        pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
+        if term.field == "status" and named.endswith("status:"):
+            field = "level"
+        elif pattern in _WHOLE_WORDS and term.field == "status":
+            field, pattern = "level", _WHOLE_WORDS[pattern]
+        elif term.field == "status":  # no line is "failed": such a word is a word here
+            pattern = f"(?i){term.raw}"
+        terms.append(LineTerm(field, pattern, term.is_negated))
+        patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
+    Filter(text, tuple(patterns)).check()
+    return LineFilter(terms)
+
+
+def filter_of(tab: LogTab) -> LineFilter:
+    """Return what a tab lets through, besides its levels.
+
+    Raises:
+        FilterError: a pattern is no regular expression.
+    """
+    source = tab.source.replace('"', '\\"')
+    line_filter = parse_filter(f'source:"{source}"') if source else LineFilter()
+    return LineFilter([*line_filter.terms, *parse_filter(tab.text).terms])
+
+
+# The tabs above a log, and which of them is shown; people make tabs of their own, change, move and remove them.
+#
+# What a tab shows is told in `logs.tabs`.
+
+
+class TabList:
+    """The standard tabs, then people's own.
+
+    Args:
+        show: called when another tab is to be shown, or the one that is shown became another.
+    """
+
+    def __init__(self, shell: Shell, show: Callable[[], None]) -> None:
+        self._shell, self._show = shell, show
+        memory, nothing = shell.memory, list[Any]()
+        self.tabs = [*STANDARD, *tabs_of(memory.get("logs.tabs", nothing))]
+        self.number = min(max(0, memory.get("logs.tab", 1)), len(self.tabs) - 1)
+
+    @property
+    def current(self) -> LogTab:
+        """The tab that is shown."""
+        return self.tabs[self.number]
+
+    def names(self) -> list[str]:
+        """Return what the tabs are called."""
+        return [tab.name for tab in self.tabs]
+
+    def show(self, number: int) -> None:
+        """Show a tab; one after the last is the first."""
+        self.number = number % len(self.tabs)
+        self._show()
+
+    def keep(self) -> None:
+        """Remember people's tabs, and which one is shown."""
+        self._shell.memory.put("logs.tabs", values_of(self.tabs))
+        self._shell.memory.put("logs.tab", self.number)
+
+    def ask(self) -> None:
+        """Let people choose a tab, or make, change, move or remove one."""
+        tab = self.current
+        items: list[MenuItem | None] = [
+            MenuItem(f"show {at}", name, str(at + 1) if at < 9 else "") for at, name in enumerate(self.names())
+        ]
+        own = [
+            MenuItem("edit", f"Change '{tab.name}'…", "c", tab.is_own),
+            MenuItem("left", "Move left", "less_than_sign", tab.is_own and self.number > len(STANDARD)),
+            MenuItem("right", "Move right", "greater_than_sign", tab.is_own and self.number < len(self.tabs) - 1),
+            MenuItem("remove", f"Remove '{tab.name}'", "d", tab.is_own, "warning" if tab.is_own else ""),
+        ]
+        Menu.ask(self._shell.app, [*items, None, MenuItem("new", "New tab…", "a"), *own], self._do, title="Tabs")
+
+    def _do(self, what: str | None) -> None:
+        match (what or "").split():
+            case ["show", number]:
+                self.show(int(number))
+            case ["new"]:
+                self.edit(None)
+            case ["edit"]:
+                self.edit(self.number)
+            case [("left" | "right") as way]:
+                place = self.number + (1 if way == "right" else -1)
+                self.tabs.insert(place, self.tabs.pop(self.number))
+                self._take(place)
+            case ["remove"]:
+                del self.tabs[self.number]
+                self._take(self.number - 1)
+
+    def edit(self, number: int | None) -> None:
+        """Have people fill in what a tab shows; None makes a new one."""
+        tab = LogTab("", is_own=True) if number is None else self.tabs[number]
+        fields = [
+            Field("name", "Name", tab.name, "as it stands above the lines"),
+            Field("source", "Source", tab.source, "a regex on where a line comes from; empty = all"),
+            Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
+            Field("levels", "Levels", tab.levels, "letters of EWID"),
+        ]
+
+        def take(form: dict[str, str] | None) -> None:
+            if form is None:
+                return
+            if number is None:
+                self.tabs.append(tab_of(form))
+                self._take(len(self.tabs) - 1)
+            else:
+                self.tabs[number] = tab_of(form)
+                self._take(number)
+
+        def check(form: dict[str, str]) -> tuple[str, str] | None:
+            if any(at != number and each.name == form["name"] for at, each in enumerate(self.tabs)):
+                return ("name", "another tab has this name")
+            unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
+            return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
+
+        Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, take, check)
+
+    def _take(self, number: int) -> None:
+        """Remember the tabs as they are now, and show one of them."""
+        self._shell.memory.put("logs.tabs", values_of(self.tabs))
+        self.show(number)

@@ -1,0 +1,571 @@
+"""The Logs screen: the engine's own log in tabs, live, with levels, search, details of a line, and the logs of earlier days."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.widgets import Input
+
+from aptui.store.joblog import JobLogLine
+from aptui.store.queries.logs import engine_logs, log_folder
+from aptui.tui.background import run_in_background
+from aptui.tui.frame import terminal_control
+from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Pane
+from aptui.tui.screens.bars import Bar, TabLine
+from aptui.tui.screens.jobs.job_texts import details, log_text
+from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
+from aptui.tui.screens.logs.log_tabs import TabList
+from aptui.tui.screens.programs import editor, pager
+from aptui.tui.widgets.cells import wrap
+from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.log_sources import LEVELS
+from aptui.tui.widgets.logpane import LogPane
+from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import KeyValue
+from aptui.tui.words import size_text
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+
+# What the lines of the Logs screen are searched for, and the way of the cursor to the first hit.
+
+
+class LogsSearch:
+    """The text in the box, and whether lines without a hit are hidden.
+
+    Args:
+        changed: called when something else is searched for.
+        is_reading: returns whether that is still being read.
+    """
+
+    def __init__(
+        self, shell: Shell, box: FilterBox, pane: LogPane, lines: RecordLines,
+        changed: Callable[[], object], is_reading: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self._shell, self._box, self._pane, self._lines = shell, box, pane, lines
+        self._changed, self._is_reading = changed, is_reading
+        self.text, self.hits_only = "", False
+        self._wants_hit = False
+
+    def restore(self) -> None:
+        """Take up what is remembered."""
+        memory = self._shell.memory
+        self.text, self.hits_only = memory.get("logs.filter", ""), memory.get("logs.hits_only", False)
+        self._box.history.texts = memory.history("logs.filters")[::-1]
+        if self.text:
+            self._box.text, self._box.display = self.text, True
+
+    def keep(self) -> None:
+        """Remember it."""
+        self._shell.memory.put("logs.filter", self.text)
+        self._shell.memory.put("logs.hits_only", self.hits_only)
+
+    def begin(self) -> None:
+        """Type what to search for."""
+        self._box.display = True
+        self._box.begin()
+
+    def turn_hits_only(self) -> None:
+        """Show only lines with a hit, or all again."""
+        if self.text:
+            self.hits_only = not self.hits_only
+            self._changed()
+        else:
+            self.begin()
+
+    def take(self, event: FilterBox.Changed) -> None:
+        """Search for what is typed; go to a hit when the line is left."""
+        if isinstance(event, FilterBox.FilterLeft):
+            self._settle(event)
+        elif event.text != self.text:
+            self.text = event.text
+            self._box.show_count("")
+            self._changed()
+
+    def _settle(self, event: FilterBox.FilterLeft) -> None:
+        self._box.display = bool(event.text)
+        if event.is_remembered:
+            self._shell.memory.remember("logs.filters", event.text)
+        self._pane.focus()
+        self._wants_hit = True
+        if not self._is_reading():
+            self.reach_hit()
+
+    def clear(self) -> None:
+        """Search for nothing."""
+        self.text, self.hits_only = "", False
+        self._box.text, self._box.display = "", False
+        self._changed()
+
+    def reach_hit(self) -> None:
+        """Put the cursor on the nearest hit before it, else after it, if that is wanted."""
+        if not self._wants_hit:
+            return
+        self._wants_hit = False
+        pane = self._pane
+        pane.refresh_source()
+        if pane.cursor_key is not None and pane.cursor_key not in self._lines.hits:
+            was = pane.cursor
+            pane.action_hit(-1)
+            if pane.cursor == was:
+                pane.action_hit(1)
+
+    def show_mistake(self, piece: LogPiece) -> None:
+        """Say what of the text cannot be understood."""
+        if piece.mistake is not None:
+            self._box.show_mistake(getattr(piece.mistake, "column", 1) - 1, piece.mistake.what, piece.mistake.hint)
+
+    def show_count(self, *, is_whole: bool) -> None:
+        """Say how many lines have a hit."""
+        if not self._box.display or self._box.query_one(".mistake").display:
+            return
+        if self._pane.source is not self._lines:
+            self._box.show_count("too large to search here; 'o' opens the pager")
+        elif self.text:
+            self._box.show_count(f"{len(self._lines.hits):,} of {self._lines.line_count():,}{'' if is_whole else '…'}")
+        else:
+            self._box.show_count("")
+
+
+# The line under the cursor of the Logs screen, below the others: its text where it is cut, and its context.
+
+_MOST_ROWS = 6
+_AROUND_TEXT = 12
+"""What stands around a value, about."""
+
+
+class LineDetails:
+    """A title and a panel; both are gone where a line has nothing more to say."""
+
+    def __init__(self) -> None:
+        self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
+        self.panel = KeyValue(id="logs-details")
+
+    def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
+        """Show keys and values in the lower third, at most, of a room."""
+        if list(pairs) != self.panel.pairs:
+            self.panel.show(list(pairs))
+        rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
+        self.panel.styles.height = min(rows + 1, _MOST_ROWS, max(2, size.height // 3))
+        self.panel.display = self.bar.display = bool(pairs)
+
+
+# Copying from the Logs screen: what there is to copy of lines and of details, and the menu that asks.
+
+
+class LogCopying:
+    """Asks what to copy, and copies it.
+
+    Args:
+        path: returns where the log lies.
+    """
+
+    def __init__(self, shell: Shell, pane: LogPane, panel: KeyValue, records: LogRecords, path: Callable[[], Path | None]) -> None:
+        self._shell, self._pane, self._panel, self._records, self._path = shell, pane, panel, records, path
+
+    def ask(self) -> None:
+        """Choose what to copy: of the details where the focus is there, else of the lines."""
+        if self._panel.has_focus and self._panel.current() is not None:
+            items = [MenuItem("key", "Key", "k"), MenuItem("value", "Value", "y,v"), MenuItem("values", "All values", "a")]
+        else:
+            marked = len(self._pane.list_selected_keys())
+            what = f"{marked:,} lines" if marked > 1 else "Line"
+            items = [
+                MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
+                MenuItem("all", "All lines with details", "a", self._records.knows(self._pane.source)),
+                MenuItem("path", "Path of the log", "p", self._path() is not None),
+            ]  # fmt: skip
+        Menu.ask(self._shell.app, items, self._copy, title="Copy")
+
+    def _copy(self, what: str | None) -> None:
+        pair, pairs = self._panel.current(), self._panel.pairs
+        texts: dict[str, Callable[[], str]] = {
+            "key": lambda: pair[0] if pair else "",
+            "value": lambda: pair[1] if pair else "",
+            "values": lambda: "\n".join(details(pairs)),
+            "path": lambda: str(self._path()),
+        }
+        if what in texts:
+            self._shell.copy_text(texts[what]())
+        elif what is not None:
+            self._copy_lines(is_all=what == "all", has_details=what != "line")
+
+    def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
+        pane = self._pane
+        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
+        read, is_for_threads = self._records.reader(pane.source)
+        if is_for_threads:
+            run_in_background("aptui-copy", self._copy_records, keys, read, has_details)
+        else:  # they are few
+            self._copy_records(keys, read, has_details)
+
+    def _copy_records(self, keys: Sequence[int], read: Callable[[int], JobLogLine | None], has_details: bool) -> None:
+        found = [record for key in keys if (record := read(key)) is not None]
+        self._shell.in_ui(self._shell.copy_text, log_text(found, has_details=has_details))
+
+
+# Which logs of the engine there are, and which of them is shown; what stands in one is `logs.lines`'.
+
+_BASES = ("aptui", "AP_GUI", "AP_Batch")
+"""Logs of ours, and of O3DE's own tools beside them."""
+
+
+class LogFiles:
+    """The logs of a project, the newest first.
+
+    Args:
+        show: called when another log is to be shown.
+    """
+
+    def __init__(self, shell: Shell, show: Callable[[], None]) -> None:
+        self._shell, self._show = shell, show
+        self.paths: list[Path] = []
+        self.age = 0
+        """How many logs are newer than the one that is shown."""
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        config = self._shell.config
+        return config.log_dir if config else log_folder(self._shell.session.cache_dir)
+
+    @property
+    def path(self) -> Path | None:
+        """The log that is shown."""
+        return self.paths[self.age] if self.paths else None
+
+    def find(self) -> bool:
+        """Look which logs there are; an older one that is shown stays it. Return whether there is any."""
+        shown, folder = self.path if self.age else None, self.folder
+        self.paths = [path for base in _BASES for path in engine_logs(folder, base)]
+        self.age = self.paths.index(shown) if shown in self.paths else 0
+        return bool(self.paths)
+
+    def step(self, step: int) -> None:
+        """Show an older or a newer log."""
+        if 0 <= self.age + step < len(self.paths):
+            self.show(self.age + step)
+        else:
+            self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
+
+    def show(self, age: int) -> None:
+        """Show a log, 0 = the one that is written now."""
+        self.age = age
+        self._show()
+
+    def ask(self) -> None:
+        """Let people choose a log."""
+        items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self.paths)]
+        if items:
+            Menu.ask(self._shell.app, items, lambda chosen: self.show(int(chosen)) if chosen else None, title="Logs")
+        else:
+            self._shell.show_toast("there is no log", "warning")
+
+
+def _size_of(path: Path) -> str:
+    try:
+        return size_text(path.stat().st_size)
+    except OSError:
+        return ""
+
+
+class LogsPane(Pane):
+    """The screen."""
+
+    DEFAULT_CSS = """
+    LogsPane { layout: vertical; }
+    LogsPane #logs-filter { display: none; }
+    LogsPane #logs-details-bar, LogsPane #logs-details { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "search", id="logs.filter"),
+        Binding("ampersand", "hits_only", "hits only", show=False, id="logs.hits_only"),
+        Binding("greater_than_sign", "tab(1)", "next tab", id="logs.next_tab"),
+        Binding("less_than_sign", "tab(-1)", "previous tab", show=False, id="logs.previous_tab"),
+        Binding("t", "tabs", "tabs", id="logs.tabs"),
+        Binding("left_square_bracket", "file(1)", "older log", show=False, id="logs.older"),
+        Binding("right_square_bracket", "file(-1)", "newer log", show=False, id="logs.newer"),
+        Binding("L", "files", "log files", id="logs.files"),
+        Binding("y", "copy", "copy", id="logs.copy"),
+        Binding("full_stop", "menu", "menu", show=False, id="logs.menu"),
+        Binding("o", "outside('pager')", "pager", show=False, id="logs.pager"),
+        Binding("O", "outside('editor')", "editor", show=False, id="logs.editor"),
+        Binding("escape", "back", "back", show=False, id="logs.back"),
+    ]
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.records, self.details = LogRecords(), LineDetails()
+        self.pane = LogPane(self.records.lines, id="logs-lines", window_cells=0)
+        self.box = FilterBox(placeholder="search these lines", id="logs-filter")
+        self.tabs, self.files = TabList(self.shell, self._show), LogFiles(self.shell, self._show)
+        self.search = LogsSearch(self.shell, self.box, self.pane, self.records.lines, self._show, lambda: self._asked is not None)
+        self.copying = LogCopying(self.shell, self.pane, self.details.panel, self.records, lambda: self.files.path)
+        self._tab_line = TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
+        self._reader: LogReader | None = None
+        self._is_whole, self._is_check_due = True, False
+        self._asked: LogView | None = None
+        """What is being read and nothing of it is known yet."""
+
+    # ------------------------------------------------------------------------------------------------------------- the parts
+
+    def compose(self) -> ComposeResult:
+        """Make the parts."""
+        yield self._tab_line
+        yield self.box
+        yield self.pane
+        yield self.details.bar
+        yield self.details.panel
+
+    def on_mount(self) -> None:
+        """Take up what is remembered, and begin to read."""
+        memory, pane = self.shell.memory, self.pane
+        pane.is_following, pane.is_wrapped = True, memory.get("logs.wrap", False)
+        pane.levels = memory.get("logs.levels", LEVELS) or LEVELS
+        self.search.restore()
+        self._reader = LogReader(self.shell.wake)
+        self._find_files()
+        self._show()
+
+    def on_unmount(self) -> None:
+        """End the thread."""
+        if self._reader is not None:
+            self._reader.close()
+
+    # -------------------------------------------------------------------------------------------------------------- the hooks
+
+    def activate(self) -> None:
+        """Look what came while the screen was hidden."""
+        self._is_check_due = True
+
+    def deactivate(self) -> None:
+        """Remember tabs, filter and modes."""
+        memory, pane = self.shell.memory, self.pane
+        self.tabs.keep()
+        self.search.keep()
+        memory.put("logs.levels", pane.levels)
+        memory.put("logs.wrap", pane.is_wrapped)
+
+    def on_news(self, batch: Batch) -> None:
+        """Note that the engine said something; what it says stands in its log already."""
+        if batch.messages:
+            self.records.add(batch.messages)
+        if batch.messages or any(news.notice.status == "failed" for news in batch.jobs):
+            self._is_check_due = True
+
+    def on_frame(self) -> None:
+        """Draw what was found."""
+        if self._reader is None:
+            return
+        if self._is_check_due:
+            self._is_check_due = False
+            if self.files.paths:
+                self._reader.check()
+            elif self._find_files():
+                self._show()
+        for piece in self._reader.take():
+            self._take(piece)
+        self.pane.refresh_source()
+        self.search.show_count(is_whole=self._is_whole)
+        self._tab_line.refresh_if_changed()
+
+    def reload(self) -> None:
+        """Read everything again."""
+        self._find_files()
+        self._show()
+
+    def status(self) -> str:
+        """Say which log is shown."""
+        return f"log {path}" if (path := self.files.path) else "no log"
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        names = self.tabs.names()
+
+        def show(name: str) -> None:
+            self.tabs.show(names.index(name)) if name in names else self.tabs.ask()
+
+        return (
+            Command("tab", "show a tab of the log", show, lambda: names),
+            Command("new-tab", "make a tab of your own", lambda _rest: self.tabs.edit(None)),
+            Command("older-log", "choose an older log", lambda _rest: self.action_files()),
+        )
+
+    # --------------------------------------------------------------------------------------------------------------- the view
+
+    def _find_files(self) -> bool:
+        """Look which logs there are; where there is none, show what the engine says."""
+        if self.files.find():
+            return True
+        rest = "; what the engine says from now on is shown here" if self.shell.config else ""
+        self.pane.empty_text = f"no log yet in '{self.files.folder}'{rest}"
+        self.pane.set_source(self.records.live)
+        self._asked = None
+        return False
+
+    def _show(self) -> None:
+        """Ask for the lines of tab, search and file."""
+        if self._reader is not None and self.files.path is not None:
+            self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
+            self._reader.show(self._asked)
+        self._tab_line.refresh_if_changed()
+
+    def name_awaited(self, focused: Widget | None) -> str:
+        """Return what the next key has to wait for: what a search finds, the lines of a tab."""
+        if self._asked is None or isinstance(focused, Input):
+            return ""
+        return "the search" if self.search.text else "the first rows"
+
+    def _take(self, piece: LogPiece) -> None:
+        self._take_lines(piece)
+        # Of a long log the end comes first: where that has a hit, it is the nearest one.
+        if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
+            self._asked = None
+            self.search.reach_hit()
+
+    def _take_lines(self, piece: LogPiece) -> None:
+        pane = self.pane
+        if piece.mistake is not None:
+            self.search.show_mistake(piece)
+            return
+        self._is_whole = piece.is_whole
+        source = piece.large or self.records.lines
+        if pane.source is not source:
+            was_following, pane.is_following = pane.is_following, False
+            pane.set_source(source)
+            if was_following:
+                pane.action_follow()
+        pane.empty_text = piece.nothing or ("no hit" if self.search.text and self.search.hits_only else "no line of these levels")
+        if piece.large is None:
+            self.records.lines.take(piece)
+            pane.set_search(piece.search.spans_of if piece.search.terms else None, self.records.lines.hits)
+
+    def _words(self) -> list[Part]:
+        source = self.pane.source
+        known = source.line_count()
+        count = f"{known:,} line{'s' * (known != 1)}{'' if self._is_whole else '…'}"
+        where = path.name if (path := self.files.path) else "live"
+        age = f" ({self.files.age} older)" if self.files.age else ""
+        return [
+            Part(f"{where}{age}", "muted"),
+            Part(count, "muted"),
+            *([Part(modes, "value")] if (modes := self.pane.modes()) else []),
+        ]
+
+    def action_tab(self, step: int) -> None:
+        """Show the next or the previous tab."""
+        self.tabs.show(self.tabs.number + step)
+
+    # -------------------------------------------------------------------------------------------------------------- searching
+
+    def action_filter(self) -> None:
+        """Type what to search for."""
+        self.search.begin()
+
+    def action_hits_only(self) -> None:
+        """Show only lines with a hit, or all again."""
+        self.search.turn_hits_only()
+
+    @on(FilterBox.Changed, "#logs-filter")
+    def _search_text(self, event: FilterBox.Changed) -> None:
+        event.stop()
+        self.search.take(event)
+
+    def action_back(self) -> None:
+        """Go from the details to the lines; then take the search away."""
+        if not self.pane.has_focus:
+            self.pane.focus()
+        elif self.search.text:
+            self.search.clear()
+
+    # ---------------------------------------------------------------------------------------------------------------- details
+
+    @on(Rows.Highlighted, "#logs-lines")
+    def _follow_cursor(self, event: Rows.Highlighted) -> None:
+        event.stop()
+        self._show_details()
+
+    def on_resize(self) -> None:
+        """See whether the line under the cursor still fits."""
+        self.call_after_refresh(self._show_details)
+
+    def _show_details(self) -> None:
+        """Show the line under the cursor below the others: its text where it is cut, and its context."""
+        record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
+        pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
+        self.details.show(pairs, self.size)
+
+    # ------------------------------------------------------------------------------------------------------------------- tabs
+
+    def action_tabs(self) -> None:
+        """Make, change, move or remove a tab."""
+        self.tabs.ask()
+
+    # ------------------------------------------------------------------------------------------------------------------ files
+
+    def action_file(self, step: int) -> None:
+        """Show an older or a newer log."""
+        self._find_files()
+        self.files.step(step)
+
+    def action_files(self) -> None:
+        """Choose a log."""
+        self._find_files()
+        self.files.ask()
+
+    def action_outside(self, program: str) -> None:
+        """Open the log in the pager or the editor."""
+        path = self.files.path
+        if path is None:
+            self.shell.show_toast("there is no log", "warning")
+        else:
+            command = pager(os.environ) if program == "pager" else editor(os.environ)
+            terminal_control.lend(self.shell, [*command, str(path)])
+
+    # ---------------------------------------------------------------------------------------------------------------- copying
+
+    def action_copy(self) -> None:
+        """Choose what to copy."""
+        self.copying.ask()
+
+    def action_menu(self, place: tuple[int, int] | None = None) -> None:
+        """Say what can be done here."""
+        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
+            "copy": ("Copy…", "y", self.action_copy),
+            "filter": ("Search…", "slash", self.action_filter),
+            "hits": ("All lines" if self.search.hits_only else "Hits only", "ampersand", self.action_hits_only),
+            "tabs": ("Tabs…", "t", self.action_tabs),
+            "files": ("Log files…", "L", self.action_files),
+            "pager": ("Open in the pager", "o", partial(self.action_outside, "pager")),
+            "editor": ("Open in the editor", "O", partial(self.action_outside, "editor")),
+        }
+        items = [
+            MenuItem(name, label, key, is_enabled=name != "hits" or bool(self.search.text))
+            for name, (label, key, _) in actions.items()
+        ]
+        Menu.ask(self.shell.app, items, lambda what: actions[what][2]() if what else None, title="Log", place=place)
+
+    @on(Rows.ContextMenu)
+    def _open_menu(self, event: Rows.ContextMenu) -> None:
+        event.stop()
+        self.action_menu((event.x, event.y))
+
+    @on(LogPane.ModesChanged)
+    def _take_modes(self) -> None:
+        self._tab_line.refresh_if_changed()
+        self._show_details()

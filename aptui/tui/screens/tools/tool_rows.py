@@ -1,0 +1,353 @@
+"""Settings that people change on the Tools screen: read in a thread, asked for in a prompt, written to the file they choose.
+
+Tests: `tests/tui/screens/tools/test_tools_pane.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
+from aptui.tui.background import BackgroundTask
+from aptui.tui.data.session import SessionState
+from aptui.tui.preferences.keymap import own_file
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.menu import Menu, MenuItem, Prompt
+from aptui.tui.widgets.table import Column
+from aptui.tui.words import brief
+
+if TYPE_CHECKING:
+    from aptui.config.edit import Setting, Value
+    from aptui.core.notices import Progress
+    from aptui.shared.health import Health
+    from aptui.tui.pane import Shell
+
+
+# Which tools there are now, as rows: made of what is known of engine, settings and screen; what does not work is not in the
+# list.
+#
+# No widget.
+
+COLUMNS = (
+    Column("group", "", 8, drop_rank=3),
+    Column("name", "Tool", 20),
+    Column("now", "Now", 14),
+    Column("does", "What it does", 0, 36),
+    Column("origin", "Set by", 8, drop_rank=2),
+    Column("key", "Key", 12, drop_rank=1),
+)
+
+
+class ToolRow(Struct, frozen=True):
+    """A row: `does` is a phrase, `note` sentences with what people should know before they press Enter."""
+
+    id: str
+    group: str
+    name: str
+    now: str
+    does: str
+    key: str = ""
+    note: str = ""
+    role: str = ""
+    origin: str = ""
+
+
+class Adjustable(Struct, frozen=True):
+    """A setting that can be written from here; `kind` is "value" or "list", to which one entry is added."""
+
+    key: str
+    name: str
+    does: str
+    example: str
+    kind: str = "value"
+
+
+ADJUSTABLE = (
+    Adjustable("workers", "Workers", "worker processes; 0 is one per core", "4"),
+    Adjustable("limits.analyse", "Analysis limit", "an analysis that takes longer fails", "30s, 5m"),
+    Adjustable("limits.process", "Job limit", "a longer job fails; builders may differ", "10m, 1h"),
+    Adjustable("limits.memory", "Memory limit", "a job that takes more fails; 0: no limit", "2GiB"),
+    Adjustable("limits.all_memory", "Memory for all", "others wait; 0 is what is left", "16GiB"),
+    Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
+    Adjustable("ignore", "Ignore", "add files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
+    Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
+    Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
+)
+_NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_memory": "what is left"}
+"""What 0 means."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFacts:
+    """All the list is made of.
+
+    `options` None and `failed` -1 = not known yet, `settings` None = they cannot be written from here.
+    """
+
+    is_attached: bool = False
+    can_start: bool = False
+    progress: Progress | None = None
+    health: Health | None = None
+    options: Mapping[str, bool] | None = None
+    failed: int = -1
+    settings: Mapping[str, Setting] | None = None
+    project_file: str = ""
+    theme: str = ""
+    has_mouse: bool = True
+    own_key_count: int = 0
+    doctor: str = ""
+    has_doctor: bool = False
+    key_of: Callable[[str], str] = field(default=lambda _action: "", compare=False)
+
+
+def tools(facts: ToolFacts) -> list[ToolRow]:
+    """Return the rows."""
+    rows = [*_queue(facts), *_files(facts), *_engine(facts), *_settings(facts), *_screen(facts)]
+    if facts.has_doctor:
+        note = (
+            "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; its findings are listed below."
+        )
+        rows.append(
+            ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "look for trouble around the project", "", note)
+        )
+    return rows
+
+
+def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
+    if not facts.is_attached:
+        return
+    health, key = facts.health, facts.key_of("app.pause")
+    is_paused, is_draining = (health.is_paused, health.is_draining) if health else (False, False)
+    if is_paused:
+        yield ToolRow("resume", "Queue", "Resume", "paused", "go on", key, "Jobs start again.", "warning")
+        yield ToolRow("next", "Queue", "Run next job", "paused", "start one job more, then stay paused", ":next", "", "warning")
+    else:
+        note = "Jobs that run go on to their end; no other starts until you say so, also for other people at this engine."
+        yield ToolRow("pause", "Queue", "Pause", "off", "start no more jobs", key, note)
+    if is_draining and not is_paused:
+        yield ToolRow("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
+    elif not is_paused:
+        note = "What is pending now is finished; changes wait until ':resume'."
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish what waits, look at nothing new", ":drain", note)
+    if facts.failed:
+        now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
+        yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
+
+
+def _files(facts: ToolFacts) -> Iterator[ToolRow]:
+    if not facts.is_attached:
+        return
+    progress = facts.progress
+    is_scanning = progress is not None and progress.is_scanning
+    now = "scanning" if is_scanning else f"took {brief(progress.scan_ms)}" if progress and progress.scan_ms else "done"
+    role = "processing" if is_scanning else ""
+    note = "Times and sizes decide what is read. Failed jobs are tried again. The engine notices changes itself; this is for doubt."
+    yield ToolRow("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
+    if facts.options is not None and "fast_scan" in facts.options:
+        note = (
+            "On: a rescan does not read a file that has the stored size and time. Off: a rescan reads every byte of every file,"
+            " until the engine ends. Changes that the engine is notified of are always read."
+        )
+        is_on = facts.options["fast_scan"]
+        does = "skip files whose size and time did not change"
+        yield ToolRow("faster", "Files", "Faster scanning", _on(is_on), does, ":faster", note, "" if is_on else "warning")
+    note = "Every byte of every source is read and compared, also where time and size are as they were. It asks first."
+    yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
+
+
+def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
+    if facts.can_start:
+        yield ToolRow("start", "Engine", "Start engine", "not running", "start an engine for this project", ":start")
+    if not facts.is_attached:
+        return
+    broken = facts.health.configuration if facts.health else ""
+    now, role = ("not in use", "warning") if broken else ("in use", "")
+    note = broken or "The engine does so by itself whenever a file changes; a broken one is refused, and the old one stays."
+    yield ToolRow("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
+    if facts.options is not None and "debug_output" in facts.options:
+        is_on = facts.options["debug_output"]
+        note = (
+            "Builders that know it make products for debugging: their jobs run again each time. The log tells all steps of jobs."
+            " It asks first."
+        )
+        yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "debug products, and a fuller log", ":debug", note)
+    yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew", ":restart")
+
+
+def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
+    if facts.settings is None:
+        return
+    for each in ADJUSTABLE:
+        setting = facts.settings.get(each.key)
+        origin = "" if setting is None else _origin(setting.file, facts.project_file)
+        where = f" It is now set at {setting.where}." if setting and setting.file else ""
+        note = (
+            f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
+            " Comments and order stay; the engine reloads it by itself."
+        )
+        yield ToolRow(
+            f"set:{each.key}", "Settings", each.name, _format_setting(each, setting), each.does, "", note, "value", origin
+        )
+
+
+def _format_setting(each: Adjustable, setting: Setting | None) -> str:
+    if setting is None:
+        return {"logs": "in the cache", "metadata_types": "none"}.get(each.key, glyph("none"))
+    if each.key == "metadata_types":
+        return " ".join(setting.value) or "none"
+    if each.kind == "list":
+        return count(len(setting.value), "rule")
+    return _NOUGHTS.get(each.key, "0") if setting.value == 0 else str(setting.value)
+
+
+def _origin(file: str, project_file: str) -> str:
+    return "aptui" if not file else "project" if file == project_file else "you"
+
+
+def _screen(facts: ToolFacts) -> Iterator[ToolRow]:
+    yield ToolRow("theme", "Screen", "Theme", facts.theme, "choose colours, seeing them at once", facts.key_of("app.theme"))
+    note = "Off leaves selecting and copying with the mouse to the terminal."
+    yield ToolRow("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
+    own = f"{facts.own_key_count:,} of your own" if facts.own_key_count else "as shipped"
+    note = f"Yours are looked for in '{own_file()}'; '?' shows those of the place you are at."
+    yield ToolRow("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)
+    yield ToolRow("keys", "Screen", "Key tester", "", "show what a key is called and does", ":keys")
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
+    """Return what draws them: a group is named once, at its first row."""
+    heads = {each.id: each for at, each in enumerate(rows) if not at or rows[at - 1].group != each.group}
+
+    def cell(tool: ToolRow, column: str) -> Cell:
+        match column:
+            case "group":
+                return Cell(tool.group if heads.get(tool.id) is tool else "", "header")
+            case "name":
+                return Cell(tool.name)
+            case "now":
+                return Cell(tool.now, tool.role or ("muted" if tool.now in {"off", "as shipped", "not run"} else "value"))
+            case "does":
+                return Cell(tool.does, "muted")
+            case "origin":
+                return Cell(tool.origin, "muted")
+            case _:
+                return Cell(tool.key, "key")
+
+    return cell
+
+
+class SettingsEditor:
+    """What is set, and how it is changed.
+
+    Args:
+        shell: has a project.
+        changed: called when `known` changed.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
+        self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
+        self.known: dict[str, Setting] | None = None
+        """{key: setting} of those that are given anywhere; None = not read yet, or they cannot be."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._reading.close()
+        self._writing.close()
+
+    def read(self) -> bool:
+        """Read all anew; return False where that is under way, so that it has to be asked for again."""
+        project_dir = self._project_dir
+
+        def work(_task: BackgroundTask) -> dict[str, Setting]:
+            from aptui.config.edit import settings  # for start-up
+
+            return settings(project_dir, [each.key for each in ADJUSTABLE])
+
+        return self._reading.start(work, self._take, self._show_failure)
+
+    def _take(self, known: dict[str, Setting]) -> None:
+        self.known = known
+        self._changed()
+
+    def _show_failure(self, error: KnownError) -> None:
+        self.known = None
+        self._shell.show_toast(f"settings cannot be changed from here: {error}", "warning", 10)
+        self._changed()
+
+    @property
+    def _project_dir(self) -> Path:
+        assert self._shell.config is not None
+        return self._shell.config.project_dir
+
+    def adjust(self, key: str, text: str = "") -> None:
+        """Ask for the file, where there is a choice, then for the value (`text` stands there already), then write it."""
+        from aptui.config.edit import writable_files  # for start-up
+
+        adjustable = next(each for each in ADJUSTABLE if each.key == key)
+        project, own = writable_files(self._project_dir)
+        setting = (self.known or {}).get(key)
+        if setting is not None and setting.file == str(own) and adjustable.kind == "value":
+            self._prompt(adjustable, own, text)  # whatever the project's file said would not count
+            return
+        items = [
+            MenuItem("project", f"This project   {_short(project)}", "p"),
+            MenuItem("own", f"You, in every project   {_short(own)}", "u"),
+        ]
+        files = {"project": project, "own": own}
+        take_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # reads better
+        Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
+
+    def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
+        from aptui.config.edit import mistake_in, value_of  # for start-up
+
+        setting, adds = (self.known or {}).get(adjustable.key), adjustable.kind == "list"
+
+        def check(text: str) -> str:
+            if not text.strip():
+                return f"for example {adjustable.example}"
+            return mistake_in(adjustable.key, [text.strip()] if adds else value_of(text))
+
+        def take_answer(text: str | None) -> None:
+            if text is not None:
+                self._write(adjustable, file, text.strip() if adds else value_of(text))
+
+        title = f"{'Add to' if adds else 'Set'} {adjustable.key} in {_short(file)}"
+        known = "" if adds or setting is None else str(setting.value)
+        Prompt.ask(self._shell.app, title, take_answer, value=text or known, check=check)
+
+    def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
+        adds, project_dir = adjustable.kind == "list", self._project_dir
+
+        def work(_task: BackgroundTask) -> None:
+            from aptui.config.edit import write  # for start-up
+
+            write(project_dir, file, adjustable.key, value, adds=adds)
+
+        def take_result(_nothing: None) -> None:
+            ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
+            self._shell.show_toast(
+                f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{ending}", seconds=8
+            )
+            self.read()
+
+        if not self._writing.start(work, take_result, lambda error: self._shell.show_toast(str(error), "error", 10)):
+            self._shell.show_toast("another setting is being written; try again", "warning")
+
+
+def _short(file: Path) -> str:
+    home, text = os.path.expanduser("~"), str(file)
+    return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text

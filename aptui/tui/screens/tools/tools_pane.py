@@ -1,0 +1,460 @@
+"""The Tools screen: switches and actions of the engine, settings in YAML, the doctor's checks and the engine's health."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+from textual.widget import Widget
+
+from aptui.config.dirs import asset_database
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
+from aptui.tui.background import BackgroundTask
+from aptui.tui.data.session import SessionState
+from aptui.tui.frame.commandline import Choice, Command
+from aptui.tui.frame.line import Part
+from aptui.tui.pane import Pane
+from aptui.tui.preferences.keymap import show_key
+from aptui.tui.screens.bars import Bar
+from aptui.tui.screens.listing import Listing
+from aptui.tui.screens.tools import engine_tools
+from aptui.tui.screens.tools import tool_rows as listed
+from aptui.tui.screens.tools.engine_tools import Doctor, DoctorRow, EngineTools
+from aptui.tui.screens.tools.tool_rows import SettingsEditor, ToolFacts, ToolRow
+from aptui.tui.terminal.safety import make_safe
+from aptui.tui.widgets.cells import Cell, Painter, pad, painter_of, wrap
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import SideTable, Table
+
+if TYPE_CHECKING:
+    from aptui.tui.data.feed import Batch
+    from aptui.tui.pane import Shell
+
+
+# The lines below a list that say in full what its row is about; the words come from the list.
+
+
+class NoteView(Widget):
+    """Some lines of text, broken at blanks; what does not fit is left out."""
+
+    DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
+        super().__init__(id=id)
+        self._text = ""
+        self._painter: Painter | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self._text
+
+    def say(self, text: str) -> None:
+        """Say something else."""
+        text = make_safe(text)
+        if text != self._text:
+            self._text = text
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line."""
+        painter = self._painter = painter_of(self, self._painter)
+        width = self.size.width
+        rows = wrap(self._text, max(1, width - 2))
+        line = self._text[slice(*rows[y])] if y < len(rows) else ""
+        return Strip(pad([Segment(f" {line.strip()}", painter.style("muted"))], width, painter.ground), width)
+
+
+# How many jobs are failed, and running them again.
+
+
+class FailedJobs:
+    """Counts them in a thread.
+
+    Args:
+        changed: called when `total` changed.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._task = BackgroundTask("aptui-tools-count", shell.in_ui)
+        self.is_stale = True
+        """Whether the count may be another by now."""
+        self.total = -1
+        """How many there are; -1 = not known."""
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._task.close()
+
+    def refresh(self) -> None:
+        """Count again what may be otherwise, while no job runs or waits."""
+        progress = self._shell.session.latest_progress
+        is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
+        if self.is_stale and is_idle:
+            self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
+
+    def _count_failed(self, _task: BackgroundTask) -> int:
+        from aptui.store.db.schema import translate_errors  # for start-up
+        from aptui.store.queries.reader import open_reader
+
+        path = asset_database(self._shell.session.cache_dir)
+        if not path.is_file():
+            return 0
+        with closing(open_reader(path)) as reader, translate_errors(path):
+            return reader.totals().jobs["failed"]
+
+    def _take_count(self, total: int) -> None:
+        self.total = total
+        self._changed()
+
+    def retry(self) -> None:
+        """Look for all failed jobs and analyses, then ask whether to run them again."""
+        database = asset_database(self._shell.session.cache_dir)
+
+        def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
+            from aptui.core.paths import key_of  # for start-up
+            from aptui.store.db.schema import translate_errors
+            from aptui.store.queries.reader import open_reader
+
+            with closing(open_reader(database)) as reader, translate_errors(database):
+                failed = list(reader.jobs(statuses={"failed"}))
+            return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
+
+        if not self._task.start(work, self._ask_to_retry, self._complain):
+            self._shell.show_toast("the jobs are being counted; try again", "warning")
+
+    def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
+        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
+
+        job_ids, keys = failed
+        total = len(job_ids) + len(keys)
+        self._take_count(total)
+        if not total:
+            self._shell.show_toast("no job is failed")
+            return
+        ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
+        self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
+
+    def _complain(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+
+
+_ROOMY_LINES = 30
+"""On lower screens the note is shorter."""
+
+
+class ToolsTable(Table):
+    """The tools."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "do it", id="rows.open")]
+
+
+class ToolsPane(Pane):
+    """Tools above, health and checks below, and what the row under the cursor is about."""
+
+    DEFAULT_CSS = """
+    ToolsPane { layout: vertical; }
+    #tools-list { height: 1fr; }
+    #tools-checks { height: 2; max-height: 40%; }
+    ToolsPane.-zoomed-checks #tools-checks { max-height: 100%; }
+    #tools-note { dock: bottom; }
+    ToolsPane.-zoomed-list #tools-checks, ToolsPane.-zoomed-list #tools-health { display: none; }
+    ToolsPane.-zoomed-checks #tools-list { display: none; }
+    ToolsPane.-low NoteView { height: 2; }
+    ToolsPane.-alone #tools-checks, ToolsPane.-alone #tools-health { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("D", "doctor", "doctor", id="tools.doctor"),
+        Binding("y", "copy", "copy", id="tools.copy"),
+        Binding("z", "zoom", "zoom", id="tools.zoom"),
+    ]
+
+    def __init__(self, **kwargs: str | None) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
+        self._tools: Listing[ToolRow] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
+        self._checks: Listing[DoctorRow] = Listing(engine_tools.check_cell)
+        self._draw_tool = listed.tool_cells([])
+        self._rows: list[ToolRow] = []
+        self._found: list[DoctorRow] = []
+        self._are_settings_stale = True
+        self._stays_on_top = True
+        """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
+
+    def compose(self) -> ComposeResult:
+        """Yield tools, checks and the note."""
+        yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
+        yield Bar(self._health_line, id="tools-health", rules=True)
+        yield SideTable(engine_tools.COLUMNS, self._checks, id="tools-checks")
+        yield NoteView(id="tools-note")
+
+    def on_mount(self) -> None:
+        """Get ready for background tasks; hear when the engine comes and goes."""
+        self._engine = EngineTools(self.shell, self._draw)
+        self._failed = FailedJobs(self.shell, self._draw)
+        self._editor = SettingsEditor(self.shell, self._draw)
+        self._doctor = Doctor(self.shell, self._draw)
+        self.shell.session.on_state.append(self.shell.wake)
+        self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
+        self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
+        self._draw()
+
+    def on_unmount(self) -> None:
+        """Give up what is under way."""
+        for each in (self._failed, self._editor, self._doctor):
+            each.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Give the tools no more room than they need."""
+        self.set_class(event.size.height < _ROOMY_LINES, "-low")
+
+    # ---------------------------------------------------------------------------------------------------------------- beat
+
+    def activate(self) -> None:
+        """Look again at what may have changed elsewhere: files on disk."""
+        self._are_settings_stale = True
+        self._refresh_facts()
+        self._draw()
+
+    def reload(self) -> None:
+        """Read everything again."""
+        self._failed.is_stale = True
+        self._engine.forget()
+        self.activate()
+
+    def on_news(self, batch: Batch) -> None:
+        """Note what may be otherwise."""
+        if batch.jobs or batch.table is not None:
+            self._failed.is_stale = True
+        self._are_settings_stale = self._are_settings_stale or batch.health is not None
+
+    def on_frame(self) -> None:
+        """Draw what changed."""
+        self._refresh_facts()
+        self._draw()
+
+    def status(self) -> str:
+        """Say what the checks come to."""
+        return engine_tools.summary(self._found) if self._found else ""
+
+    def commands(self) -> Sequence[Command]:
+        """Return what can be said here."""
+        commands = []
+        ids = {tool.id for tool in self._rows}
+        if "doctor" in ids:
+            commands.append(Command("doctor", "look for trouble around the project", lambda _rest: self.action_doctor()))
+        if "retry" in ids:
+            commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
+        if "faster" in ids:
+            text = "let rescans skip unchanged files, on or off"
+            commands.append(Command("faster", text, self._engine.say_fast_scanning, lambda: ("on", "off"), True))
+        if "debug" in ids:
+            commands.append(
+                Command("debug", "turn debug output on or off (asks)", self._engine.say_debug, lambda: ("on", "off"), True)
+            )
+        if self._editor.known is not None:
+            keys = tuple(each.key for each in listed.ADJUSTABLE)
+            commands.append(Command("set", "change a setting, in the file you choose", self._say_set, lambda: keys))
+        return commands
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the doctor out where there is no project."""
+        if action == "doctor":
+            return self.is_attached and self.shell.config is not None
+        return super().check_action(action, parameters)
+
+    # --------------------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def _is_attached_to_engine(self) -> bool:
+        return self.shell.can_ask and self.shell.session.state is SessionState.ATTACHED
+
+    @property
+    def _may_write(self) -> bool:
+        return self.shell.config is not None and not self.shell.session.is_read_only
+
+    def _refresh_facts(self) -> None:
+        """Have read what may be otherwise, while the engine rests; it is asked itself once after it was attached to."""
+        self._engine.refresh(is_attached=self._is_attached_to_engine)
+        self._failed.refresh()
+        if self._are_settings_stale and self._may_write:
+            self._are_settings_stale = not self._editor.read()
+
+    def _facts(self) -> ToolFacts:
+        shell, session = self.shell, self.shell.session
+        is_attached = self._is_attached_to_engine
+        return ToolFacts(
+            is_attached=is_attached,
+            can_start=shell.can_ask and session.state in {SessionState.DETACHED, SessionState.REATTACHING},
+            progress=session.latest_progress,
+            health=session.latest_health,
+            options=self._engine.options,
+            failed=self._failed.total,
+            settings=self._editor.known if self._may_write else None,
+            project_file=os.path.join(os.path.abspath(self._project_dir), "aptui.yaml") if shell.config else "",
+            theme=shell.app.theme,
+            has_mouse=shell.terminal.has_mouse,
+            own_key_count=len(shell.keys.keymap.overrides),
+            doctor=self._doctor.words,
+            has_doctor=shell.config is not None,
+            key_of=self._key_of,
+        )
+
+    def _key_of(self, action_id: str) -> str:
+        action = self.shell.keys.keymap.actions.get(action_id)
+        return show_key(action.keys[0]) if action and action.keys else ""
+
+    @property
+    def _project_dir(self) -> Path:
+        assert self.shell.config is not None
+        return self.shell.config.project_dir
+
+    # ------------------------------------------------------------------------------------------------------------- drawing
+
+    def _draw(self) -> None:
+        rows = listed.tools(self._facts())
+        if rows != self._rows:
+            self._rows, self._draw_tool = rows, listed.tool_cells(rows)
+            self._tools.show(rows)
+            self._tools_table.styles.max_height = len(rows) + 1
+            self._tools_table.refresh_model()
+            if self._stays_on_top:
+                self._tools_table.move_cursor(0)
+            if self.is_mounted:
+                self.refresh_bindings()
+        health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
+        found = [*engine_tools.of_health(health), *self._doctor.found]
+        if found != self._found:
+            self._found = found
+            self._checks.show(found)
+            self._checks_table.set_columns(engine_tools.columns_for(found))
+            self._checks_table.styles.height = max(2, len(found) + 1)
+            self._checks_table.refresh_model()
+        for line in self.query(Bar):
+            line.refresh_if_changed()
+        self._explain()
+
+    def _tool_cell(self, tool: ToolRow, column: str) -> Cell:
+        return self._draw_tool(tool, column)
+
+    def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        bad = sum(check.state != "ok" for check in self._found)
+        word = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
+        right = (Part("D", "key", "keys.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
+        return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
+
+    def _explain(self) -> None:
+        """Say in full what the row under the cursor is about."""
+        table = self._checks_table if self._checks_table.has_focus else self._tools_table
+        if table.cursor_key is None or table.index_of(table.cursor_key) is None:
+            text = ""
+        elif table is self._checks_table:
+            check = self._checks.at(table.cursor_key)
+            text = f"{check.name}: {check.message}" + (f" → {check.advice}" if check.advice else "")
+        else:
+            tool = self._tools.at(table.cursor_key)
+            text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
+        self.query_one(NoteView).say(text)
+
+    def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
+        """Explain another row."""
+        event.stop()
+        if event.rows is self._tools_table and event.rows.cursor:
+            self._stays_on_top = False
+        self._explain()
+
+    def on_descendant_focus(self) -> None:
+        """Explain the row of the other table."""
+        self._explain()
+
+    @property
+    def _tools_table(self) -> Table:
+        return self.query_one("#tools-list", Table)
+
+    @property
+    def _checks_table(self) -> Table:
+        return self.query_one("#tools-checks", Table)
+
+    # ------------------------------------------------------------------------------------------------------------- actions
+
+    def on_rows_opened(self, event: Rows.Opened) -> None:
+        """Use a tool."""
+        event.stop()
+        if event.rows is self._tools_table:
+            self._stays_on_top = False
+            self._use(self._tools.at(event.key))
+
+    def _use(self, tool: ToolRow) -> None:
+        if tool.id.startswith("set:"):
+            self._editor.adjust(tool.id.removeprefix("set:"))
+            return
+        acts: dict[str, Callable[[], object]] = {
+            "pause": self.shell.engine.action_pause,
+            "resume": self._engine.resume,
+            "next": self._engine.run_next,
+            "drain": self._engine.drain,
+            "retry": self._failed.retry,
+            "rescan": partial(self._engine.rescan, is_full=False),
+            "faster": self._engine.turn_fast_scanning,
+            "full": self._engine.full_scan,
+            "start": self.shell.session.start_engine,
+            "reload": self._engine.reload,
+            "debug": self._engine.turn_debug,
+            "restart": self._engine.restart,
+            "theme": partial(self.shell.themes.choose, ""),
+            "mouse": self._turn_mouse,
+            "keymap": self._reload_keymap,
+            "keys": partial(self.shell.act, "sheets.keys"),
+            "doctor": self.action_doctor,
+        }
+        acts[tool.id]()
+
+    def _turn_mouse(self) -> None:
+        self.shell.terminal.action_mouse()
+        self._draw()
+
+    def _reload_keymap(self) -> None:
+        self.shell.keys.action_reload()
+        self._draw()
+
+    # -------------------------------------------------------------------------------------------------------------- doctor
+
+    def action_doctor(self) -> None:
+        """Ask the doctor, in another process."""
+        self._doctor.ask(self._project_dir)
+
+    def _say_set(self, rest: str) -> None:
+        key, _, text = rest.partition(" ")
+        if any(each.key == key for each in listed.ADJUSTABLE):
+            # The focus goes back to the pane first: what pops up returns it to where it was.
+            self.call_after_refresh(self._editor.adjust, key, text.strip())
+        else:
+            known = ", ".join(each.key for each in listed.ADJUSTABLE)
+            self.shell.show_toast(f"'{key}' is not set from here; there are {known}", "warning")
+
+    # ------------------------------------------------------------------------------------------------------------ the rest
+
+    def action_copy(self) -> None:
+        """Copy the rows that are marked, or the one under the cursor."""
+        table = self.shell.app.focused
+        if isinstance(table, Table):
+            lines = [table.row_text(key) for key in table.list_selected_keys()]
+            self.shell.copy_text("\n".join(lines))
+
+    def action_zoom(self) -> None:
+        """Give the part with the focus all the room, or give it back."""
+        is_zoomed = self.has_class("-zoomed-list") or self.has_class("-zoomed-checks")
+        wants_checks = self._checks_table.has_focus
+        self.set_class(not is_zoomed and not wants_checks, "-zoomed-list")
+        self.set_class(not is_zoomed and wants_checks, "-zoomed-checks")

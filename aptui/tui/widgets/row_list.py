@@ -1,0 +1,391 @@
+"""The ground of every list on screen: rows with keys, a cursor that stays on its key, marks, paging, mouse.
+
+What a row looks like is decided elsewhere.
+
+A subclass says how many rows there are, which key each has and how it is drawn. Nothing here is done for all rows: a frame costs
+what is visible.
+
+Tests: `tests/tui/widgets/test_table.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+
+from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import Painter, pad, wrap
+from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView, blank_line
+
+# Which rows of a list are marked, and the range of them that is being marked. What marks look like is `Rows.edge`'s.
+
+
+class RowMarks:
+    """Marks by key: rows that are filtered away stay marked."""
+
+    def __init__(self, view: RowView) -> None:
+        self._view = view
+        self.keys: set[int] = set()
+        self._anchor: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows are marked; those of a range that has not ended do not count."""
+        return len(self.keys)
+
+    @property
+    def are_in_range(self) -> bool:
+        """Whether a range of marks was begun and not ended."""
+        return self._anchor is not None
+
+    def has(self, index: int, key: int) -> bool:
+        """Whether a row is marked, or will be when the range ends."""
+        if key in self.keys:
+            return True
+        if self._anchor is None:
+            return False
+        anchor = self._view.index_of(self._anchor)
+        return anchor is not None and min(anchor, self._view.cursor) <= index <= max(anchor, self._view.cursor)
+
+    def list_selected(self) -> list[int]:
+        """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
+        keys = self.keys | set(self._range())
+        if not keys:
+            return [] if self._view.cursor_key is None else [self._view.cursor_key]
+        order = {key: self._view.index_of(key) for key in keys}
+        return sorted(keys, key=lambda key: (order[key] is None, order[key] or 0, key))
+
+    def turn(self, key: int) -> None:
+        """Mark a row, or take its mark away."""
+        self.keys ^= {key}
+
+    def turn_range(self) -> None:
+        """Begin a range of marks at the cursor, or end it."""
+        if self._anchor is None:
+            self._anchor = self._view.cursor_key
+        else:
+            self.keys |= set(self._range())
+            self._anchor = None
+
+    def clear(self) -> None:
+        """Take all marks away, and a range that was begun."""
+        self.keys.clear()
+        self._anchor = None
+
+    def _range(self) -> list[int]:
+        anchor = None if self._anchor is None else self._view.index_of(self._anchor)
+        if anchor is None or not self._view.shown_count:
+            return []
+        low, high = sorted((anchor, self._view.cursor))
+        return [self._view.key_of(index) for index in range(low, high + 1)]
+
+
+_WHEEL_ROWS = 3
+
+
+class Rows(RowView, can_focus=True):
+    """A scrolling list of rows, each with a stable key.
+
+    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v marks a range (again ends it), u clears; enter opens.
+    The ids of the bindings are `rows.<action>`; rebind them with `App.set_keymap`. Ruled by `Highlighted`, `Opened`, `ContextMenu`
+    and `MarksChanged`.
+    """
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    Rows { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-gutter: stable; scrollbar-size: 1 1;
+           scrollbar-background: $background; scrollbar-background-hover: $background; scrollbar-background-active: $background;
+           scrollbar-color: $panel; scrollbar-color-hover: $panel; scrollbar-color-active: $primary; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", "next row", id="rows.down", show=False),
+        Binding("k,up", "move(-1)", "previous row", id="rows.up", show=False),
+        Binding("ctrl+d", "page(0.5)", "half a page down", id="rows.half_down", show=False),
+        Binding("ctrl+u", "page(-0.5)", "half a page up", id="rows.half_up", show=False),
+        Binding("pagedown", "page(1)", "page down", id="rows.page_down", show=False),
+        Binding("pageup", "page(-1)", "page up", id="rows.page_up", show=False),
+        Binding("g,home", "first", "first row", id="rows.first", show=False),
+        Binding("G,end", "last", "last row", id="rows.last", show=False),
+        Binding("space", "mark", "mark", id="rows.mark", show=False),
+        Binding("v", "range", "mark a range", id="rows.range", show=False),
+        Binding("u", "unmark", "clear marks", id="rows.unmark", show=False),
+        Binding("enter", "open", "open", id="rows.open", show=False),
+    ]
+
+    @dataclass
+    class RowMessage(Message):
+        """What all messages about a row say: the widget, and the row's key."""
+
+        rows: Rows
+        key: int
+
+        @property
+        def control(self) -> Rows:
+            """The widget it is about; `@on(Rows.Opened, "#jobs")` selects by it."""
+            return self.rows
+
+    class Highlighted(RowMessage):
+        """The cursor is on another row now."""
+
+    class Opened(RowMessage):
+        """Enter, or a double click."""
+
+    @dataclass
+    class ContextMenu(RowMessage):
+        """The right button, at a place on the screen; the cursor moved there first."""
+
+        x: int
+        y: int
+
+    @dataclass
+    class MarksChanged(Message):
+        """Other rows are marked now."""
+
+        rows: Rows
+
+        @property
+        def control(self) -> Rows:
+            """The widget it is about."""
+            return self.rows
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002  # Textual's name
+        classes: str | None = None,
+        disabled: bool = False,
+    ) -> None:
+        self.marks = RowMarks(self)
+        self.painting = RowPainting(self)
+        self.row_lines = RowLines(self, self.painting)
+        super().__init__(name=name, id=id, classes=classes, disabled=disabled)
+        self.follows_top = False
+        """Whether a cursor on the first row stays on the first row, whichever that is, instead of on its key."""
+        self._empty_text = ""
+
+    # ------------------------------------------------------------------------------------------------ what a subclass says
+
+    leads: ClassVar[bool] = True
+    """Whether something else shows what its cursor is on. Where nothing does, the cursor shows only while it has the keys."""
+
+    # ------------------------------------------------------------------------------------------------------- what others use
+
+    @property
+    def empty_text(self) -> str:
+        """What is said where there is no row."""
+        return self._empty_text
+
+    @empty_text.setter
+    def empty_text(self, text: str) -> None:
+        if text != self._empty_text:
+            self._empty_text = text
+            if not self.shown_count:
+                self.refresh()
+
+    def refresh_rows(self) -> None:
+        """Look at the view again: the cursor stays on its key and on its place on screen, and only what differs is painted.
+
+        Where the row of the cursor is gone, the row that took its place has the cursor.
+        """
+        count = self.count_rows()
+        before = self.cursor
+        is_followed = self.follows_top and not before and not self.top
+        index = self.index_of(self.cursor_key) if self.cursor_key is not None and count and not is_followed else None
+        self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
+        is_other_count, self.shown_count = count != self.shown_count, count
+        if is_other_count:
+            # Set as any attribute it has the whole screen laid out again, and no part of it stands elsewhere after.
+            self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
+        key = self.key_of(self.cursor) if count else None
+        if self.is_attached:
+            self.row_lines.keep_place(self.cursor - before)
+            self.row_lines.refresh_changed()
+        if is_other_count:
+            self._fit_scroll_bar()
+        if key != self.cursor_key:
+            self.cursor_key = key
+            self._move_place()
+
+    def _fit_scroll_bar(self) -> None:
+        """Show how long the view is now; a bar that comes or goes is laid out, and a height that follows the rows."""
+        is_as_high_as_rows = self.styles.auto_dimensions
+        if not is_as_high_as_rows:
+            self._scroll_update(self.virtual_size)
+        self.refresh(layout=is_as_high_as_rows)
+
+    def move_cursor(self, index: int) -> None:
+        """Put the cursor on a row of the view, clamped to it, and show it."""
+        count = self.shown_count
+        if not count:
+            return
+        index = max(0, min(index, count - 1))
+        was, self.cursor = self.cursor, index
+        key = self.key_of(index)
+        self.row_lines.show_cursor()
+        if self.marks.are_in_range:
+            self.row_lines.refresh_changed()
+        else:
+            self.row_lines.refresh_row(was)
+            self.row_lines.refresh_row(index)
+        if key != self.cursor_key:
+            self.cursor_key = key
+            self._move_place()
+        if self.marks.are_in_range:
+            self.post_message(self.MarksChanged(self))
+
+    def move_to_key(self, key: int) -> bool:
+        """Put the cursor on the row with this key; return whether the view has it."""
+        index = self.index_of(key)
+        if index is None:
+            return False
+        self.move_cursor(index)
+        return True
+
+    def list_selected_keys(self) -> list[int]:
+        """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
+        return self.marks.list_selected()
+
+    def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
+        """Return the cell at the left edge: the bar of the cursor, the dot of a mark."""
+        is_cursor = is_cursor and (self.leads or self.has_focus)
+        name = "cursor_marked" if is_cursor and is_mark else "cursor" if is_cursor else "mark" if is_mark else ""
+        role = "mark" if is_mark else ("accent" if self.has_focus else "muted") if is_cursor else ""
+        return Segment(glyph(name) if name else " ", painter.style(role))
+
+    # -------------------------------------------------------------------------------------------------------------- drawing
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draw lines; theme and width are looked up once for all of them."""
+        self.painting.begin()
+        try:
+            return super().render_lines(crop)
+        finally:
+            self.painting.end()
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the screen; Textual calls it."""
+        strip = self.row_lines.draw(y)
+        return self.below(y, self.painting.width, self.painting.painter) if strip is None else strip
+
+    def below(self, y: int, width: int, painter: Painter) -> Strip:
+        """Draw a line that no row is on."""
+        at = y - self.HEADER_LINES
+        if self.empty_text and not self.shown_count and 0 <= at <= len(rows := wrap(self.empty_text, max(1, width - 2))):
+            at -= 0 if self.HEADER_LINES or self.page_rows < 3 else 1
+            if 0 <= at < len(rows):
+                text = self.empty_text[slice(*rows[at])]
+                return Strip(pad([Segment(f" {text}", painter.style("muted"))], width, painter.ground), width)
+        return blank_line(width, painter.ground)
+
+    def _move_place(self) -> None:
+        self.row_lines.place_cursor()
+        if self.cursor_key is not None:
+            self.post_message(self.Highlighted(self, self.cursor_key))
+
+    # --------------------------------------------------------------------------------------------------------------- actions
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self.move_cursor(self.cursor + rows)
+
+    def action_page(self, pages: float) -> None:
+        """Move cursor and view by pages, so that the cursor keeps its place on screen."""
+        rows = max(1, round(abs(pages) * self.page_rows)) * (1 if pages > 0 else -1)
+        target = max(0, min(self.top + rows, self.shown_count - self.page_rows))
+        if target != self.top:
+            self.scroll_to(y=target, animate=False, force=True)
+        self.move_cursor(self.cursor + rows)
+
+    def action_first(self) -> None:
+        """Go to the first row."""
+        self.move_cursor(0)
+
+    def action_last(self) -> None:
+        """Go to the last row."""
+        self.move_cursor(self.shown_count - 1)
+
+    def action_mark(self) -> None:
+        """Mark the row, or take its mark away, and go on to the next one."""
+        if self.cursor_key is None:
+            return
+        self.marks.turn(self.cursor_key)
+        self.row_lines.refresh_row(self.cursor)
+        self.move_cursor(self.cursor + 1)
+        self.post_message(self.MarksChanged(self))
+
+    def action_range(self) -> None:
+        """Begin a range of marks at the cursor, or end it."""
+        self.marks.turn_range()
+        self.row_lines.refresh_changed()
+        self.post_message(self.MarksChanged(self))
+
+    def action_unmark(self) -> None:
+        """Clear all marks, and a range that was begun."""
+        self.marks.clear()
+        self.row_lines.refresh_changed()
+        self.post_message(self.MarksChanged(self))
+
+    def action_open(self) -> None:
+        """Say that the row is to be opened."""
+        if self.cursor_key is not None:
+            self.post_message(self.Opened(self, self.cursor_key))
+
+    # ---------------------------------------------------------------------------------------------------------------- events
+
+    def on_mount(self) -> None:
+        """Take the size of the view."""
+        super().on_mount()  # type: ignore[no-untyped-call]  # Textual's
+        self.refresh_rows()
+
+    def on_resize(self) -> None:
+        """Draw for another width, with the cursor in sight."""
+        self.row_lines.forget()
+        self.painting.forget()
+        self.row_lines.show_cursor()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        """Show that the keys come here."""
+        self.row_lines.place_cursor()
+        self.row_lines.refresh_changed()
+
+    def on_blur(self) -> None:
+        """Show that the keys go elsewhere."""
+        self.row_lines.refresh_changed()
+
+    @on(events.MouseScrollDown)
+    @on(events.MouseScrollUp)
+    def _scroll_by_wheel(self, event: events.MouseEvent) -> None:
+        """Scroll; the cursor stays on its row."""
+        event.stop()
+        event.prevent_default()
+        rows = _WHEEL_ROWS if isinstance(event, events.MouseScrollDown) else -_WHEEL_ROWS
+        self.scroll_to(y=self.top + rows, animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor, open on a double click, ask for the menu on the right button."""
+        event.stop()
+        place = event.get_content_offset(self)
+        index = None if place is None else self.row_lines.row_at(place.y)
+        if place is None or index is None:
+            if place is not None and place.y < self.HEADER_LINES:
+                self.click_header(place.x)
+            return
+        was = self.cursor_key
+        self.move_cursor(index)
+        if self.cursor_key is None:
+            return
+        if event.button == 3:
+            self.post_message(self.ContextMenu(self, self.cursor_key, event.screen_x, event.screen_y))
+        elif event.chain == 2 and was == self.cursor_key:
+            self.post_message(self.Opened(self, self.cursor_key))
+
+    def click_header(self, x: int) -> None:
+        """React to a click on the header at a column of cells."""

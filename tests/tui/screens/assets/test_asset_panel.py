@@ -1,0 +1,58 @@
+"""What is told of a file beside the tree."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from aptui.store.queries.reader import JobRow, open_reader
+from aptui.tui.data.asset_tree import Kind
+from aptui.tui.screens.assets.asset_panel import AssetPlaces, _file_facts, _job_ref, moment, read_panel
+from tests.store.conftest import source_row
+from tui.database import database
+
+
+def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(b"12345")
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    known: Any = SimpleNamespace(size=7, mtime_ns=0)
+
+    fresh = dict(_file_facts(SimpleNamespace(file=lambda _path: known), "a.png", b"", str(file)))  # type: ignore[arg-type]
+    gone = dict(_file_facts(SimpleNamespace(file=lambda _path: known), "a.png", b"", str(tmp_path / "b.png")))  # type: ignore[arg-type]
+    new = dict(_file_facts(SimpleNamespace(file=lambda _path: None), "a.png", b"", str(file)))  # type: ignore[arg-type]
+
+    assert fresh["Changed"] == new["Changed"] == moment(1_700_000_000)
+    assert fresh["Size"].startswith("7 ")
+    assert "Changed" not in gone or not gone["Changed"]
+
+
+def test_a_job_that_made_a_draft_says_so_beside_its_status() -> None:
+    row: Any = SimpleNamespace(**dict.fromkeys(JobRow.__struct_fields__, ""))
+    row.__dict__.update(status="completed", errors=0, warnings=0, duration_s=0, is_draft=True)
+    draft, warned = _job_ref(row), _job_ref(SimpleNamespace(**{**row.__dict__, "warnings": 2}))  # type: ignore[arg-type]
+    row.is_draft = False
+
+    assert draft.note.endswith("completed, draft")
+    assert warned.note.endswith("2 warnings, draft")
+    assert _job_ref(row).note.endswith("completed")
+
+
+def test_a_source_names_the_files_that_it_hides_in_folders_behind_its_own(tmp_path: Path) -> None:
+    roots = tuple((name, str(tmp_path / name)) for name in ("engine", "game", "shared", "more"))
+    for name, _ in roots:
+        (tmp_path / name / "maps").mkdir(parents=True)
+    for file in ("engine/maps/a.txt", "game/maps/a.txt", "shared/maps/A.TXT", "more/maps/b.txt"):
+        (tmp_path / file).write_text(file)
+    with database(tmp_path) as made:
+        ids, _ = made.writer.sync_scan_folders([(name, path, order) for order, (name, path) in enumerate(roots)])
+        made.put(put_source=[source_row(1, "maps/a.txt", ids["game"]), source_row(2, "maps/b.txt", ids["more"])])
+        reader, places = open_reader(made.path), AssetPlaces(str(tmp_path), roots=roots)
+
+        hides, alone = (read_panel(reader, Kind.SOURCES, number, places) for number in (1, 2))
+        reader.close()
+
+    assert hides is not None
+    assert alone is not None
+    assert [value for name, value in hides.facts if name == "Hides"] == [str(tmp_path / "shared/maps/A.TXT")]
+    assert "Hides" not in dict(alone.facts)

@@ -1,0 +1,548 @@
+"""The Builders screen: the list, and the patterns, details and metrics of one, with a configuration and without."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from msgspec.structs import replace
+from textual import events
+
+from aptui.config.model import Config, ToolSettings
+from aptui.core.notices import HealthChanged, JobChanged
+from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, Project
+from aptui.shared.errors import UserError
+from aptui.shared.health import Health
+from aptui.store.queries.metrics import BuilderSpent, Entry, Spent
+from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.screens.builders import builder_facts
+from aptui.tui.screens.builders import builders_pane as reading
+from aptui.tui.screens.builders.builder_facts import KnownBuilder, metrics_columns, row_of
+from aptui.tui.screens.listing import ListedRow, fit_columns
+from aptui.tui.terminal import driver
+from aptui.tui.widgets.cells import Cell, share_bar
+from aptui.tui.widgets.table import lay_out
+from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
+from tests.tui.database import database
+from tui.fake_panes import FakeSession
+from tui.shell_room import LARGE, in_shell, lines, text, until
+from tui.widget_zoo import PAYLOADS
+
+pytestmark = pytest.mark.real
+
+OTHER, THIRD = b"o" * 16, b"t" * 16
+WIDE = (190, 40)
+
+
+class JobsWithReveal(Pane):
+    """A Jobs screen that notes where it was sent."""
+
+    def __init__(self, **named) -> None:
+        super().__init__(**named)
+        self.revealed = []
+
+    def reveal(self, words: str) -> None:
+        self.revealed.append(words)
+
+
+HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "builders")]
+
+
+def glob(words: str) -> Pattern:
+    return Pattern(PatternKind.GLOB, words, "x")
+
+
+IMAGES = Builder(
+    BUILDER, "Image", BuilderKind.PYTHON, "7", "Pillow 13", (glob("*.png"), Pattern(PatternKind.REGEX, r".*\.tga", "x")),
+    ("linux", "pc"),
+    "entry:image:aptui.builders.image_builder:ImageBuilder", b"\xab" * 32, '{"size":64}', (("pc", '{"size":32}'),), priority=3,
+    is_critical=True, memory_limit_bytes=2_000_000_000, asset_type=b"a" * 16,
+)  # fmt: skip
+UPPER = Builder(
+    OTHER, "upper", BuilderKind.COMMAND, "2", patterns=(glob("*.up"),), platforms=("linux",),
+    command=CommandRule("tr a-z A-Z", ("{stem}.txt",), warning_regex="warn"), deletes_products_on_failure=True,
+)  # fmt: skip
+
+
+def config_of(folder: Path, *builders: Builder) -> Config:
+    project = Project((Platform("linux"), Platform("pc")), "linux", (), builders)
+    tool = ToolSettings("upper", "tr", "/usr/bin/tr", (1, 2), "ffee", "aptui.yaml:9:3")
+    places = {"Image": "/game/aptui.yaml:4:11", "upper": f"{folder}/aptui.yaml:9:3"}
+    return Config(folder, "game", folder / "cache", folder / "logs", folder / "temp", project, places=places, tools=(tool,))
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # a key costs 40 ms of sleep otherwise
+    monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(reading, "READ_AGAIN_S", 0.05)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A database of three builders; the third is in no configuration."""
+    (tmp_path / "cache").mkdir()
+    with database(tmp_path / "cache") as made:
+        made.put(
+            put_source=[source_row(at, f"textures/rock_{at}.png") for at in range(1, 4)],
+            put_analysis=[analysis_row(1, duration_ms=20), analysis_row(2, duration_ms=40)],
+            put_job=[
+                job_row(1, 1, duration_ms=100), job_row(2, 2, duration_ms=3000),
+                job_row(3, 3, duration_ms=50, platform="pc", job_key="Mips of all levels"),
+                job_row(4, 3, builder=OTHER, duration_ms=9, platform="pc"), job_row(5, 3, builder=THIRD, duration_ms=1),
+            ],
+        )  # fmt: skip
+        yield made
+
+
+def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), complete=None, has_config=True):
+    """Open the screen on Builders, wait until they were read, do something."""
+
+    async def main(app, pilot, session):
+        app.copied = []
+        app.copy_text = lambda words, **_: app.copied.append(words)
+        await pilot.press("5")
+        pane = app.pane
+        await until(pilot, lambda: pane.reading.is_known)
+        await pilot.pause()
+        await do(app, pilot, session, pane)
+        app.pane.deactivate()
+        app.memory.save()
+
+    def before(app):
+        app.config = config_of(tmp_path, *builders) if has_config else None
+        app.all_builders = complete
+
+    return in_shell(tmp_path, main, size=size, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+
+
+def names(pane) -> list[str]:
+    return [row.data.name for row in pane.list.records]
+
+
+def tree_names(pane) -> list[str]:
+    """Return what stands in the first column of the metrics."""
+    pane.widgets.spent.refresh_model()
+    return [pane.widgets.spent.model.cell(at, "name").text.strip() for at in range(pane.widgets.spent.model.row_count())]
+
+
+def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
+    async def look(app, pilot, _session, pane):
+        assert names(pane)[:2] == ["Image", "upper"]
+        assert len(names(pane)) == 3
+        row = next(line for line in lines(app) if line.startswith("▌Image")).split()
+        assert row[:6] == ["▌Image", "python", "7", "*.png,", r".*\.tga", "3"]
+        assert row[-3:-1] == ["3.21", "s"]
+        assert set(row[-1]) <= {"━", "╸"}  # its share of all time
+
+    visit(tmp_path, look)
+
+
+def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, store, monkeypatch):
+    may_read = threading.Event()
+    find = builder_facts.find
+    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
+
+    async def look(app, pilot, _session):
+        await pilot.press("5", "m")
+        await until(pilot, lambda: "reading the builders" in text(app) and "reading what it did" in text(app))
+        assert "it did nothing" not in text(app)
+        assert "there is no builder" not in text(app)
+        may_read.set()
+        await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
+
+    def before(app):
+        app.config = config_of(tmp_path, IMAGES, UPPER)
+        app.all_builders = None
+
+    try:
+        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+    finally:
+        may_read.set()
+
+
+def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, store, monkeypatch):
+    may_read = threading.Event()
+    find = builder_facts.find
+    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
+    copied = []
+
+    async def look(app, pilot, _session):
+        app.copy_text = lambda words, **_: copied.append(words)
+        await pilot.press("5")
+        await until(pilot, lambda: "reading the builders" in text(app))
+        await pilot.press("slash")
+
+        async def type_at_once() -> None:
+            for key in (*"upper", "enter", "p", "enter", "y", "y"):
+                await driver._take_in(app, events.Key(key, key if len(key) == 1 else None))
+
+        typing = asyncio.create_task(type_at_once())
+        await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.name_awaited("p")))
+        may_read.set()
+        await typing
+        await until(pilot, lambda: copied)
+
+    def before(app):
+        app.config = config_of(tmp_path, IMAGES, UPPER)
+
+    try:
+        in_shell(tmp_path, look, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
+    finally:
+        may_read.set()
+    assert copied == ["*.up\tglob\taptui.yaml:9:3"]
+
+
+def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_path):
+    rows = [
+        builder_facts.pattern_rows(builder_facts.KnownBuilder(each.uuid, each.name, each), config_of(tmp_path, UPPER, IMAGES))
+        for each in (UPPER, IMAGES)
+    ]
+
+    assert [found[0].cell("place").text for found in rows] == ["aptui.yaml:9:3", "/game/aptui.yaml:4:11"]
+
+
+def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
+    place = "entry:mesh:aptui.builders.mesh_builder"
+    row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
+
+    wide = {column.id: width for column, width in lay_out(fit_columns(builder_facts.PATTERNS, [row]), 76)}
+
+    assert wide["place"] >= len(place)
+
+
+def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
+    name = "a_name_longer_than_the_list_had_room"
+    patterns = ("stone/*.png", "textures/*.tga")
+    long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: name in text(app) and ", ".join(patterns) in text(app))
+
+    async def open_narrow_metrics(app, pilot, _session, _pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "pc Mips of" in text(app) and "textures/rock_3.png " in text(app))
+        shown = next(line for line in lines(app) if "rock_3.png" in line)
+        assert "rock_3.png  pc Mips" in shown, "no room is left beside what is cut"
+
+    async def open_metrics(app, pilot, session, pane):
+        await look(app, pilot, session, pane)
+        await pilot.press("m", "m")
+        await until(pilot, lambda: "pc Mips of all levels" in text(app))
+
+    visit(tmp_path, open_narrow_metrics, size=(80, 24), builders=(IMAGES, long))
+    visit(tmp_path, look, size=(200, 60), builders=(IMAGES, long))
+    visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
+
+
+def test_names_in_the_metrics_are_whole_before_averages_and_bars():
+    name = "images/creatures/iceblock.sprite"
+    entry = Entry(name, "textures", "linux", 4, 0, 1, 1)
+
+    columns = {column.id: width for column, width in lay_out(metrics_columns([entry], "textures"), 76)}
+
+    assert columns["name"] >= len(name)
+    assert {"total", "slowest"} <= set(columns)
+
+
+def test_no_line_is_kept_for_patterns_that_no_builder_has(tmp_path, store):
+    many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
+
+    async def look(_app, pilot, _session, pane):
+        await until(pilot, lambda: pane.widgets.list.size.height >= 14)
+        before = pane.widgets.list.size.height
+        await pilot.press("m")
+        await until(pilot, lambda: pane.widgets.list.size.height < before)
+        await pilot.press("p", "j", "j")
+        await until(pilot, lambda: pane.widgets.list.size.height == before)
+
+    visit(tmp_path, look, size=(80, 24), builders=many)
+
+
+def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
+    async def walk(app, pilot, _session, pane):
+        for part in ("*.png", "glob", r".*\.tga", "regex", "/game/aptui.yaml:4:11", " Patterns (2)▾"):
+            await until(pilot, lambda part=part: part in text(app))
+        assert text(app).count("▌") == 1
+        await pilot.press("d")
+        for part in (
+            "Pillow 13",
+            "abab",
+            "critical: it runs before all others",
+            "2m an analysis, 1h a job, 1.9 GiB of memory",
+            "size: 32",
+        ):
+            await until(pilot, lambda part=part: part in text(app))
+        await pilot.press("j")
+        await until(pilot, lambda: "tr a-z A-Z" in text(app))
+        await until(pilot, lambda: "/usr/bin/tr" in text(app))
+        await until(pilot, lambda: "deletes its products" in text(app))
+        await pilot.press("k", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await until(pilot, lambda: tree_names(pane)[0].endswith("Analysis jobs"))
+        await until(pilot, lambda: tree_names(pane)[4:] == ["textures/rock_2.png", "textures/rock_1.png", "textures/rock_3.png"])
+        await until(pilot, lambda: "pc Mips" in text(app))
+        await until(pilot, lambda: "━" in text(app).partition("Metrics")[2])
+
+    app = visit(tmp_path, walk)
+    assert app.memory.get("builders.part", "") == "metrics"
+
+
+def test_metrics_are_narrowed_and_sorted(tmp_path, store):
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("S", "1")
+        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
+        await pilot.click("#builders-metrics", offset=(4, 0))
+        await until(pilot, lambda: tree_names(pane)[4:] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
+        await pilot.press("slash")
+        pane.widgets.box.text = "mips"
+        await until(pilot, lambda: len(tree_names(pane)) == 3)
+        await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: pane.widgets.spent.has_focus)
+
+    visit(tmp_path, sort)
+
+
+def test_metrics_are_sorted_by_how_many_jobs_there_are_and_by_what_one_takes(tmp_path, store):
+    more = [job_row(6 + at, 1, duration_ms=10 * at, platform=platform) for at, platform in enumerate(("pc", "mac"))]
+    store.put(put_job=more)
+    by_count, by_average = [f"textures/rock_{at}.png" for at in (1, 2, 3)], [f"textures/rock_{at}.png" for at in (2, 3, 1)]
+
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("m", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("S", "2")
+        await until(pilot, lambda: tree_names(pane)[4:] == by_count)
+        await until(pilot, lambda: "3 110 ms 37 ms 100 ms" in " ".join(text(app).split()))
+        await pilot.press("S", "4")
+        await until(pilot, lambda: tree_names(pane)[4:] == by_average and "Average ↓" in text(app))
+        await pilot.press("G", "enter")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs")
+        assert app.pane.revealed == [r'source:"^textures/rock_1\.png$" builder:"^Image$"']
+
+    visit(tmp_path, sort)
+
+
+def test_the_average_of_the_list_is_that_of_jobs(tmp_path, store):
+    spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
+
+    row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
+
+    assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
+
+
+def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
+    async def narrow(app, pilot, _session, pane):
+        await pilot.press("slash", *"up$")
+        await until(pilot, lambda: names(pane) == ["upper"])
+        await until(pilot, lambda: "1 of 3" in text(app))
+        pane.widgets.box.text = "up("
+        await until(pilot, lambda: "unclosed group" in text(app))
+        await until(pilot, lambda: names(pane) == ["upper"])
+        pane.widgets.box.text = "png"
+        await until(pilot, lambda: names(pane) == ["Image"])
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: len(names(pane)) == 3)
+
+    visit(tmp_path, narrow)
+
+
+def test_the_order_of_the_list_is_chosen_and_remembered(tmp_path, store):
+    async def sort(app, pilot, _session, pane):
+        await pilot.press("S", "1")
+        await until(pilot, lambda: names(pane)[0] == "Image")
+        await pilot.click("#builders-list", offset=(4, 0))
+        await until(pilot, lambda: names(pane)[-1] == "Image")
+
+    async def look(_app, pilot, _session, pane):
+        assert names(pane)[-1] == "Image"
+
+    visit(tmp_path, sort)
+    visit(tmp_path, look)
+
+
+def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
+    async def go(app, pilot, _session, pane):
+        await pilot.press("J")
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
+        jobs = app.pane
+        await pilot.press("5", "m")
+        await until(pilot, lambda: len(tree_names(pane)) == 7)
+        await pilot.press("enter", "j", "enter")
+        await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
+        await pilot.press("5", "G", "enter")
+        await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
+        await until(pilot, lambda: pane.widgets.spent.cursor == 6)
+
+    visit(tmp_path, go)
+
+
+def test_other_screens_can_go_to_a_builder(tmp_path, store):
+    async def reveal(app, pilot, _session, pane):
+        await pilot.press("slash", *"png", "enter")
+        pane.reveal("upper")
+        await until(pilot, lambda: pane.current.name == "upper")
+        await until(pilot, lambda: pane.widgets.list.has_focus)
+        pane.reveal("nobody")
+        await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
+        pane.reload()
+        pane.reveal("Image")
+        await until(pilot, lambda: pane.current.name == "Image")
+
+    visit(tmp_path, reveal)
+
+
+def test_a_builder_is_revealed_as_soon_as_it_is_known(tmp_path, store):
+    async def main(app, pilot, _session):
+        await app.show("builders")
+        app.pane.reveal("upper")
+        await until(pilot, lambda: app.pane.current is not None and app.pane.current.name == "upper")
+
+    in_shell(
+        tmp_path, main, panes=HERE, session=FakeSession(tmp_path / "cache"),
+        before=lambda app: setattr(app, "config", config_of(tmp_path, IMAGES, UPPER)),
+    )  # fmt: skip
+
+
+def test_jobs_that_end_are_counted_soon_and_not_while_hidden(tmp_path, store):
+    async def end(app, pilot, session, pane):
+        store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
+        news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
+        app.feed.read()
+        session.say(news)
+        await until(pilot, lambda: pane.reading.found.builders[1].spent.jobs.count == 2)
+        await pilot.press("1")
+        await until(pilot, lambda: not pane.reading.is_busy)
+        read_s = pane.reading.read_s
+        session.say(news, 2)
+        await pilot.pause(0.3)
+        assert pane.reading.read_s == read_s
+        await pilot.press("5")
+        await until(pilot, lambda: pane.reading.read_s > read_s)
+
+    visit(tmp_path, end)
+
+
+def test_a_builder_that_is_not_asked_any_more_says_why(tmp_path, store):
+    async def trip(app, pilot, session, _pane):
+        session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
+        session.say(HealthChanged(0, session.latest_health))
+        await pilot.press("d")
+        await until(pilot, lambda: "✗ Image" in text(app) and "its worker died 3 times" in text(app))
+
+    visit(tmp_path, trip)
+
+
+def test_code_completes_what_the_configuration_leaves_open(tmp_path, store):
+    bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
+
+    async def look(app, pilot, _session, _pane):
+        await until(pilot, lambda: "*.png" in text(app))
+        await until(pilot, lambda: "aptui.builders.image_builder" in text(app))
+
+    visit(tmp_path, look, builders=(bare,), complete=lambda: (IMAGES,))
+
+
+def test_code_that_cannot_be_read_is_told_and_the_rest_is_shown(tmp_path, store):
+    def complete():
+        raise UserError("the builder cannot be loaded: [/oops]")
+
+    async def look(app, pilot, _session, pane):
+        await until(pilot, lambda: "cannot be loaded: [/oops]" in text(app))
+        await until(pilot, lambda: "Image" in names(pane))
+
+    visit(tmp_path, look, complete=complete)
+
+
+def test_without_a_configuration_it_shows_what_the_database_knows(tmp_path, store):
+    async def look(app, pilot, _session, pane):
+        assert len(names(pane)) == 3
+        await until(pilot, lambda: "only the database names this builder" in text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "the asset database alone" in text(app))
+
+    visit(tmp_path, look, has_config=False)
+
+
+def test_without_a_database_it_shows_the_configuration(tmp_path):
+    async def look(app, pilot, _session, pane):
+        assert names(pane) == ["Image", "upper"]
+        await pilot.press("m")
+        await until(pilot, lambda: "it did nothing yet" in text(app))
+
+    visit(tmp_path, look)
+
+
+def test_copying_menu_zoom_and_going_back(tmp_path, store):
+    async def use(app, pilot, _session, pane):
+        await pilot.press("y", "y", "y", "n", "y", "a")
+        await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t*.png, .*\\.tga\t3"))
+        await until(pilot, lambda: app.copied[1] == "Image")
+        await until(pilot, lambda: "[Version] = 7" in app.copied[2])
+        await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
+        await until(pilot, lambda: app.copied[3:] == ["Type", "python: a class, run by workers"])
+        await until(pilot, lambda: not pane.widgets.list.display)
+        await pilot.press("escape")
+        await until(pilot, lambda: pane.widgets.list.has_focus)
+        await pilot.press("z", "full_stop", "p")
+        await until(pilot, lambda: pane.parts.part == "patterns")
+        await pilot.click("#builders-list", offset=(4, 1), button=3)
+        await pilot.press("escape", "i")
+        await until(pilot, lambda: "3 builders" in text(app))
+        await pilot.press("escape")
+        for name, rest in (("builder", "upper"), ("jobs-of", "")):
+            next(command for command in pane.commands() if command.name == name).run(rest)
+        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^upper$"'])
+
+    visit(tmp_path, use)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1), WIDE])
+def test_every_size_and_hostile_text(tmp_path, store, size):
+    evil = tuple(
+        Builder(
+            bytes([at]) * 16, words, BuilderKind.COMMAND, words, words, (glob(words),), (words,), words,
+            command=CommandRule(words, (words,)), params='{"x":"\\u001b]0;x"}',
+        )
+        for at, words in enumerate(PAYLOADS)
+    )  # fmt: skip
+
+    async def press(app, pilot, _session, pane):
+        await pilot.press("G", "d", "m", "tab", "z", "p", "escape")
+
+        await until(pilot, lambda: pane.has_class("-beside") == (size == WIDE))
+        assert all(line.isprintable() for line in lines(app))
+
+    visit(tmp_path, press, size=size, builders=evil)
+
+
+def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
+    assert [share_bar(share, 8) for share in (0, 0.001, 0.05, 0.5, 1)] == ["", "", "╸", "━" * 4, "━" * 8]
+
+
+@pytest.mark.parametrize(
+    ("spent", "expected"),
+    [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
+)
+def test_what_took_no_time_has_no_duration(spent, expected):
+    known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
+    cells = row_of(1, known, "", 0).cells
+    assert (cells["average"].text, cells["total"].text) == expected
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
+)
+def test_limits_are_told_as_durations_are(limit_s, said):
+    assert builder_facts._limit(limit_s) == said

@@ -1,0 +1,513 @@
+"""The Tools screen: what is offered when, what each row does, settings written back, health and the doctor."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from concurrent.futures import Future
+
+import pytest
+from textual.widgets import Input
+
+from aptui.config.load import load
+from aptui.core.notices import HealthChanged, JobChanged, Progress
+from aptui.link.port import Drain, PauseJobs, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
+from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.tui.data.session import NoSession, SessionState
+from aptui.tui.frame.theme_manager import ThemePicker
+from aptui.tui.pane import PaneSpec
+from aptui.tui.screens.tools import engine_tools as tools_doctor
+from aptui.tui.screens.tools import tool_rows
+from aptui.tui.screens.tools.engine_tools import DoctorRow, columns_for, of_health, summary
+from aptui.tui.screens.tools.tool_rows import ToolFacts, tools
+from aptui.tui.widgets.menu import Menu, Prompt
+from tests.store.conftest import analysis_row, job_row, source_row
+from tests.tui.database import database
+from tests.tui.fake_panes import PROBES, FakeSession
+from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
+
+pytestmark = pytest.mark.real
+
+PANES = [PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.tools_pane:ToolsPane"), PROBES[1]]
+EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
+PROJECT = """\
+# The game.
+scan_folders: [{name: game, path: assets}]
+builders: [{name: files, copy: ["*.txt"]}]
+workers: 2   # two
+ignore: ["*.tmp"]
+"""
+WELL = Health(roots=(WatchedRoot("/game/assets", WatchMode.NATIVE, watches=3),))
+
+
+class Engine(FakeSession):
+    """Answers as an engine does."""
+
+    def __init__(self, cache_dir, state=SessionState.ATTACHED):
+        super().__init__(cache_dir, state)
+        self.answers = {
+            ReadStatus: {"options": {"debug_output": False, "fast_scan": True}},
+            RunNext: {"job_id": 4, "source": f"a{EVIL}.png"},
+        }
+        self.latest_health = WELL
+
+    def ask(self, verb) -> Future:
+        answer = super().ask(verb)
+        if self.refusal:
+            return answer
+        found = Future()
+        found.set_result(
+            self.answers.get(type(verb), {"name": verb.name, "value": verb.value} if isinstance(verb, SetOption) else {})
+        )
+        return found
+
+    def said(self):
+        """What was asked beside the state."""
+        return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path, monkeypatch):
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "game"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "aptui.yaml").write_text(PROJECT, encoding="utf-8")
+    return folder
+
+
+def in_tools(tmp_path, do, *, project=None, size=LARGE, session=None):
+    """Open the screen, over a project or not."""
+
+    def give_config(app):
+        app.config = load(project) if project is not None else None
+
+    async def main(app, pilot, engine):
+        if project is not None and not engine.is_read_only:
+            await until(pilot, lambda: app.pane._editor.known is not None)
+        await pilot.pause()
+        await do(app, pilot, engine)
+
+    return in_shell(tmp_path, main, size=size, session=session or Engine(tmp_path / "cache"), panes=PANES, before=give_config)
+
+
+def ids(app) -> list[str]:
+    return [tool.id for tool in app.pane._rows]
+
+
+async def use(app, pilot, tool_id: str, *keys: str) -> None:
+    """Go to a tool, press Enter, then these keys."""
+    table = app.pane._tools_table
+    table.focus()
+    table.move_cursor(ids(app).index(tool_id))
+    await pilot.press("enter", *keys)
+    await pilot.pause()
+
+
+async def say(app, pilot, line: str, *keys: str) -> None:
+    """Say a command."""
+    app.bar.action_open(line)
+    await pilot.press("enter", *keys)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_every_tool_says_its_name_its_state_and_what_it_does(tmp_path, project, size):
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "debug" in ids(app))
+        await pilot.pause()
+        shown = text(app)
+        for part in ("Pause", "off", "start no more jobs", "Health and checks", "✓ ok    watching        native"):
+            assert part in shown
+        if size == LARGE:
+            for part in ("Queue", "Debug output", "Workers", "2 ", "project", "Theme", "dark", "Doctor", "not run", ":rescan full"):
+                assert part in shown
+        assert "Jobs that run go on to their end" in shown
+
+    in_tools(tmp_path, look, project=project, size=size)
+
+
+def test_types_with_metadata_their_delay_and_what_faster_scanning_is_are_told(tmp_path, project):
+    more = "metadata_types: [.png, .tif]\nmeta_delay: 7s\n"
+    (project / "aptui.yaml").write_text(PROJECT + more, encoding="utf-8")
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: {"faster", "set:metadata_types", "set:meta_delay"} <= set(ids(app)))
+        rows = {tool.id: tool for tool in app.pane._rows}
+        assert "every byte of every file" in rows["faster"].note
+        assert rows["set:metadata_types"].now == ".png .tif"
+        assert (rows["set:meta_delay"].now, rows["set:meta_delay"].origin) == ("7s", "project")
+
+    in_tools(tmp_path, look, project=project, size=LARGE)
+
+
+def test_switches_ask_the_engine(tmp_path):
+    async def turn(app, pilot, session):
+        await until(pilot, lambda: "debug" in ids(app))
+        await use(app, pilot, "pause")
+        await use(app, pilot, "drain", "n")
+        await use(app, pilot, "drain", "y")
+        await use(app, pilot, "rescan")
+        await use(app, pilot, "full", "n")
+        await use(app, pilot, "full", "y")
+        await use(app, pilot, "reload")
+        await use(app, pilot, "debug", "n")
+        await use(app, pilot, "debug", "y")
+        await until(pilot, lambda: session.said() == [
+            PauseJobs(), Drain(), RescanSources(), RescanSources(is_full=True), ReloadConfig(),
+            SetOption("debug_output", value=True),
+        ])  # fmt: skip
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
+        await use(app, pilot, "debug")
+        await until(pilot, lambda: "turn debug output off?" in text(app))
+        await pilot.press("escape")
+        await use(app, pilot, "restart", "w")
+        await use(app, pilot, "restart", "n")
+
+        await until(pilot, lambda: session.done == ["open", ("restart", True)])
+
+    in_tools(tmp_path, turn)
+
+
+def test_while_paused_the_next_job_can_be_run_and_all_can_go_on(tmp_path):
+    async def walk(app, pilot, session):
+        assert "next" not in ids(app)
+        session.latest_health = Health(roots=WELL.roots, is_paused=True)
+        session.say(HealthChanged(0, session.latest_health))
+        await until(pilot, lambda: "next" in ids(app))
+        assert "pause" not in ids(app)
+        await until(pilot, lambda: "paused: no job starts" in text(app))
+        await use(app, pilot, "next")
+        await until(pilot, lambda: "running a" in text(app))
+        await use(app, pilot, "resume")
+
+        await until(pilot, lambda: session.said() == [RunNext(), ResumeJobs()])
+
+    in_tools(tmp_path, walk)
+
+
+def test_a_drain_can_be_ended(tmp_path):
+    session = Engine(tmp_path / "cache")
+    session.latest_health = Health(is_draining=True)
+
+    async def end(app, pilot, session):
+        assert "drain" not in ids(app)
+        await use(app, pilot, "resume")
+
+        await until(pilot, lambda: session.said() == [ResumeJobs()])
+
+    in_tools(tmp_path, end, session=session)
+
+
+def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_path):
+    (tmp_path / "cache").mkdir()
+    with database(tmp_path / "cache") as store:
+        store.put(
+            put_source=[source_row(1, "a.png"), source_row(2, "B.png")],
+            put_job=[job_row(1, 1), job_row(7, 1, job_key="x", state="failed", status=2)],
+            put_analysis=[analysis_row(2, state="failed")],
+        )
+
+        async def retry(app, pilot, session):
+            await until(pilot, lambda: app.pane._failed.total == 2)
+            await until(pilot, lambda: "2 jobs" in text(app))
+            await use(app, pilot, "retry")
+            await until(pilot, lambda: "run 2 failed jobs again?" in text(app))
+            await pilot.press("y")
+            await until(pilot, lambda: session.said() == [ReprocessJobs(("b.png",), (7,))])
+            store.put(put_job=[job_row(7, 1, job_key="x")], put_analysis=[analysis_row(2)])
+            session.say(JobChanged(0, 7, "a.png", 1, "linux", "x", "", "completed", "", "", 0, 0, 5, "", 6))
+            await until(pilot, lambda: app.pane._failed.total == 0)
+
+            assert "retry" not in ids(app)
+
+        in_tools(tmp_path, retry)
+
+
+def test_a_setting_is_written_where_people_choose_and_nothing_else_changes(tmp_path, project):
+    async def write(app, pilot, _session):
+        await use(app, pilot, "set:workers")
+        await until(pilot, lambda: "This project" in text(app))
+        await until(pilot, lambda: str(project / "aptui.yaml") in text(app))
+        await pilot.press("p")
+        box = app.screen.query_one(Prompt)
+        await until(pilot, lambda: box.query_one(Input).value == "2")
+        box.query_one(Input).value = "many"
+        await pilot.press("enter")
+        await pilot.pause()
+        await until(pilot, lambda: "must be a whole number" in text(app))
+        box.query_one(Input).value = "3"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.pane._editor.known["workers"].value == 3)
+
+        assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT.replace("workers: 2 ", "workers: 3 ")
+        await until(pilot, lambda: "written to" in text(app))
+        await until(pilot, lambda: app.focused is app.pane._tools_table)
+
+    in_tools(tmp_path, write, project=project)
+
+
+def test_an_ignore_rule_is_added_to_a_persons_own_file_by_command(tmp_path, project):
+    own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
+
+    async def add(app, pilot, _session):
+        before = len(app.pane._editor.known["ignore"].value)
+        await say(app, pilot, "set ignore *.bak")
+        await until(pilot, lambda: app.screen.query(Menu))
+        await pilot.press("u")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: len(app.pane._editor.known["ignore"].value) == before + 1)
+        assert own.read_text(encoding="utf-8").endswith('ignore: ["*.bak"]\n')
+        await say(app, pilot, "set nothing")
+        await pilot.pause()
+
+        await until(pilot, lambda: "'nothing' is not set from here" in text(app))
+        await until(pilot, lambda: app.focused is app.pane._tools_table)
+
+    in_tools(tmp_path, add, project=project)
+
+
+def test_a_setting_that_a_person_gave_is_written_to_that_file_without_asking_where(tmp_path, project):
+    own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("workers: 5\n", encoding="utf-8")
+
+    async def write(app, pilot, _session):
+        await use(app, pilot, "set:workers")
+        await until(pilot, lambda: not app.screen.query(Menu))
+        app.screen.query_one(Prompt).query_one(Input).value = "6"
+        await pilot.press("enter")
+        await until(pilot, lambda: own.read_text(encoding="utf-8") == "workers: 6\n")
+
+        await until(pilot, lambda: next(tool.origin for tool in app.pane._rows if tool.id == "set:workers") == "you")
+
+    in_tools(tmp_path, write, project=project)
+
+
+def test_a_setting_that_breaks_the_configuration_is_refused(tmp_path, project):
+    async def write(app, pilot, _session):
+        (project / "aptui.yaml").write_text(PROJECT + "nonsense: 1\n", encoding="utf-8")
+        await use(app, pilot, "set:workers", "p")
+        await pilot.pause()
+        app.screen.query_one(Prompt).query_one(Input).value = "6"
+        await pilot.press("enter")
+        await until(pilot, lambda: "unknown key 'nonsense'" in text(app))
+
+        assert "workers: 2" in (project / "aptui.yaml").read_text(encoding="utf-8")
+
+    in_tools(tmp_path, write, project=project)
+
+
+def test_screen_tools_need_no_engine_and_no_project(tmp_path):
+    session = NoSession("game", tmp_path / "cache")
+    session.done = ["open"]
+
+    async def use_them(app, pilot, _session):
+        assert ids(app) == ["theme", "mouse", "keymap", "keys"]
+        await use(app, pilot, "theme")
+        await until(pilot, lambda: app.query_one(ThemePicker).display)
+        await pilot.press("escape")
+        await use(app, pilot, "mouse")
+        await until(pilot, lambda: not app.terminal.has_mouse)
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "mouse") == "off")
+        await use(app, pilot, "keymap")
+        await until(pilot, lambda: "keys read" in text(app))
+        await use(app, pilot, "keys")
+        await until(pilot, lambda: app.switcher.sheet == "sheet-keys")
+        await pilot.press("escape", "escape", "D")
+
+        assert "doctor" not in {each.name for each in app.commands()}
+        assert "Health and checks" not in text(app)
+
+    in_tools(tmp_path, use_them, session=session)
+
+
+def test_read_only_offers_neither_the_engine_nor_settings(tmp_path, project):
+    session = Engine(tmp_path / "cache")
+    session.is_read_only = True
+
+    async def look(app, _pilot, session):
+        assert ids(app) == ["theme", "mouse", "keymap", "keys", "doctor"]
+        assert session.asked == []
+        assert "native, 3 folders" in text(app)
+
+    in_tools(tmp_path, look, project=project, session=session)
+
+
+def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_anew(tmp_path):
+    async def turn(app, pilot, session):
+        session.turn(SessionState.REATTACHING, "gone")
+        await until(pilot, lambda: "pause" not in ids(app))
+        assert "native" not in text(app)
+        await use(app, pilot, "start")
+        await until(pilot, lambda: session.done[-1] == "start")
+        session.answers[ReadStatus] = {"options": {"debug_output": True}}
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: "debug" in ids(app))
+
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
+        await until(pilot, lambda: session.asked.count(ReadStatus()) == 2)
+
+    in_tools(tmp_path, turn)
+
+
+def doctor(monkeypatch, script: str) -> None:
+    monkeypatch.setattr(tools_doctor, "command", lambda _project: [sys.executable, "-S", "-c", script])
+
+
+def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monkeypatch):
+    said = [
+        {"name": "disk", "state": "warn", "said": f"little left {EVIL}", "advice": "free some"},
+        {"name": "sqlite", "state": "ok", "said": "3.40.1", "advice": ""},
+    ]
+    doctor(monkeypatch, f"print({json.dumps(json.dumps(said))})")
+
+    async def ask(app, pilot, _session):
+        await pilot.press("D")
+        await until(pilot, lambda: "3.40.1" in text(app))
+        await until(pilot, lambda: "! warn" in text(app))
+        await until(pilot, lambda: "! 1 to see" in text(app))
+        assert "\x1b" not in text(app)
+        await until(pilot, lambda: app.pane.status() == "! 1 to see")
+        app.pane._checks_table.focus()
+        await pilot.press("j")
+        await until(pilot, lambda: "→ free some" in text(app))
+        copied = []
+        app.copy_text = copied.append
+        await pilot.press("y")
+        assert copied[0].startswith("! warn\tdisk\tlittle left")
+        await pilot.press("z")
+        await until(pilot, lambda: not app.pane._tools_table.display)
+        await pilot.press("z", "shift+tab", "z")
+
+        await until(pilot, lambda: not app.pane._checks_table.display)
+
+    in_tools(tmp_path, ask, project=project)
+
+
+def test_a_doctor_that_fails_is_said_to(tmp_path, project, monkeypatch):
+    doctor(monkeypatch, "import sys; sys.exit('no such verb')")
+
+    async def ask(app, pilot, _session):
+        await use(app, pilot, "doctor")
+        await until(pilot, lambda: "the doctor failed: no such verb" in text(app))
+
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "doctor") == "not run")
+
+    in_tools(tmp_path, ask, project=project)
+
+
+def test_leaving_ends_a_doctor_that_does_not(tmp_path, project, monkeypatch):
+    doctor(monkeypatch, "import time; time.sleep(60)")
+
+    async def ask(app, pilot, _session):
+        await pilot.press("D")
+        await until(pilot, lambda: "looking…" in text(app))
+
+    in_tools(tmp_path, ask, project=project)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-tools")]
+
+
+def test_a_refusal_is_told(tmp_path):
+    session = Engine(tmp_path / "cache")
+
+    async def ask(app, pilot, session):
+        session.refusal = "the queue is paused: nothing would end"
+        await use(app, pilot, "drain", "y")
+
+        await until(pilot, lambda: "nothing would end" in text(app))
+
+    in_tools(tmp_path, ask, session=session)
+
+
+def test_commands_do_what_rows_do(tmp_path):
+    async def command(app, pilot, session):
+        await until(pilot, lambda: "debug" in ids(app))
+        await say(app, pilot, "debug off")
+        await until(pilot, lambda: "debug output is off already" in text(app))
+        await say(app, pilot, "debug on", "y")
+
+        await until(pilot, lambda: session.said() == [SetOption("debug_output", value=True)])
+        await say(app, pilot, "faster off")
+        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=False))
+        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "faster") == "off")
+        assert "faster scanning is off" in text(app)
+        await use(app, pilot, "faster")
+        await until(pilot, lambda: session.said()[-1] == SetOption("fast_scan", value=True))
+
+    in_tools(tmp_path, command)
+
+
+def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_first():
+    health = Health(
+        roots=tuple(WatchedRoot(f"/{mode.value}", mode, "why") for mode in WatchMode),
+        pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="gone: put it back",
+        configuration="aptui.yaml:1:1: broken", is_paused=True, is_draining=True, holds=("/game/.git/index.lock",),
+    )  # fmt: skip
+    found = of_health(health)
+
+    assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
+    assert all(check.advice for check in found if check.state != "ok")
+    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
+    assert DoctorRow("database", "fail", "gone", "put it back") in found
+    assert {check.name for check in found} == {
+        "held back",
+        "queue",
+        "workers",
+        "disk",
+        "database",
+        "configuration",
+        "builder",
+        "watching",
+    }
+    assert of_health(None) == []
+    assert summary(found).startswith("✗")
+
+
+def test_a_scan_that_goes_on_and_a_configuration_that_is_refused_show():
+    scanning = Progress(0, 1, 0, 0, 0, 0, 0, 0, True)
+    rows = {
+        tool.id: tool
+        for tool in tools(ToolFacts(is_attached=True, progress=scanning, health=Health(configuration="line 3 is broken")))
+    }
+
+    assert rows["rescan"].now == "scanning"
+    assert (rows["reload"].now, rows["reload"].note) == ("not in use", "line 3 is broken")
+
+
+def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path):
+    session = Engine(tmp_path / "cache", SessionState.DETACHED)
+
+    async def come(app, pilot, session):
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: "debug" in ids(app))
+        await until(pilot, lambda: app.pane._tools_table.cursor == 0)
+        await pilot.press("j")
+        row = ids(app)[1]
+        session.turn(SessionState.REATTACHING)
+        await until(pilot, lambda: "debug" not in ids(app))
+        await pilot.press("G", "k")
+        session.turn(SessionState.ATTACHED)
+        await until(pilot, lambda: row in ids(app))
+
+        await until(pilot, lambda: ids(app)[app.pane._tools_table.cursor] == "keymap")
+
+    in_tools(tmp_path, come, session=session)
+
+
+def test_where_nobody_gives_advice_there_is_no_column_of_it():
+    quiet, loud = DoctorRow("disk", "ok", "64 GiB free"), DoctorRow("disk", "fail", "full", "free some space")
+
+    assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
+    assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
+
+
+def test_what_a_setting_does_is_said_whole_at_80_columns():
+    assert [each.does for each in tool_rows.ADJUSTABLE if len(each.does) > 40] == []
