@@ -61,7 +61,8 @@ class Feature(Struct, frozen=True):
 
     `verbs` are {verb: (module, one line of help)} as in `cli.main.VERBS`, `requests` {name on the wire: record}, `answers` is the
     class that answers them (called with the supervisor; `take(request, verb)`), `points` {extension point: object}; records,
-    classes and objects are named `module:name`.
+    classes and objects are named `module:name`. `panes` are more screens: {id: (number key 1 to 9, title, short title, `Pane`
+    class)}.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Feature(Struct, frozen=True):
     requests: Mapping[str, str] = field(default_factory=dict)
     answers: str = ""
     points: Mapping[str, str] = field(default_factory=dict)
+    panes: Mapping[str, tuple[int, str, str, str]] = field(default_factory=dict)
 
 
 def features() -> Iterator[Feature]:
@@ -79,6 +81,16 @@ def features() -> Iterator[Feature]:
     """
     yield from _read_ours()
     yield from _read_foreign()
+
+
+def list_shipped() -> tuple[Feature, ...]:
+    """Return the features of this distribution, in the order of the table."""
+    return _read_ours()
+
+
+def list_foreign() -> tuple[Feature, ...]:
+    """Return the features of other distributions by name; takes as long as a search of all installed packages."""
+    return _read_foreign()
 
 
 def load(place: str) -> Any:

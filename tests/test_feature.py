@@ -245,7 +245,7 @@ for each in feature.features():
     each.answers and feature.load(each.answers)
 from aptui.engine.live import requests
 from aptui.tui import app, pane
-for spec in pane.existing():
+for spec in pane.list_panes():
     spec.load()
 print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
 """

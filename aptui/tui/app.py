@@ -23,7 +23,9 @@ from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
+from aptui import feature
 from aptui.tui import commands as shell_commands
+from aptui.tui.background import run_in_background
 from aptui.tui.commands import CommandBar
 from aptui.tui.data.numpy_loading import load_numpy
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
@@ -35,7 +37,7 @@ from aptui.tui.frame.terminal_control import Copying, TerminalControl
 from aptui.tui.frame.theme_manager import ThemeManager, ThemePicker
 from aptui.tui.job_feed import JobFeed
 from aptui.tui.key_gate import Keyboard, KeyGate
-from aptui.tui.pane import Pane, PaneSpec, existing
+from aptui.tui.pane import Pane, PaneSpec, add_panes, list_panes
 from aptui.tui.pane_switcher import PaneSwitcher
 from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import KeyBindings
@@ -59,6 +61,10 @@ _FIRST_ROWS_WITHIN_S = 0.4
 """So long after the first screen was put together it is drawn without rows; those of 100,000 jobs take a quarter of a second."""
 
 
+_FOREIGN_PANES_AFTER_S = 1.0
+"""Delay before other distributions are searched for panes: the search takes longer than all else at a start."""
+
+
 def _palette() -> type[Provider]:
     from aptui.tui.frame.palette import ShellProvider  # for start-up: Textual's palette is imported when it is first opened
 
@@ -79,7 +85,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(f"{number}", f"switcher.number({number})", f"screen {number}", show=False, id=f"app.screen_{number}")
-            for number in range(1, 8)
+            for number in range(1, 10)
         ),
         Binding("colon", "bar.open", "command", show=False, id="app.command"),
         Binding("i", "sheets.info", "info", show=False, id="app.info"),
@@ -89,10 +95,10 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         Binding("T", "themes.next", "theme", show=False, id="app.theme"),
         Binding("M", "terminal.mouse", "mouse", show=False, id="app.mouse"),
         Binding("ctrl+l", "terminal.redraw", "redraw", show=False, id="app.redraw"),
-        Binding("ctrl+c", "copying.copy_or_quit", "copy or leave", show=False, id="app.copy_or_quit"),
+        Binding("ctrl+c", "copying.copy_or_quit", "copy or quit", show=False, id="app.copy_or_quit"),
         Binding("question_mark,f1", "sheets.help", "help", id="app.help"),
         Binding("ctrl+p", "command_palette", "palette", id="app.palette", priority=True),
-        Binding("q", "detach", "detach", id="app.detach"),
+        Binding("q", "quit", "quit", id="app.quit"),
         Binding("Q", "engine.stop", "stop the engine", show=False, id="app.stop_engine"),
     ]
 
@@ -106,7 +112,8 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.no_color = False
         self._filters = [each for each in self._filters if type(each).__name__ not in {"Monochrome", "NoColor"}]
         self.session, self.config, self.memory, self.person = session, config, memory, person
-        self.panes = existing(panes)
+        self._has_all_panes = panes is not None
+        self.panes = list(list_panes() if panes is None else panes)
         self.keys = KeyBindings(self, self.show_toast)
         self.terminal = TerminalControl(self, person, self._read_again)
         self.engine_root = ""
@@ -141,7 +148,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         yield Banner(self.session)
         with Horizontal(id="middle"):
             with ContentSwitcher(id="stage"):
-                yield Sheet("sheet-help", placeholder="type to narrow · Esc goes back")
+                yield Sheet("sheet-help", placeholder="search the help · Esc goes back")
                 yield Sheet("sheet-info")
                 yield KeyTester()
                 yield Sheet("sheet-messages")
@@ -185,6 +192,18 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         _collect_garbage_again()
         if self.trust is not None:
             self.trust.ask(self)
+        if not self._has_all_panes:
+            self.set_timer(_FOREIGN_PANES_AFTER_S, lambda: run_in_background("aptui-features", self._find_foreign_panes))
+
+    def _find_foreign_panes(self) -> None:
+        """Search other distributions for panes; runs in a thread."""
+        if any(each.panes for each in feature.list_foreign()):
+            self.in_ui(self._add_foreign_panes)
+
+    def _add_foreign_panes(self) -> None:
+        self.panes[:] = add_panes(self.panes, feature.list_foreign())
+        self.drawing.draw_lines()
+        self.refresh_bindings()
 
     @property
     def feed(self) -> Feed | None:
@@ -342,10 +361,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         return False
 
     # ------------------------------------------------------------------------------------------------- leaving and the screen
-
-    def action_detach(self) -> None:
-        """Leave; the engine goes on."""
-        self.exit()
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how; the one way for everything in the app."""

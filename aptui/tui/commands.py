@@ -71,12 +71,17 @@ def shell_commands(app: Shell) -> list[Command]:
         commands += more(app)
     commands += [
         Command("pause", "start no more jobs", ask(PauseJobs(), "paused"), needs_engine=True),
-        Command("next", "while paused: run one job more", ask(RunNext(), "one job more"), needs_engine=True),
-        Command("resume", "go on after a pause", ask(ResumeJobs(), "going on"), needs_engine=True),
-        Command("drain", "finish what is pending, then look at nothing new", ask(Drain(), "drained"), needs_engine=True),
+        Command("next", "while paused: run one more job", ask(RunNext(), "one more job runs"), needs_engine=True),
+        Command("resume", "continue after a pause", ask(ResumeJobs(), "resumed"), needs_engine=True),
+        Command(
+            "drain",
+            "finish the queue, then ignore changes",
+            ask(Drain(), "finishing the queue; changes are ignored from now on"),
+            needs_engine=True,
+        ),
         Command(
             "rescan",
-            "look at everything again; 'full' reads every byte",
+            "check all files again; 'full' reads every byte",
             partial(_rescan, app),
             lambda: ("full",),
             needs_engine=True,
@@ -89,21 +94,20 @@ def shell_commands(app: Shell) -> list[Command]:
             lambda: ("now", "when-idle"),
             True,
         ),
-        Command("start", "start an engine, if none runs", partial(_start, app)),
+        Command("start", "start an engine if none is running", partial(_start, app)),
         Command("stop", "stop the engine (asks)", act("engine.stop"), needs_engine=True),
         Command(
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
         ),
         Command("mouse", "turn the mouse on or off", partial(_mouse, app), lambda: ("on", "off")),
-        Command("keys", "test keys: what they are called, what they do", act("sheets.keys")),
+        Command("keys", "show the name and the action of each key that you press", act("sheets.keys")),
         Command("keymap", "read the key bindings again", act("keys.reload")),
-        Command("messages", "what was said before", act("sheets.messages")),
-        Command("info", "project, engine, versions, watched roots", act("sheets.info")),
-        Command("help", "keys and commands of this place", act("sheets.help")),
-        Command("plain", "plain lines in the terminal's own scrollback", act("terminal.plain")),
+        Command("messages", "show earlier messages", act("sheets.messages")),
+        Command("info", "show project, engine, versions, watched folders", act("sheets.info")),
+        Command("help", "show keys and commands of this screen", act("sheets.help")),
+        Command("plain", "show plain lines in the terminal's own scrollback", act("terminal.plain")),
         Command("redraw", "draw and read everything again", act("terminal.redraw")),
-        Command("detach", "leave the screen; the engine goes on", act("detach")),
-        Command("quit", "leave the screen; the engine goes on", act("detach")),
+        Command("quit", "quit; the engine keeps running", act("quit")),
     ]
     return [command for command in commands if app.can_ask or not command.needs_engine]
 
@@ -117,7 +121,7 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
     if len({each.name for each in found}) == 1:
         found[0].run(rest.strip())
     elif found:
-        app.show_toast(f"'{word}' may be {', '.join(each.name for each in found)}", "warning")
+        app.show_toast(f"'{word}' is ambiguous: {', '.join(each.name for each in found)}", "warning")
     else:
         near = get_close_matches(word, [each.name for each in commands], n=1)
         app.show_toast(
@@ -133,7 +137,7 @@ def _rescan(app: Shell, rest: str) -> None:
 
 def _start(app: Shell, _rest: str) -> None:
     if app.session.state is SessionState.ATTACHED:
-        app.show_toast("an engine runs already; ':restart' starts it anew")
+        app.show_toast("an engine is already running; ':restart' restarts it")
     app.session.start_engine()
 
 

@@ -21,7 +21,7 @@ _CHECK_S = 0.05
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that are about no row, log or filter."""
-_LEAVE, _SHOW = "detach", "switcher.number("
+_LEAVE, _SHOW = "quit", "switcher.number("
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
 """What who leaves need not wait for; a sheet that is about to open takes the same key to be closed."""
 

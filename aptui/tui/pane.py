@@ -1,19 +1,17 @@
 """What every pane of the screen is, and which panes there are.
 
 A pane itself lives in `screens/` and is imported when it is first visited.
-
-Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from msgspec import Struct
 from textual.containers import Container
+
+from aptui import feature
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
     from aptui.config.model import Config
     from aptui.core.project import Builder
+    from aptui.feature import Feature
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Batch, Feed
     from aptui.tui.data.session import Session
@@ -164,15 +163,9 @@ class PaneSpec(Struct, frozen=True):
     short: str
     place: str
 
-    @property
-    def module(self) -> str:
-        """The module the pane lives in."""
-        return self.place.partition(":")[0]
-
     def load(self) -> type[Pane]:
         """Import the pane's class."""
-        module, _, name = self.place.partition(":")
-        kind = cast(type[Pane], getattr(import_module(module), name))
+        kind = cast(type[Pane], feature.load(self.place))
         kind.name_of_pane = self.id
         return kind
 
@@ -181,21 +174,22 @@ PANES: list[PaneSpec] = [
     PaneSpec("jobs", 1, "Jobs", "Jobs", "aptui.tui.screens.jobs.jobs_pane:JobsPane"),
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.assets_pane:AssetsPane"),
     PaneSpec("logs", 3, "Logs", "Logs", "aptui.tui.screens.logs.logs_pane:LogsPane"),
-    PaneSpec("connections", 4, "Connections", "Conn", "aptui.features.gateway.screen.screen:ConnectionsPane"),
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.builders_pane:BuildersPane"),
-    PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.tools_pane:ToolsPane"),
 ]
-"""All panes there shall be; `existing` are those there are."""
+"""The panes of the kernel; features add theirs (`aptui.feature`)."""
 
 
-def existing(panes: Sequence[PaneSpec] | None = None) -> list[PaneSpec]:
-    """Return the panes whose module exists: what does not exist yet is not drawn."""
-    return [spec for spec in (PANES if panes is None else panes) if _exists(spec.module)]
+def list_panes() -> list[PaneSpec]:
+    """Return the panes of the kernel and of the features that ship, in the order of their numbers."""
+    return add_panes(PANES, feature.list_shipped())
 
 
-def _exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+def add_panes(panes: Sequence[PaneSpec], features: Sequence[Feature]) -> list[PaneSpec]:
+    """Return `panes` and those of `features`, in the order of their numbers; an id or a number that is in use is not added."""
+    found = list(panes)
+    for each in features:
+        for pane_id, (number, title, short, place) in each.panes.items():
+            if all(pane_id != spec.id and number != spec.number for spec in found):
+                found.append(PaneSpec(pane_id, number, title, short, place))
+    return sorted(found, key=lambda spec: spec.number)

@@ -46,7 +46,7 @@ def line_of(notice: Notice, now_ms: int) -> str:
         case HealthChanged() if notice.health.is_paused:
             text = "‖ paused"
         case HealthChanged() if notice.health.is_draining:
-            text = "‖ draining: changes wait"
+            text = "‖ draining: changes are ignored"
         case _:
             return ""
     return f"{time_of_day} {sanitize(text)}"
@@ -158,6 +158,6 @@ def _open_and_follow(session: Session) -> None:
 
 def visit(session: Session, stream: TextIO) -> None:
     """Write news until a key is pressed, in a terminal that the screen lent."""
-    stream.write(f"── {sanitize(session.project_name)}: news as they come; any key goes back ──\n")
+    stream.write(f"── {sanitize(session.project_name)}: live messages; any key goes back ──\n")
     with raw_keys(has_signals=False):
         follow(session, stream, until_key)

@@ -52,7 +52,7 @@ class Typist:
 
     def __init__(self, tmux: Tmux) -> None:
         self._tmux, self._pane = tmux, tmux.open()
-        self._pane.wait(lambda screen: " attached" in screen and "5 jobs" in screen, "the first screen", _PATIENCE_S)
+        self._pane.wait(lambda screen: " connected" in screen and "5 jobs" in screen, "the first screen", _PATIENCE_S)
 
     def leave(self) -> None:
         """Close the screen."""

@@ -77,9 +77,8 @@ PROBES = [
     PaneSpec("logs", 3, "Logs", "Logs", "tui.fake_panes:JobsProbe"),
     PaneSpec("connections", 4, "Connections", "Conn", "tui.fake_panes:JobsProbe"),
     PaneSpec("builders", 5, "Builders", "Build", "tui.fake_panes:JobsProbe"),
-    PaneSpec("cache", 6, "Shared cache", "Cache", "tui.fake_panes:JobsProbe"),
+    PaneSpec("cache", 6, "Cache", "Cache", "tui.fake_panes:JobsProbe"),
     PaneSpec("tools", 7, "Tools", "Tools", "tui.fake_panes:AssetsProbe"),
-    PaneSpec("absent", 8, "Absent", "Absent", "aptui.tui.screens.absent:Nothing"),
 ]
 
 

@@ -10,13 +10,12 @@ from textual.binding import Binding
 from aptui.tui.app import PARTS, AptuiApp
 from aptui.tui.commands import shell_commands
 from aptui.tui.data.session import SessionState
-from aptui.tui.pane import existing
 from aptui.tui.preferences.state import UiMemory
 from tui.fake_panes import PROBES, FakeSession
 
 ACTING = {
-    *(spec.id for spec in existing(PROBES)), "stop", "keys", "keymap",
-    "messages", "info", "help", "plain", "redraw", "detach", "quit",
+    *(spec.id for spec in PROBES), "stop", "keys", "keymap",
+    "messages", "info", "help", "plain", "redraw", "quit",
 }  # fmt: skip
 """Commands of the `:` line that do no more than an action of the app."""
 
@@ -35,7 +34,7 @@ def test_a_key_names_an_action_that_is_there(app, binding):
     assert part in {*PARTS, ""}
     assert callable(getattr(place, f"action_{name}", None))
     if part == "switcher":
-        assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in existing(PROBES)})
+        assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in PROBES})
 
 
 def test_parts_are_named_by_what_this_textual_keeps_for_itself(app):

@@ -39,7 +39,7 @@ TOUR = {
     "builders": [("5", "shaders")],
     "cache": [("6", "96 products")],
     "tools": [("7", "Drain")],
-    "help": [("question_mark", "type to narrow")],
+    "help": [("question_mark", "search the help")],
 }
 """{name of a snapshot: what is pressed to come there from the one before, and which words show that it was understood}."""
 _PATIENCE_S, _LITTLE_S = 6.0, 0.3

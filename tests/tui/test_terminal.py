@@ -41,7 +41,7 @@ def old_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> None:
     with Tmux(home) as tmux:
         pane = tmux.open()
-        pane.shows("attached", "✗ failed", "a.txt")
+        pane.shows("connected", "✗ failed", "a.txt")
         (engine,) = home.engines()
 
         pane.type("/failed")
@@ -59,14 +59,14 @@ def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> N
         pane.wait(lambda screen: "✓ completed    tables/bad.json" in screen and "✓ idle" in screen, "a green job")
 
         second = tmux.open()
-        second.shows("attached", "5 jobs")
+        second.shows("connected", "5 jobs")
         second.keys("q")
         second.wait_until_gone()
         pane.hang_up()
         assert home.engines() == [engine]
 
         again = tmux.open()
-        again.shows("attached", "/ failed")
+        again.shows("connected", "/ failed")
         again.kill(signal.SIGHUP)
         assert home.engines() == [engine]
 
@@ -97,7 +97,7 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
 def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) -> None:
     with Tmux(home, 120, 24) as tmux:
         pane = tmux.open()
-        pane.shows("attached", "✗ failed")
+        pane.shows("connected", "✗ failed")
         (engine,) = home.engines()
         os.kill(engine, signal.SIGKILL)
         pane.shows("disconnected since", "reconnecting", "✗ failed", "tables/bad.json")
@@ -105,7 +105,7 @@ def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) ->
         pane.shows("Esc back")
 
         home.run("start")
-        pane.shows("attached to the engine again")
+        pane.shows("connected to the engine again")
         pane.shows_no("disconnected")
         (engine,) = home.engines()
 
@@ -132,7 +132,7 @@ def leave(term: Terminal) -> None:
 def test_read_only_offers_nothing_that_changes_anything(old_home: Home) -> None:
     (engine,) = old_home.engines()
     with old_home.terminal("--read-only") as term:
-        offered = shows(term, "attached", "bad.json", "/ filter")
+        offered = shows(term, "connected", "bad.json", "/ filter")
         assert "reprocess" not in offered
         assert "cancel" not in offered
         term.send(".")
@@ -160,7 +160,7 @@ def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -
 
 def test_a_storm_of_sizes_invalid_bytes_and_hostile_text_do_no_harm_and_idle_is_silent(old_home: Home) -> None:
     with old_home.terminal() as term:
-        shows(term, "attached", "bad.json", "✗ failed")
+        shows(term, "connected", "bad.json", "✗ failed")
         for number, size in enumerate(((20, 6), (140, 40), (33, 9), (80, 24), (20, 6), (61, 7), (200, 50), (120, 30)) * 2):
             term.resize(*size)
             term.send(b"\xe9\xff\xc3" + str(number % 7 + 1).encode())

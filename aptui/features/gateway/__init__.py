@@ -30,4 +30,5 @@ FEATURE = Feature(
         "explain": "aptui.features.gateway.verbs:explain",
         "demo_page": "aptui.features.gateway.verbs:show_demo",
     },
+    panes={"connections": (4, "Connections", "Conn", "aptui.features.gateway.screen.screen:ConnectionsPane")},
 )

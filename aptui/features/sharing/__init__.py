@@ -22,4 +22,5 @@ FEATURE = Feature(
         "results": "aptui.features.sharing.shared_cache:open_shared_cache",
         "restore": "aptui.features.sharing.restoring:open_stored_run",
     },
+    panes={"cache": (6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane")},
 )

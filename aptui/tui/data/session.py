@@ -46,13 +46,13 @@ _SOON_S = 0.5
 class SessionState(StrEnum):
     """How things stand between the screen and an engine."""
 
-    ATTACHING = "attaching"
+    ATTACHING = "connecting"
     WAITING = "waiting"
     """Another run holds the cache; an engine is started when it has ended."""
-    ATTACHED = "attached"
-    DETACHED = "detached"
-    REATTACHING = "reattaching"
-    NONE = "none"
+    ATTACHED = "connected"
+    DETACHED = "no engine"
+    REATTACHING = "reconnecting"
+    NONE = "read only"
 
 
 class EngineFacts(Struct, frozen=True):
@@ -262,8 +262,8 @@ class LinkSession:
                 why, hint = "the screen was opened with '--read-only'", "open it without '--read-only'"
             return _fail(UserError(f"cannot {_word(verb)} here: {why}", hint=hint))
         if client is None:
-            hint = "one starts when the other run ends" if self.state is SessionState.WAITING else "':start' starts one"
-            return _fail(HostError(f"no engine to {_word(verb)}", hint=hint))
+            hint = "one starts after the other run" if self.state is SessionState.WAITING else "':start' starts one"
+            return _fail(HostError(f"cannot {_word(verb)}: no engine is running", hint=hint))
         answer: Future[Answer] = Future()
 
         def hand_over(outcome: Answer | KnownError) -> None:
@@ -358,7 +358,7 @@ class LinkSession:
     def _start(self) -> EngineClient | None:
         """Start an engine and connect to it; while another run holds the cache, wait for the end of that."""
         if holder := self._places.holder():
-            self._turn(SessionState.WAITING, f"another run (process {holder}) is at work here")
+            self._turn(SessionState.WAITING, f"another run (process {holder}) is using this cache")
             return None
         self._wants_engine, self._refusal = False, ""
         self._turn(SessionState.ATTACHING, "")
@@ -391,7 +391,7 @@ class LinkSession:
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
         self._client = client
         if not ours:
-            self._turn(SessionState.DETACHED, f"the engine is of another version ({hello.version or 'unknown'})")
+            self._turn(SessionState.DETACHED, f"the engine has another version ({hello.version or 'unknown'})")
             self._have_read()
         else:
             self._take_subscription(client.ask(Subscribe(is_coalesced=True)))

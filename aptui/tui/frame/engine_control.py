@@ -93,8 +93,8 @@ class EngineControl(Actions):
             self.ask(PauseJobs(), "paused; 'P' again runs the next job or resumes")
             return
         choices = [
-            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one job more")),
-            Choice("r", "go on", lambda: self.ask(ResumeJobs(), "going on")),
+            Choice("n", "run the next job", lambda: self.ask(RunNext(), "one more job runs")),
+            Choice("r", "resume", lambda: self.ask(ResumeJobs(), "resumed")),
             Choice("s", "stay paused"),
         ]
         self._screen.question("paused", choices)
@@ -109,7 +109,7 @@ class EngineControl(Actions):
         choices = [
             Choice("y", "stop it", lambda: self.ask(StopEngine(), then=lambda _answer: self._leave())),
             Choice("w", "when idle", lambda: self.ask(StopEngine(is_when_idle=True), "the engine stops when it is idle")),
-            Choice("n", "let it run"),
+            Choice("n", "keep it running"),
         ]
         self._screen.question(text, choices)
 
@@ -119,7 +119,7 @@ class EngineControl(Actions):
         if session.state is not SessionState.ATTACHED:
             return
         if self._was_attached:
-            self._screen.show_toast(f"attached to the engine again, pid {session.engine.pid}")
+            self._screen.show_toast(f"connected to the engine again, pid {session.engine.pid}")
         self._was_attached = True
 
 
@@ -182,7 +182,7 @@ class TrustQuestion:
         choices = [
             Choice("y", "trust it and start the engine", lambda: self._take_trust(screen)),
             Choice("l", "list everything", lambda: self._list(screen)),
-            Choice("n", "only look: run nothing of it", self._restrict),
+            Choice("n", "only look: run nothing", self._restrict),
         ]
         screen.question("\n".join(["trust this project?", *lines[:_MOST_LINES], *more]), choices)
 

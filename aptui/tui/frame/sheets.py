@@ -207,7 +207,7 @@ class Sheet(Vertical):
         words = event.value.lower().split()
         texts = ("".join(part.text for part in parts).lower() for parts in self._all)
         found = [parts for parts, text in zip(self._all, texts, strict=True) if all(word in text for word in words)]
-        self.query_one(Lines).show(break_entries(found) or [(Part(" nothing here has these words; Esc shows all again", "muted"),)])
+        self.query_one(Lines).show(break_entries(found) or [(Part(" no entry has these words; Esc shows all", "muted"),)])
 
     def on_key(self, event: events.Key) -> None:
         """Let arrows and pages scroll while the filter has the focus."""
@@ -248,11 +248,11 @@ def help_lines(
     lines = [_heading(title)] + [_row(here[name], does[name], name, width) for name in here if name not in everywhere]
     lines += [(), _heading("everywhere")] + [_row(here[name], does[name], name, width) for name in here if name in everywhere]
     lines += [(), _heading("commands")] + [_row([f":{each.name}"], each.does, "", width) for each in commands]
-    lines += [(), _heading("filter: what '/' takes, here and in 'aptui jobs --filter'")]
+    lines += [(), _heading("filter: the terms of '/' and of 'aptui jobs --filter'")]
     lines += [_row([text], does, "filter", width) for text, does in FILTER]
     lines += [(), _heading("signs")] + [_row([_signs(names)], does, "signs", width) for names, does in SIGNS]
     return [
-        (Part(" keys, then the filter, then signs: type 'filter' or 'signs' for those alone", "muted"),),
+        (Part(" Sections: keys, commands, filter, signs", "muted"),),
         (),
         *lines,
     ]
@@ -264,30 +264,30 @@ FILTER = (
     ('"my rock"', "quotes keep blanks, and make a status word a path"),
     ("failed", "a status: failed warnings errors completed processing pending cancelled"),
     ("status:failed,pending", "any of several"),
-    ("!rock", "not that"),
+    ("!rock", "the opposite"),
     ("platform: key: builder:", "in a field; also folder: reason:"),
     ("error:IDAT", "in the error of a failed job"),
-    ("cause:", "in what failures have in common, as 'f' groups them"),
+    ("cause:", "in the common cause of failures, as 'f' groups them"),
     ("after:9:30 before:2h", "completed since 9:30, and not within the last two hours; also dates: 2026-11-20T23:01"),
     ("after:9:00..10:00", "both ends"),
-    ("slower:1.5s faster:2m", "how long it took; also slower:1s..5s"),
+    ("slower:1.5s faster:2m", "the duration; also slower:1s..5s"),
     ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
-    ("one two", "terms with a blank between hold together"),
+    ("one two", "with a blank between, all terms must match"),
 )
 """(what is typed, what it means) of the filter language."""
 SIGNS = (
-    (("failed", "error"), "failed; a line that is an error"),
-    (("warning",), "completed with warnings; a line that is a warning; something to look at"),
+    (("failed", "error"), "failed; an error in a log"),
+    (("warning",), "completed with warnings; a warning in a log; something to check"),
     (("completed",), "completed"),
-    (("processing",), "a worker is at it"),
-    (("pending",), "waits for its turn, or for what it depends on"),
+    (("processing",), "running"),
+    (("pending",), "waits for a worker, or for another job"),
     (("cancelled",), "cancelled"),
     (("critical",), "critical: it runs before others"),
     (("mark",), "marked, or switched on in a menu"),
-    (("cursor",), "where the keys act"),
-    (("open",), "the tab in front; a folder that is open"),
-    (("details",), "this line has details: Enter goes there"),
-    (("wrapped",), "the line above goes on"),
+    (("cursor",), "the row that keys act on"),
+    (("open",), "the current tab; an open folder"),
+    (("details",), "this line has details: Enter shows them"),
+    (("wrapped",), "continues the line above"),
 )
 """(names of signs, what they mean)."""
 
@@ -329,7 +329,7 @@ class KeyTester(Sheet):
     def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
         """Begin to test the keys that are active now."""
         self._active, self._keymap, self._last = active, keymap, ""
-        self.show([(Part(" Press keys to see what they are called and what they do. Esc twice leaves.", "title"),), ()])
+        self.show([(Part(" Press keys to see their names and actions. Esc twice goes back.", "title"),), ()])
 
     def on_key(self, event: events.Key) -> None:
         """Show a key instead of doing it."""
@@ -406,11 +406,14 @@ def _folder_rows(config: Config) -> list[tuple[str, str]]:
     names = _even([folder.name for folder in folders])
     for at, folder in enumerate(folders):
         only = f"   {', '.join(folder.platforms)}" if folder.platforms else ""
-        flat = "" if folder.recursive else "   without its folders"
+        flat = "" if folder.recursive else "   without subfolders"
         title = f"Scan folders ({len(folders):,})" if not at else ""
         rows.append((title, f"{orders[at]}  {names[at]}   {folder.path}{only}{flat}"))
     if len(folders) > 1:
-        rows += [("", "of two files with one path the earlier folder's counts;"), ("", "'aptui explain PATH' says which")]
+        rows += [
+            ("", "of two files with the same path, the first one counts;"),
+            ("", "'aptui explain PATH' says which"),
+        ]
     if config.project.metadata_types:
         wait = f"   a new source waits {config.meta_delay_ms:,} ms for one" if config.meta_delay_ms else ""
         rows.append(("Metadata", f"'.meta' files for {', '.join(config.project.metadata_types)}{wait}"))
@@ -516,7 +519,7 @@ class Toasts(Widget):
             (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info")))
             for time_ms, text, severity in reversed(self.remembered)
         ]
-        return rows or [(Part(" nothing was said yet", "muted"),)]
+        return rows or [(Part(" no messages yet", "muted"),)]
 
 
 _MARGINS = 3

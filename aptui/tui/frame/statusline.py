@@ -17,13 +17,15 @@ from textual.widgets import Input
 from aptui.shared.health import Health, WatchMode
 from aptui.shared.sanitize import sanitize
 from aptui.tui.data.session import SessionState, is_older
-from aptui.tui.frame.line import Line, Part, Parts, spread, width_of
+from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import glyph
+from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import brief, clock, shorten
 
 if TYPE_CHECKING:
     from textual.binding import ActiveBinding
+    from textual.strip import Strip
 
     from aptui.core.notices import Progress
     from aptui.shared.health import Health
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 #
 # And the banner that says when the engine is gone.
 
+_BANNER_LINES, _TALL = 3, 20
+"""Maximum lines of the banner on a screen of at least 20 lines; on a lower one it has one line."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
@@ -139,7 +143,7 @@ def _join(*parts: Part) -> Parts:
 
 def _state_part(state: SessionState) -> Part:
     return {
-        SessionState.ATTACHED: Part("attached", "muted"),
+        SessionState.ATTACHED: Part("connected", "muted"),
         SessionState.NONE: Part("no engine", "muted"),
     }.get(state, Part(state.value, "warning"))
 
@@ -150,29 +154,44 @@ def health_part(health: Health | None) -> Part:
         return Part("")
     modes = [root.mode for root in health.roots]
     worst = next((mode for mode in _WORST_FIRST if mode in modes), WatchMode.NATIVE)
-    count = f"{len(modes)} root{'s' if len(modes) != 1 else ''}"
+    folders = f"{len(modes)} folder{'s' if len(modes) != 1 else ''}"
     if worst is WatchMode.NATIVE:
-        return Part(f"watching {count}", "muted", "app.info")
-    of = f"{modes.count(worst)} of {count}" if modes.count(worst) < len(modes) else count
+        return Part(f"{folders} watched", "muted", "app.info")
+    of = f"{modes.count(worst)} of {folders}" if modes.count(worst) < len(modes) else folders
     word = {WatchMode.GONE: "gone", WatchMode.LIMITED: "limited", WatchMode.POLLING: "polling"}.get(worst, "starting")
     return Part(f"! {word}: {of}", "failed" if worst is WatchMode.GONE else "warning", "app.info")
 
 
 class Banner(Line):
-    """One line below the tabs, only where something is wrong with the engine."""
+    """Why there is no engine, or what it needs of the user: below the tabs, on as many lines as the text takes, up to three."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="banner")
         self._session = session
+        self._rows: list[str] = []
 
     def refresh_if_changed(self) -> None:
-        """Come and go."""
-        self.display = bool(banner_text(self._session))
-        super().refresh_if_changed()
+        """Show, change or hide the banner."""
+        rows = self._wrap()
+        if rows == self._rows:
+            return
+        self._rows = rows
+        self.display = bool(rows)
+        self.styles.height = max(1, len(rows))
+        self.refresh()
 
-    def parts(self, width: int) -> Parts:  # noqa: ARG002  # what does not fit is cut
-        """Return the line."""
-        return (Part(" "), Part(banner_text(self._session), "warning"))
+    def _wrap(self) -> list[str]:
+        text, size = banner_text(self._session), self.app.size
+        most = _BANNER_LINES if size.height >= _TALL else 1
+        spans = wrap(text, max(1, size.width - 2)) if text else []
+        if len(spans) > most:
+            spans = [*spans[: most - 1], (spans[most - 1][0], len(text))]
+        return [text[start:end] for start, end in spans]
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line of the text."""
+        parts = (Part(" "), Part(self._rows[y], "warning")) if y < len(self._rows) else ()
+        return strip_of(parts, self, self.size.width, self.rich_style)
 
 
 def banner_text(session: Session) -> str:
@@ -182,15 +201,15 @@ def banner_text(session: Session) -> str:
     start = "" if session.is_read_only else " · ':start' starts one"
     match session.state:
         case SessionState.WAITING:
-            return f"! {trouble}; the engine starts when it ends"
+            return f"! {trouble}; the engine starts after it"
         case SessionState.REATTACHING:
             return f"! disconnected since {clock(session.since_ms)}; reconnecting{start} · {trouble}".removesuffix(" · ")
         case SessionState.DETACHED if not engine.speaks_our_protocol:
-            return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this")
+            return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this version")
         case SessionState.DETACHED:
             # Where it does not listen is no help; `i` tells it.
             is_shown = trouble and not trouble.startswith("no engine")
-            return f"! no engine: {trouble}{start}" if is_shown else f"! no engine runs{start}"
+            return f"! no engine: {trouble}{start}" if is_shown else f"! no engine is running{start}"
         case SessionState.ATTACHED if is_older(engine.version):
             return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
         case SessionState.ATTACHED if session.latest_health is not None:
@@ -223,7 +242,7 @@ def trouble_of(health: Health) -> str:
 
 # The last line: keys that mean something here and now, taken from the bindings that are really active.
 
-ALWAYS = ("app.help", "app.palette", "app.detach")
+ALWAYS = ("app.help", "app.palette", "app.quit")
 """Hints that stay when the line is too short; the rest is cut from the end."""
 _PUNCTUATION = frozenset(map(_character_to_key, string.punctuation + " "))
 
@@ -324,7 +343,7 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     """Return a glyph and a word for what goes on."""
     words = {
         SessionState.NONE: Part("○ read only", "muted"),
-        SessionState.ATTACHING: Part("· attaching", "muted"),
+        SessionState.ATTACHING: Part("· connecting", "muted"),
         SessionState.WAITING: Part("○ waiting for another run", "warning"),
         SessionState.REATTACHING: Part("✗ disconnected", "failed"),
         SessionState.DETACHED: Part("○ no engine", "warning"),
@@ -338,7 +357,7 @@ def activity_of(state: SessionState, progress: Progress | None, health: Health |
     if health is not None and health.holds:
         return Part("‖ on hold", "warning")
     if progress is None:
-        return Part("· attached", "muted")
+        return Part("· connected", "muted")
     if progress.is_working:
         if progress.is_scanning and not progress.pending_count:
             return Part("● scanning", "processing")

@@ -66,10 +66,10 @@ def show_plain(host: AwayHost) -> None:
 def suspend(host: AwayHost) -> None:
     """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
     if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
-        host.show_toast("no shell to go back to: 'q' leaves the screen", "warning")
+        host.show_toast("no shell to return to: 'q' quits", "warning")
         return
     with host.app.suspend():
-        print("aptui waits: 'fg' brings it back; the engine goes on", flush=True)
+        print("aptui is stopped: 'fg' continues it; the engine keeps running", flush=True)
         _stop_until_foreground()
     host.wake()
 
@@ -91,12 +91,12 @@ def lend(host: AwayHost, command: list[str], folder: str | None = None, note: st
 def show_folder(host: AwayHost, folder: str) -> None:
     """Show a folder in a window where there are some, else in a shell that begins there."""
     if not os.path.isdir(folder):
-        host.show_toast(f"there is no folder '{sanitize(folder)}'", "warning")
+        host.show_toast(f"folder not found: '{sanitize(folder)}'", "warning")
     elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
         if trouble := _run_beside([browser, folder]):
             host.show_toast(trouble, "error")
     else:
-        lend(host, [os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' comes back to aptui")
+        lend(host, [os.environ.get("SHELL") or "/bin/sh"], folder, f"a shell in {folder}; 'exit' returns to aptui")
 
 
 def _run_beside(command: list[str]) -> str:
@@ -174,7 +174,7 @@ class TerminalControl(Actions):
         turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual turns it when it starts, and never again
         if turn is not None:
             turn(is_on=is_on)
-        self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects")
+        self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects text")
 
     def action_mouse(self) -> None:
         """Turn the mouse on or off."""
@@ -256,6 +256,6 @@ class Copying(Actions):
             app.exit()
             return
         self._ctrl_c_at = now
-        key = next((key for key, name, _ in app.actions_here() if name == "app.detach"), "")
-        leaves = f"'{show_key(key)}' leaves, and so does ^C again" if key else "^C again leaves"
-        app.show_toast(f"{leaves}; the engine goes on")
+        key = next((key for key, name, _ in app.actions_here() if name == "app.quit"), "")
+        leaves = f"'{show_key(key)}' quits, and so does ^C again" if key else "^C again quits"
+        app.show_toast(f"{leaves}; the engine keeps running")

@@ -162,7 +162,7 @@ class ThemeManager(Actions):
             self._app.theme = name
             self._person.put("theme", name)
         else:
-            self._screen.show_toast(f"there is no theme '{name}'; there are {', '.join(sorted(self.themes.by_name))}", "warning")
+            self._screen.show_toast(f"unknown theme '{name}'; the themes are {', '.join(sorted(self.themes.by_name))}", "warning")
 
     def action_next(self) -> None:
         """Go to the next theme."""

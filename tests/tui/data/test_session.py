@@ -257,7 +257,7 @@ def test_over_an_engine_that_it_does_not_understand_what_rests_is_read(link_room
         ears.await_(lambda heard: ("subscribed", 0, 0, {}) in heard)
 
         assert session.state is SessionState.DETACHED
-        assert session.trouble == "the engine is of another version (1.2.3)"
+        assert session.trouble == "the engine has another version (1.2.3)"
         session.close()
 
 

@@ -33,14 +33,14 @@ def shell(tmp_path: Path) -> Iterator[Pane]:
 def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
-    shell.shows("bad.json", "q detach")
+    shell.shows("bad.json", "q quit")
     shell.keys("?")
     shell.shows("Esc back")
-    before = shell.keys("Escape") or shell.shows("q detach", "2 lines")
+    before = shell.keys("Escape") or shell.shows("q quit", "2 lines")
 
     shell.keys("C-z")
 
-    shell.shows("'fg' brings it back")
+    shell.shows("'fg' continues it")
     shell.type("echo here we $((40 + 2))")
     shell.keys("Enter")
     shell.shows("here we 42")
@@ -48,7 +48,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
     shell.keys("Enter")
     shell.type("fg")
     shell.keys("Enter")
-    after = shell.shows("bad.json", "q detach")
+    after = shell.shows("bad.json", "q quit")
     assert after.splitlines()[2:] == before.splitlines()[2:]
     shell.keys("q")
     shell.shows("here we 42")
@@ -57,7 +57,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
 def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
-    before = shell.shows("bad.json", "q detach", "2 lines")
+    before = shell.shows("bad.json", "q quit", "2 lines")
     (screen,) = map(int, Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split())
 
     os.kill(screen, signal.SIGSTOP)
@@ -71,7 +71,7 @@ def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> 
 
     assert after.splitlines()[2:] == before.splitlines()[2:]
     shell.keys("q")
-    shell.shows_no("q detach")
+    shell.shows_no("q quit")
     shell.type("stty -a")
     shell.keys("Enter")
     shell.shows(" echo ", " icanon ")
@@ -79,14 +79,14 @@ def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> 
 
 def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> None:
     pane = shell.tmux.open("open", "Cache")
-    pane.shows("bad.json", "q detach")
+    pane.shows("bad.json", "q quit")
 
     for _ in range(5):
         os.kill(pane.pid, signal.SIGCONT)
         pane.keys("?")
         pane.shows("Esc back")
         pane.keys("Escape")
-        pane.shows("q detach")
+        pane.shows("q quit")
 
     pane.keys("q")
     pane.wait_until_gone()

@@ -13,7 +13,7 @@ from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.statusline import Rule, StatusLine, TabBar, activity_of, attention, banner_text, share_of, trouble_of
-from aptui.tui.pane import PANES
+from aptui.tui.pane import list_panes
 
 from ..fake_panes import FakeSession
 
@@ -67,10 +67,10 @@ def test_nothing_runs_while_no_engine_is_connected(session: FakeSession, state: 
     session.latest_health = Health(roots=(WatchedRoot("/game", WatchMode.NATIVE),))
     said = "".join(part.text for part in StatusLine(session).parts(140))
 
-    tabs = "".join(part.text for part in TabBar(session, PANES, []).parts(140))
+    tabs = "".join(part.text for part in TabBar(session, list_panes(), []).parts(140))
 
     assert not re.search(r"running|a second|left|of \d|%", said)
-    assert "watching" not in tabs
+    assert "watched" not in tabs
     assert "3 failed" in said
     assert {part.role for part in Rule(session, name="bar").parts(102)[1:5] if part.text} == {"rule"}
 
@@ -168,9 +168,9 @@ def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> N
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        ("no engine listens at '/home/ada/.local/state/s'", "! no engine runs · ':start' starts one"),
+        ("no engine listens at '/home/ada/.local/state/s'", "! no engine is running · ':start' starts one"),
         ("it ended", "! no engine: it ended · ':start' starts one"),
-        ("", "! no engine runs · ':start' starts one"),
+        ("", "! no engine is running · ':start' starts one"),
     ],
 )
 def test_that_there_is_no_engine_is_said_once(trouble, expected):
@@ -184,27 +184,29 @@ def test_that_there_is_no_engine_is_said_once(trouble, expected):
 
 def test_who_waits_for_another_run_is_told_what_for():
     session = FakeSession(Path("/c"), SessionState.WAITING)
-    session.trouble = "another run (process 4711) is at work here"
+    session.trouble = "another run (process 4711) is using this cache"
 
-    assert banner_text(session) == "! another run (process 4711) is at work here; the engine starts when it ends"
+    assert banner_text(session) == "! another run (process 4711) is using this cache; the engine starts after it"
     assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
 
 
 def test_where_line_2_is_short_platforms_stand_there_while_all_is_well(session: FakeSession) -> None:
     def right(width: int) -> str:
         return (
-            "".join(part.text for part in TabBar(session, PANES, ["linux", "server"]).parts(width)).rpartition("Tools")[2].strip()
+            "".join(part.text for part in TabBar(session, list_panes(), ["linux", "server"]).parts(width))
+            .rpartition("Tools")[2]
+            .strip()
         )
 
     native = WatchedRoot("/b", WatchMode.NATIVE)
     session.latest_progress, session.latest_health = None, Health(roots=(native, native))
     assert [right(width) for width in (140, 100, 80, 75)] == [
-        "linux, server   watching 2 roots   attached", "linux, server   watching 2 roots", "linux, server", "attached",
+        "linux, server   2 folders watched   connected", "linux, server   2 folders watched", "linux, server", "connected",
     ]  # fmt: skip
     session.state = SessionState.REATTACHING
-    assert [right(width) for width in (100, 80)] == ["reattaching", "reattaching"]
+    assert [right(width) for width in (100, 80)] == ["reconnecting", "reconnecting"]
     session.state, session.latest_health = SessionState.ATTACHED, Health(roots=(WatchedRoot("/a", WatchMode.GONE), native))
-    assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 roots   attached", "! gone: 1 of 2 roots"]
+    assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 folders   connected", "! gone: 1 of 2 folders"]
 
 
 def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its_folder():

@@ -41,7 +41,7 @@ def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Pa
     assert said[first].startswith(" Scan folders (2)   0  game ")
     assert all(len(line) <= 78 for line in said if "counts" in line or "explain" in line)
     assert said[first].index("/p/assets") == said[second].index("/g")
-    assert "without its folders" in said[first]
+    assert "without subfolders" in said[first]
     assert said[second].endswith("pc")
     assert not any("/c/i" in line for line in said)
     assert any(".png, .fbx   a new source waits 300 ms" in line for line in said)

@@ -61,12 +61,12 @@ def test_the_shipped_keys_clash_nowhere():
 @pytest.mark.parametrize(
     ("body", "at", "what"),
     [
-        ("app.detach: i\n", "1:1", "'i' is bound to both 'app.info' and 'app.detach'"),
-        ("app.detach: f5\napp.info: f5\n", "2:1", "'F5' is bound to both"),
-        ("app.detatch: x\n", "1:1", "there is no action 'app.detatch'"),
-        ("app.detach: [x]\n", "1:13", "must be text"),
-        ("app.detach: ''\n", "1:13", "must be text"),
-        ("app.detach: 'x\n", "", "not valid YAML"),
+        ("app.quit: i\n", "1:1", "'i' is bound to both 'app.info' and 'app.quit'"),
+        ("app.quit: f5\napp.info: f5\n", "2:1", "'F5' is bound to both"),
+        ("app.quitt: x\n", "1:1", "there is no action 'app.quitt'"),
+        ("app.quit: [x]\n", "1:11", "must be text"),
+        ("app.quit: ''\n", "1:11", "must be text"),
+        ("app.quit: 'x\n", "", "not valid YAML"),
     ],
 )
 def test_a_mistake_in_a_persons_keymap_is_named_with_its_place(body, at, what):
@@ -78,19 +78,19 @@ def test_a_mistake_in_a_persons_keymap_is_named_with_its_place(body, at, what):
 
 
 def test_the_nearest_action_is_offered():
-    own_file().write_text("app.detatch: x\n")
+    own_file().write_text("app.quitt: x\n")
 
-    assert "app.detach" in load_keymap().mistakes[0].hint
+    assert "app.quit" in load_keymap().mistakes[0].hint
 
 
 def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
-    own_file().write_text("app.detach: f5\napp.info: none\nprobe.reprocess: x\n")
+    own_file().write_text("app.quit: f5\napp.info: none\nprobe.reprocess: x\n")
 
     async def press(app, pilot, _session):
         await pilot.press("q", "i")
         await until(pilot, lambda: app.is_running)
         assert "Engine" not in text(app)
-        await until(pilot, lambda: "F5 detach" in text(app))
+        await until(pilot, lambda: "F5 quit" in text(app))
         await pilot.press("f5")
 
     app = in_shell(tmp_path, press)
@@ -99,14 +99,14 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
 
 
 def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_again(tmp_path):
-    own_file().write_text("app.detach: i\n")
+    own_file().write_text("app.quit: i\n")
 
     async def look(app, pilot, _session):
         told = app.query_one(Toasts).remembered
-        await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.detach'" in each[1] for each in told))
-        own_file().write_text("app.detach: f5\n")
+        await until(pilot, lambda: any("'i' is bound to both 'app.info' and 'app.quit'" in each[1] for each in told))
+        own_file().write_text("app.quit: f5\n")
         await pilot.press("colon", *"keymap", "enter")
-        await until(pilot, lambda: "keys read" in text(app) and "F5 detach" in text(app))
+        await until(pilot, lambda: "keys read" in text(app) and "F5 quit" in text(app))
 
     in_shell(tmp_path, look, size=(140, 40))
 

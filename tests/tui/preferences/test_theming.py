@@ -153,7 +153,7 @@ def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_pat
         await pilot.press("T")
         await until(pilot, lambda: app.theme == "deuteranopia")
         await pilot.press("colon", *"theme nice", "enter")
-        await until(pilot, lambda: "there is no theme 'nice'" in text(app))
+        await until(pilot, lambda: "unknown theme 'nice'" in text(app))
 
     in_shell(tmp_path, cycle)
 

@@ -23,7 +23,7 @@ from aptui.link.port import Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.session import NoSession, SessionState
-from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.pane import Pane, PaneSpec, list_panes
 
 pytestmark = pytest.mark.real
 
@@ -57,7 +57,10 @@ class JobsWithReveal(Pane):
         self.revealed.append(words)
 
 
-HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "connections")]
+HERE = [
+    PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"),
+    next(spec for spec in list_panes() if spec.id == "connections"),
+]
 
 
 class Engine(FakeSession):

@@ -26,7 +26,7 @@ from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
 
 pytestmark = pytest.mark.real
 
-PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"), PROBES[1]]
+PANES = [PaneSpec("cache", 6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 MADE = b"as made"
 NAMES = ["linux/textures/a.png", "linux/textures/b.png", "linux/data/c.json", "pc/data/c.json", "linux/readme.txt"]

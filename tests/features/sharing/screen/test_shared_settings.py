@@ -14,7 +14,7 @@ from tests.tui.shell_room import LARGE, SMALL, in_shell, text, until
 
 pytestmark = pytest.mark.real
 
-PANES = [PaneSpec("cache", 6, "Shared cache", "Cache", "aptui.features.sharing.screen.screen:CachePane")]
+PANES = [PaneSpec("cache", 6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane")]
 CONFIG = """\
 # ours
 scan_folders: [{name: game, path: .}]  # all of it

@@ -1,0 +1,55 @@
+"""Which panes there are: those of the kernel and of features, in the order of their numbers."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from aptui import feature
+from aptui.feature import Feature
+from aptui.tui.app import AptuiApp
+from aptui.tui.pane import PANES, PaneSpec, add_panes, list_panes
+from aptui.tui.preferences.state import UiMemory
+from tui.fake_panes import FakeSession
+from tui.shell_room import opened, text, until
+
+SPARKLES = Feature("sparkle", "shows sparkles", panes={"sparkles": (8, "Sparkles", "Spark", "tui.fake_panes:JobsProbe")})
+
+
+def test_panes_of_features_stand_between_those_of_the_kernel() -> None:
+    assert [spec.title for spec in list_panes()] == ["Jobs", "Assets", "Logs", "Connections", "Builders", "Cache", "Tools"]
+
+
+def test_panes_without_features_are_those_of_the_kernel() -> None:
+    assert add_panes(PANES, []) == PANES
+
+
+def test_pane_with_an_id_or_number_in_use_is_not_added() -> None:
+    clashing = Feature("clash", "clashes", panes={"jobs": (9, "Again", "Again", ""), "other": (1, "Other", "Other", "")})
+
+    assert add_panes(PANES, [clashing]) == PANES
+
+
+@pytest.mark.real
+def test_list_of_panes_loads_no_code_of_a_feature() -> None:
+    code = "import sys; from aptui.tui.pane import list_panes; list_panes(); print(*sys.modules, sep='\\n')"
+
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert not [name for name in loaded if name.startswith("aptui.features.") and name.count(".") > 2]
+
+
+def test_pane_of_another_distribution_has_a_tab_and_a_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(feature, "list_foreign", lambda: (SPARKLES,))
+    monkeypatch.setattr("aptui.tui.app._FOREIGN_PANES_AFTER_S", 0.01)
+    monkeypatch.setattr("aptui.tui.pane.PANES", [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.fake_panes:JobsProbe")])
+    app = AptuiApp(FakeSession(tmp_path), memory=UiMemory(tmp_path / "a.json"), person=UiMemory(tmp_path / "b.json"))
+
+    async def look() -> None:
+        async with opened(app, (140, 40)) as pilot:
+            await until(pilot, lambda: "8 Sparkles" in text(app))
+            await pilot.press("8")
+            await until(pilot, lambda: app.pane is not None and app.pane.name_of_pane == "sparkles")
+
+    asyncio.run(look())
