@@ -7,12 +7,13 @@ Tests: `tests/cli/test_rebuild.py`.
 
 from __future__ import annotations
 
+import itertools
 import os
 import selectors
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -20,12 +21,15 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui.config.folder import find_spelling
 from aptui.config.model import Config
+from aptui.core.fingerprint import MISSING
 from aptui.core.model import Job
-from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
+from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, PlannedInput, ProcessOrder, RunResult
 from aptui.core.paths import from_text
-from aptui.core.project import Builder, UndeclaredReads
+from aptui.core.project import INTERMEDIATES, Builder, UndeclaredReads
 from aptui.core.quality import quality_of
+from aptui.core.state.working_set import declared_of
 from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1
@@ -56,11 +60,29 @@ def new_folder(config: Config, prefix: str) -> str:
         ) from error
 
 
-def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int, manner: RerunOptions) -> ProcessOrder | CopyOrder:
+def scan_paths(config: Config) -> list[str]:
+    """Return the paths of the scan folders in their order, that of intermediates last."""
+    return [*(folder.path for folder in config.project.scan_folders), f"{config.cache_dir}/{INTERMEDIATES}"]
+
+
+def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
+    """Return the existing source dependencies of a job of the database; `roots` are the scan folders, the first one wins."""
+    found = []
+    for kind, name, digest in job.inputs:
+        if kind == "dependency" and digest != MISSING:
+            places = ((root, path) for root in roots if (path := find_spelling(root, name)))
+            found += [PlannedInput(root, path[len(root) + 1 :], digest) for root, path in itertools.islice(places, 1)]
+    return tuple(found)
+
+
+def order_for(
+    job: Job, root: str, scan_folders: Sequence[str], builder: Builder, staging: str, run_key: int, manner: RerunOptions
+) -> ProcessOrder | CopyOrder:
     """Return an order for one job of the database.
 
     Args:
-        root: path of the scan folder.
+        root: path of the source's scan folder.
+        scan_folders: paths of all scan folders, in their order.
         staging: a folder (for a copy: a file) that is not there yet.
 
     Raises:
@@ -95,6 +117,8 @@ def order_for(job: Job, root: str, builder: Builder, staging: str, run_key: int,
         quality=quality_of(job.inputs).value,
         keeps_temp=manner.keeps_temp,
         settings=manner.settings,
+        declared=declared_of(job),
+        inputs=find_inputs(job, scan_folders),
     )
 
 

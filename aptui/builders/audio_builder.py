@@ -15,11 +15,21 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.files.kinds import describe_kind
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    check_params,
+    library_versions,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -268,7 +278,6 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
     read_count = odd_count = 0
     block_frames = max(1, BLOCK_FRAMES * MOST_FLAC_CHANNELS // max(MOST_FLAC_CHANNELS, source.channels))
     while len(block := source.read(block_frames, dtype="float64", always_2d=True)):
-        request.check_cancelled()
         read_count += len(block)
         request.progress(min(1.0, read_count / source.frames))
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0

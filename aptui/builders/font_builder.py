@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import describe_damage, one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.font.work import (
     TooMuchWorkError,
@@ -25,16 +26,20 @@ from aptui.builders.font.work import (
     count_table,
     is_counted,
 )
-from aptui.builders.needs import MissingError, library
-from aptui.builders.params import (
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobLog,
+    JobProduct,
+    MissingError,
     ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
     check_params,
-    describe_damage,
+    library,
     library_versions,
-    one_job_per_platform,
-    one_line,
 )
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
 """Asset type of every product of this builder: a font, its packing told by the extension."""
@@ -173,18 +178,17 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
         library("brotli")
     report = _Report(request, is_strict=options["strict"])
     font = _read(tools, data, report)
-    left_out = _check_tables(font, request, report)
+    left_out = _check_tables(font, report)
     packing = font.flavor if options["flavor"] == "keep" else None if options["flavor"] == "none" else options["flavor"]
     is_cut = any(options[name] is not None for name in ("text", "unicodes", "glyphs", "layout_features")) or not options["hinting"]
     extension = packing or _SFNT.get(font.sfntVersion.encode("latin-1"), "ttf")
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
-    request.check_cancelled()
     font = _read(tools, data, report)  # tables that nobody looked into are written as they are
     if is_cut:
         _leave_out(font, left_out, report)
-        _cut(font, options, request, report)
+        _cut(font, options, report)
     font.flavor = packing
     stream = BytesIO()
     font.save(stream, reorderTables=None)
@@ -227,7 +231,7 @@ def _check_directory(data: bytes) -> None:
             raise _BrokenFontError(f"table '{tag}' should end at byte {offset + length:,}, and the file has {len(data):,}")
 
 
-def _check_tables(font: Any, request: ProcessJobRequest, report: _Report) -> list[str]:
+def _check_tables(font: Any, report: _Report) -> list[str]:
     """Check that the font can be drawn, and return the tables that fontTools cannot read: engines do without them."""
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is no mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
@@ -239,7 +243,6 @@ def _check_tables(font: Any, request: ProcessJobRequest, report: _Report) -> lis
     first = [tag for tag in ("head", "maxp", "loca", "post") if tag in tags]
     unread = []
     for tag in [*first, *(tag for tag in tags if tag not in first)]:
-        request.check_cancelled()
         try:
             _check_table(font, tag)
         except TooMuchWorkError:
@@ -294,7 +297,7 @@ def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
             del font[tag]
 
 
-def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest, report: _Report) -> None:
+def _cut(font: Any, options: Mapping[str, Any], report: _Report) -> None:
     """Leave in `font` what `options` wish."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
@@ -312,7 +315,6 @@ def _cut(font: Any, options: Mapping[str, Any], request: ProcessJobRequest, repo
         _refuse_unknown_glyphs(font, glyphs)
         _warn_of_missing_characters(font, text, report)
         cutter.populate(text=text, unicodes=_code_points(options["unicodes"] or []), glyphs=glyphs)
-    request.check_cancelled()
     try:
         count_drawing(font)
         cutter.subset(font)

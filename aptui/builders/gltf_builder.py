@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files import lfs
 from aptui.builders.files.references import (
     UnusableError,
@@ -20,17 +21,18 @@ from aptui.builders.files.references import (
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.data import Object, as_object, as_objects, count_of
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, file_uris, pack_glb, parse_document
-from aptui.builders.needs import summarize_errors
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     JobProduct,
     LoadBehavior,
+    ParamError,
     PathDependency,
     ProcessJobRequest,
     ProcessJobResponse,
     Result,
+    check_params,
+    library_versions,
 )
 
 GLTF_ASSET_TYPE = UUID("07f5c3a1-e84d-5b29-9d06-1ac7b2f45e09")
@@ -89,9 +91,7 @@ class GltfBuilder:
             data = lfs.source_bytes(request)
             document = parse_document(data)
             check_names(request, (placed(request.source, uri) for uri in file_uris(document.tree)))
-            request.check_cancelled()
             _check(document, options, request)
-            request.check_cancelled()
             product = _product(document, data, options, request)
         except RecursionError:
             return ProcessJobResponse(error=f"{request.source}: nested too deep")

@@ -18,6 +18,7 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.files.colour import convert_to_srgb, describe_foreign
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
@@ -30,8 +31,17 @@ from aptui.builders.files.pictures import (
     open_picture,
 )
 from aptui.builders.files.png_file import SIGNATURE, PngFile, read_png
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    check_params,
+    library_versions,
+)
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
@@ -167,7 +177,6 @@ def _load(picture: ImageFile.ImageFile, job: _Job) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
-    job.request.check_cancelled()
     load_picture(picture, job.options["max_megapixels"])
     try:
         ImageOps.exif_transpose(picture, in_place=True)
@@ -309,7 +318,6 @@ def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[I
 
 
 def _write_level(picture: Image.Image | DeepPicture, level: int, job: _Job) -> JobProduct:
-    job.request.check_cancelled()
     name = f"{job.request.stem}.mip{level}.{job.format}" if level else f"{job.request.stem}.{job.format}"
     arguments: dict[str, Any] = {}
     if job.format != "png":

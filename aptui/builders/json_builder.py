@@ -14,10 +14,20 @@ from itertools import accumulate
 from typing import Any, ClassVar, NoReturn
 from uuid import UUID
 
+from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.files.json_text import explain, place_in
-from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobLog, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobLog,
+    JobProduct,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    check_params,
+)
 
 JSON_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e01")
 """Asset type of every product of this builder: JSON text in UTF-8."""

@@ -13,10 +13,26 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
-from aptui.builders.needs import MissingError, TooLongError, find_program, has_library, library, program_digest, run
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    MissingError,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    TooLongError,
+    check_params,
+    find_program,
+    has_library,
+    library,
+    library_versions,
+    program_digest,
+    run_program,
+)
 
 LUA_ASSET_TYPE = UUID("a90d3e52-7c14-5f6b-92e8-05d4c7b1fa07")
 """Asset type of a script as it was written."""
@@ -159,7 +175,7 @@ def _by_program(compiler: str, options: Mapping[str, Any], request: ProcessJobRe
     mode = ["-o", product, *(["-s"] if options["strip"] else [])] if is_dumped else ["-p"]
     # A relative name, as it becomes part of the bytecode; `./` keeps one from being taken for an option.
     source = f"./{request.source}" if request.source.startswith("-") else request.source
-    ended = run([compiler, *mode, "--", source], request.scan_folder)
+    ended = run_program([compiler, *mode, "--", source], request.scan_folder)
     if ended.status != 0:
         raise _as_broken(ended.output.strip())
     if not is_dumped:

@@ -15,26 +15,23 @@ from io import BytesIO
 from typing import Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import describe_damage, one_job_per_platform, one_line
 from aptui.builders.files import lfs, obj_file
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
 from aptui.builders.files.references import UnusableError, check_names, declare_sources, filter_allowed, placed, read
-from aptui.builders.needs import MissingError, library
-from aptui.builders.params import (
-    ParamError,
-    check_params,
-    describe_damage,
-    library_versions,
-    one_job_per_platform,
-    one_line,
-)
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     ForbiddenNameError,
     JobProduct,
+    MissingError,
+    ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
     Result,
+    check_params,
+    library,
+    library_versions,
 )
 
 GLB_ASSET_TYPE = UUID("5b8e1d70-26fa-5c43-a79f-e4d01c93b80a")
@@ -102,8 +99,7 @@ class MeshBuilder:
             data = lfs.source_bytes(request)
             trimesh = library("trimesh")
             scene = _load_scene(trimesh, data, request)
-            request.check_cancelled()
-            product, triangles = _convert(scene, options, request)
+            product, triangles = _convert(scene, options)
         except (_BrokenMeshError, obj_file.BrokenObjError) as error:
             place = f"{request.source}:{error.line}" if error.line else request.source
             return ProcessJobResponse(error=f"{place}: {one_line(error)}")
@@ -346,12 +342,11 @@ def _check_mesh(mesh: Any) -> None:
 # ---------------------------------------------------------------------------------------------------------------- changing
 
 
-def _convert(scene: Any, options: Mapping[str, Any], request: ProcessJobRequest) -> tuple[bytes, int]:
+def _convert(scene: Any, options: Mapping[str, Any]) -> tuple[bytes, int]:
     """Return `scene` as GLB, and how many triangles it has."""
     trimesh = library("trimesh")
     meshes = {}
     for name, mesh in scene.geometry.items():
-        request.check_cancelled()
         meshes[name] = _transform(trimesh, mesh, options)
     # None: of those meshes that were given some.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)

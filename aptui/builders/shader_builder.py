@@ -14,28 +14,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
+from aptui.builders.common import CompilerMessage, messages, one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files import lfs
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
-from aptui.builders.needs import (
-    MissingError,
-    MissingNeed,
-    TooLongError,
-    find_program,
-    messages,
-    program_digest,
-    run,
-    summarize_errors,
-)
-from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
     ForbiddenNameError,
     JobProduct,
+    MissingError,
+    ParamError,
     ProcessJobRequest,
     ProcessJobResponse,
     Result,
+    TooLongError,
+    check_params,
+    find_program,
     located,
+    program_digest,
+    run_program,
 )
 
 SPIRV_ASSET_TYPE = UUID("1c6d94e8-a57f-5d32-8b41-f30e7c9a650b")
@@ -232,7 +229,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     spell = _glslc_arguments if is_glslc else _glslang_arguments
     arguments = spell(options, _stage(request.source, options), source, "" if is_copy else path)
-    ended = run([compiler, *arguments], _folder_without_marks(data, included, options["include_paths"], request))
+    ended = run_program([compiler, *arguments], _folder_without_marks(data, included, options["include_paths"], request))
     _report(ended.status, ended.output, is_glslc=is_glslc, request=request)
     if is_copy:
         with open(path, "wb") as file:
@@ -328,7 +325,7 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
     raise _BrokenShaderError(summarize_errors(errors))
 
 
-def _format_placed(message: MissingNeed, source: str) -> str:
+def _format_placed(message: CompilerMessage, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
     # glslang calls the source 0 when it makes no module.
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")

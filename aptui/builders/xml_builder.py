@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from uuid import UUID
 from xml.parsers import expat
 
+from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.files.json_text import place_in
-from aptui.builders.params import ParamError, check_params, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    check_params,
+)
 
 if TYPE_CHECKING:
     from xml.parsers.expat import XMLParserType

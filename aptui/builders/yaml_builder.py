@@ -18,12 +18,21 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from aptui.builders.common import one_job_per_platform, one_line, summarize_errors
 from aptui.builders.files import lfs
 from aptui.builders.files.json_text import explain, place_in
 from aptui.builders.files.references import UnusableError, declare_sources, filter_allowed, placed, read
-from aptui.builders.needs import summarize_errors
-from aptui.builders.params import ParamError, check_params, library_versions, one_job_per_platform, one_line
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobProduct, ProcessJobRequest, ProcessJobResponse, Result
+from aptui.sdk import (
+    CreateJobsRequest,
+    CreateJobsResponse,
+    JobProduct,
+    ParamError,
+    ProcessJobRequest,
+    ProcessJobResponse,
+    Result,
+    check_params,
+    library_versions,
+)
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.cli.opening import OpenedProject, all_builders, os_path
 from aptui.config.dirs import asset_database
 from aptui.config.model import Config
@@ -273,7 +273,7 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
 def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
     adjusted = settings.adjustment(task.job.source.key, task.builder).order
     manner = RerunOptions(adjusted, debug_output=config.project.debug_output)
-    return order_for(task.job, task.root, task.builder, staging, task.number, manner)
+    return order_for(task.job, task.root, scan_paths(config), task.builder, staging, task.number, manner)
 
 
 # ----------------------------------------------------------------------------------------------------------------- compare

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.batch.options import engine_arguments, load_last_config, load_to_run, options_of, report_arguments
 from aptui.batch.run import JOBS_FAILED, run_and_report
 from aptui.cli.engine_verbs import engine_of
@@ -159,7 +159,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
     staging = f"{folder}/{os.path.basename(row.source)}" if builder.is_plain_copy else folder
     manner = RerunOptions(adjusted.order, debug_output=True, keeps_temp=True)
     with Workers(config, (builder,), 1) as workers:
-        return workers.run([order_for(job, root, builder, staging, row.run_key, manner)])[row.run_key]
+        return workers.run([order_for(job, root, scan_paths(config), builder, staging, row.run_key, manner)])[row.run_key]
 
 
 def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from aptui.core.model import Digest, Job, JobPlan, ProductFlag
-from aptui.core.project import Builder, CommandRule, Platform, ReferenceRule
+from aptui.core.project import Builder, BuilderKind, CommandRule, Platform, ReferenceRule
 
 Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
@@ -60,6 +60,9 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
         entries.append(("references", "", short(rules.encode())))
     if builder.takes_pointers:
         entries.append(("pointers", "copy", short(b"copy")))
+    if builder.kind is BuilderKind.PYTHON:
+        tools = [(path.rpartition("/")[2], digest) for path, digest in builder.code_files if not path.endswith(".py")]
+        entries += [("tool", name, digest[:_DIGEST_HEX]) for name, digest in sorted(tools)]
     entries += [("environment", name, digest or MISSING) for name, digest in builder.variables]
     if debug_output and builder.reads_debug_output:
         entries.append(("debug output", "on", short(b"on")))
@@ -127,6 +130,7 @@ _PHRASES = {
     "asset type": "the asset type",
     "command": "the command line",
     "references": "the builder's references",
+    "tool": "the tool '{name}'",
     "environment": "the environment variable '{name}'",
     "debug output": "debug output",
     "pointers": "'lfs_pointers'",

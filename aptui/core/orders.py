@@ -16,10 +16,19 @@ from aptui.core.notices import LogRecord
 from aptui.core.run_report import NOTHING_USED, ContentFacts, Used
 
 
+class PlannedInput(Struct, frozen=True):
+    """A source dependency of a plan: the absolute path of its scan folder, its relative path, and the digest of its bytes (hex)."""
+
+    root: str
+    rel: str
+    digest: str
+
+
 class AnalyseOrder(Struct, frozen=True):
     """Ask builder `builder` (a name) for its jobs. `root` is the scan folder's absolute path; platforms are ids it works for.
 
-    `settings` is what folders adjust (`core.settings.Adjustment.order`), "" for nothing.
+    `settings` is what folders adjust (`core.settings.Adjustment.order`), "" for nothing. `declared` are the paths and patterns (in
+    lower case) that the last analysis declared as source dependencies, `inputs` the existing files that these name.
     """
 
     run_key: int
@@ -30,6 +39,8 @@ class AnalyseOrder(Struct, frozen=True):
     platforms: tuple[str, ...]
     limit_s: float
     settings: str = ""
+    declared: tuple[str, ...] = ()
+    inputs: tuple[PlannedInput, ...] = ()
 
 
 class ProcessOrder(Struct, frozen=True):
@@ -38,7 +49,7 @@ class ProcessOrder(Struct, frozen=True):
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
     `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
     outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
-    `AnalyseOrder`. `quality` is `draft` or `final` (`core.results.quality`).
+    `AnalyseOrder`. `quality` is `draft` or `final` (`core.results.quality`). `declared` and `inputs` are as in `AnalyseOrder`.
     """
 
     run_key: int
@@ -61,6 +72,8 @@ class ProcessOrder(Struct, frozen=True):
     keeps_temp: bool = False
     settings: str = ""
     quality: str = "final"
+    declared: tuple[str, ...] = ()
+    inputs: tuple[PlannedInput, ...] = ()
 
 
 class CopyOrder(Struct, frozen=True):
@@ -141,7 +154,10 @@ class Read(Struct, frozen=True):
 
 
 class AnalyseResult(Struct, frozen=True):
-    """What `create_jobs` said. `error` is "" on success, else one line; `kind` says what it failed of, as in `RunResult`."""
+    """What `create_jobs` said. `error` is "" on success, else one line; `kind` says what it failed of, as in `RunResult`.
+
+    `is_unfinished`: it asked which files a new pattern matches; `edges` declare that pattern, and the analysis must be repeated.
+    """
 
     run_key: int
     outcome: int
@@ -153,6 +169,7 @@ class AnalyseResult(Struct, frozen=True):
     reads: tuple[Read, ...] = ()
     used: Used = NOTHING_USED
     kind: str = ""
+    is_unfinished: bool = False
 
 
 class RunResult(Struct, frozen=True):

@@ -134,7 +134,8 @@ class Builder(Struct, frozen=True):
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
     the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
     are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
-    when nothing else is pending (`core.results.quality`).
+    when nothing else is pending (`core.results.quality`). `fault` says why its code cannot be imported, "" = it can: its analyses
+    and jobs fail with that text.
     """
 
     uuid: bytes
@@ -171,6 +172,7 @@ class Builder(Struct, frozen=True):
     retry: RetryRule | None = None
     resources: tuple[str, ...] = ()
     has_drafts: bool = False
+    fault: str = ""
 
     @property
     def needs_analysis(self) -> bool:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from aptui.builders.lua_builder import can_compile
-from aptui.builders.needs import find_program, has_library
 from aptui.builders.shader_builder import COMPILERS
+from aptui.sdk import find_program, has_library
 from aptui.shared.errors import install_advice
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.model import Config, ConfigErrors
+from aptui.core import run_report
 from aptui.core.paths import builder_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
@@ -35,11 +37,12 @@ from aptui.worker.describing.questions import (
     ClassDescription,
     ClassQuestion,
     IncompleteClass,
-    code_digest,
     code_files_of,
 )
 
 if TYPE_CHECKING:
+    import ast
+
     from aptui.engine.pool.sandbox import Sandbox
 
 
@@ -78,7 +81,9 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
         notify: called with what went wrong in scripts that adapters run; other builders go on working.
 
     Raises:
-        UserError: no such builder, a file that cannot be imported, two builders of one name, a builder that was lost.
+        UserError: no such builder, two builders of one name, a builder that was lost, or a file that cannot be imported and does
+        not
+            show which builders it has. The jobs of builders in other files that cannot be imported fail (`Builder.fault`).
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
@@ -88,9 +93,12 @@ def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = l
     memory = _read_remembered(cache_file)
     builders, adapted = _adapt_builders(config, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files, config)
+    for path, answer in files.items():
+        _raise_incomplete(answer, path)
+        if answer.error:
+            files[path] = _keep_classes(answer, path, memory.files.get(path))
+            notify(f"{_describe_fault(answer, path)}; its jobs fail until that is mended")
     own = {found.name: (found, path) for path in paths for found in files[path].classes}
-    for path in paths:
-        _raise_file_error(files[path], path)
     _check_own_names(files, paths)
     _check_lost(files, memory.files, set(own), notify)
     names = {_entry_name(builder) for builder in builders if builder.kind is BuilderKind.PYTHON}
@@ -207,18 +215,21 @@ def _complete_builder(
 
 
 def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Builder:
+    files = (*code_files_of(answer.files), *builder.code_files)
+    packages = f" ({', '.join(found.packages)})" if found.packages else ""
     return replace(
         builder,
-        version=found.version,
+        version=f"{found.version}{packages}",
         analysis_fingerprint=found.analysis_fingerprint,
         patterns=builder.patterns or _patterns(found),
         origin=found.origin,
-        code_digest=code_digest(answer.files),
-        code_files=code_files_of(answer.files),
+        code_digest=run_report.code_digest(files),
+        code_files=files,
         deletes_products_on_failure=builder.deletes_products_on_failure or "delete_products_on_failure" in found.flags,
         params_schema=found.params_schema,
         reads_debug_output="reads_debug_output" in found.flags,
         trusted_params=tuple(sorted({*builder.trusted_params, *found.trusted_params})),
+        fault=_describe_fault(answer, found.origin) if answer.error else "",
     )
 
 
@@ -249,14 +260,81 @@ def distrust(cache_file: Path) -> None:
 # -------------------------------------------------------------------------------------------------------------------- errors
 
 
-def _raise_file_error(answer: ClassAnswer, path: str) -> None:
+def _raise_incomplete(answer: ClassAnswer, path: str) -> None:
     if answer.incomplete:
         raise ConfigErrors([_incomplete_error(each, path) for each in answer.incomplete])
-    if not answer.error:
-        return
-    where = f"{path}:{answer.line}" if answer.line else path
-    what = answer.error if answer.kind == "syntax" else f"the builder cannot be loaded: {answer.error}"
-    raise UserError(what, where=where, hint=f"files in '{FOLDER}/' whose names start with '_' are not loaded")
+
+
+def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
+    """Return the answer for a file that cannot be imported, with its builders as they were known, or as its text shows them.
+
+    The digests of its code are those of the files now: builders whose code did not change have no work because of that.
+
+    Raises:
+        UserError: nothing shows which builders it has; without them their sources would lose their products.
+    """
+    if known is not None and known.classes:
+        files = [(name, 0, 0, _digest_of(name)) for name, *_ in known.files if os.path.isfile(name)]
+        return replace(answer, classes=known.classes, files=files)
+    classes = read_classes(path)
+    if not classes:
+        where = f"{path}:{answer.line}" if answer.line else path
+        hint = f"files in '{FOLDER}/' whose names start with '_' are not loaded"
+        raise UserError(_describe_error(answer), where=where, hint=hint)
+    return replace(answer, classes=classes)
+
+
+def _describe_error(answer: ClassAnswer) -> str:
+    return answer.error if answer.kind == "syntax" else f"the builder cannot be loaded: {answer.error}"
+
+
+def _describe_fault(answer: ClassAnswer, path: str) -> str:
+    """Return why a file in `builders/` cannot be imported, with its place; `path` may be an origin."""
+    name = os.path.basename(path.removeprefix("file:").partition(".py")[0])
+    return f"{FOLDER}/{name}.py:{answer.line or 1}: {_describe_error(answer)}"
+
+
+def read_classes(path: str) -> list[ClassDescription]:
+    """Return the builders that the text of a file shows, without running it: classes with a name and patterns written out.
+
+    After a mistake in its grammar only what stands before it counts.
+    """
+    import ast
+
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read().splitlines()
+    while lines:
+        try:
+            tree = ast.parse("\n".join(lines))
+            break
+        except SyntaxError as error:
+            lines = lines[: min(len(lines) - 1, (error.lineno or len(lines)) - 1)]
+        except ValueError:
+            return []
+    else:
+        return []
+    return [found for node in tree.body if isinstance(node, ast.ClassDef) and (found := _read_class(node, path)) is not None]
+
+
+def _read_class(node: ast.ClassDef, path: str) -> ClassDescription | None:
+    import ast
+
+    values: dict[str, object] = {}
+    for line in node.body:
+        targets = line.targets if isinstance(line, ast.Assign) else [line.target] if isinstance(line, ast.AnnAssign) else []
+        for target in targets:
+            try:
+                values[target.id] = ast.literal_eval(line.value)  # type: ignore[attr-defined]  # other targets raise
+            except (ValueError, AttributeError, TypeError):
+                continue
+    name, patterns = values.get("name"), values.get("patterns", ())
+    patterns = (patterns,) if isinstance(patterns, str) else patterns
+    if not isinstance(name, str) or not isinstance(patterns, tuple | list):
+        return None
+    version, analysis = str(values.get("version", "1")), str(values.get("analysis_fingerprint", ""))
+    return ClassDescription(
+        name, f"file:{path}:{node.name}", version, analysis, tuple(map(str, patterns)), (), "", (), node.lineno, ()
+    )
 
 
 def _incomplete_error(found: IncompleteClass, path: str) -> UserError:
@@ -373,6 +451,8 @@ def _current(answer: ClassAnswer) -> ClassAnswer | None:
     """Return the answer if every file of the code is as it was, with new times where only those changed; else None."""
     if answer.error or not answer.files or not all(problem.is_lasting for problem in answer.problems):
         return None
+    if any(shutil.which(tool) for tool in answer.missing_tools):
+        return None
     current, read_ns = [], time.time_ns()
     for path, size, mtime_ns, digest in answer.files:
         try:
@@ -451,7 +531,12 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
         memory = msgspec.json.decode(cache_file.read_bytes(), type=prepare_form(_RegistryCache))
     except (OSError, msgspec.MsgspecError):
         return _RegistryCache()
-    return memory if memory.signature == _signature() else _RegistryCache(memory.signature, {}, memory.files, memory.adapted)
+    if memory.signature == _signature():
+        return memory
+    for answer in memory.files.values():
+        if any(found.packages for found in answer.classes):
+            answer.files = []  # another version may be installed now
+    return _RegistryCache(memory.signature, {}, memory.files, memory.adapted)
 
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:

@@ -44,10 +44,13 @@ def plans_and_edges(
     try:
         for job in response.jobs:
             if job.additional_fingerprint and not builder.analysis_fingerprint:
-                raise AnswerRefused("the builder gives a job an additional fingerprint, but has no analysis_fingerprint itself")
+                raise AnswerRefused(
+                    f"builder '{builder.name}' gives a job an additional fingerprint, but its class has no analysis_fingerprint: "
+                    "add one that changes with it, so that the engine repeats the analysis"
+                )
             plans.pop((job.job_key, job.platform), None)
             plans[job.job_key, job.platform] = _plan(job, order.root)
-        edges = tuple(dict.fromkeys(_edges(response.source_dependencies)))
+        edges = edges_of(response.source_dependencies)
     except (TypeError, AttributeError, ValueError) as error:
         raise AnswerRefused(f"create_jobs answered with a value of the wrong kind: {error}") from error
     return tuple(plans.values()), edges
@@ -80,6 +83,11 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
         params=_text(canonical_json({str(key): _param(value) for key, value in job.params.items()})),
         job_dependencies=tuple(sorted(set(dependencies))),
     )
+
+
+def edges_of(dependencies: Iterable[SourceDependency]) -> tuple[SourceEdge, ...]:
+    """Return the edges that source dependencies stand for, each once."""
+    return tuple(dict.fromkeys(_edges(dependencies)))
 
 
 def _edges(dependencies: Iterable[SourceDependency]) -> Iterable[SourceEdge]:

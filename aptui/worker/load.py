@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from aptui.core.project import Builder
+from aptui.sdk import JobError
 from aptui.worker.inputs import used
 
 ENTRY_POINT_GROUP = "aptui.builders"
@@ -35,11 +36,22 @@ def load_builder(builder: Builder) -> Any:
     """Import the code of a builder and return an instance of it.
 
     Raises:
+        JobError: its file cannot be imported, or it lacks a package or a program.
         NoSuchBuilder: there is no such code.
         Exception: whatever its import raises.
     """
+    if builder.fault:
+        raise JobError(builder.fault)
     with used.loading(builder):
-        return load_function(builder.adapter)(builder) if builder.adapter else load_class(builder.origin)()
+        if builder.adapter:
+            return load_function(builder.adapter)(builder)
+        found = load_class(builder.origin)
+        if getattr(found, "requires", ()) or getattr(found, "tools", ()):
+            from aptui.sdk import programs
+
+            if fault := programs.find_missing_need(found):
+                raise JobError(f"builder '{builder.name}' {fault}")
+        return found()
 
 
 def load_function(name: str) -> Callable[[Builder], Any]:

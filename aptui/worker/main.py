@@ -147,7 +147,7 @@ class Worker:
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
-            result = run.process(order, builder, self._platforms, self._load, sharing, log)
+            result = run.process(order, builder, self._platforms, self._load, sharing, log, self._setup.threads)
         if is_command:
             self._outbox.add(builder.name, order.staging, result)
             self._outbox.meanwhile()

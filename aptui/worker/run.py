@@ -10,7 +10,6 @@ import os
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
@@ -20,8 +19,8 @@ from msgspec import Struct
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
-from aptui.core.paths import to_text
-from aptui.core.patterns import WILDCARDS
+from aptui.core.paths import normalize, to_text
+from aptui.core.patterns import WILDCARDS, wildcard
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.retry import EXIT, FailureKind
 from aptui.core.run_report import Used, UsedFile
@@ -30,7 +29,11 @@ from aptui.sdk import (
     Cancelled,
     CreateJobsRequest,
     CreateJobsResponse,
+    JobError,
     JobProduct,
+    Match,
+    NamedFileError,
+    ParamError,
     PlatformInfo,
     ProcessJobRequest,
     ProcessJobResponse,
@@ -38,7 +41,7 @@ from aptui.sdk import (
 )
 from aptui.shared.files import clocks, lfs
 from aptui.worker import files
-from aptui.worker.answers import AnswerRefused, plans_and_edges
+from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.command import CommandWatch
 from aptui.worker.commands.command_job import run_command
 from aptui.worker.commands.workspace import ReusableWorkspace
@@ -94,26 +97,30 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
         return RunEnding(Outcome.STALE, str(error), changed=error.paths)
     except Cancelled:
         return RunEnding(Outcome.CANCELLED, "cancelled")
+    except (JobError, NamedFileError, ParamError) as error:
+        return failure(log, str(error), kind=FailureKind.ERROR)
     except SystemExit as error:
         return failure(log, f"builder called sys.exit({error.code!r})", kind=FailureKind.ERROR)
     except MemoryError as error:
         text = f": {error}" if str(error) else ""
         return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
     except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
-        text = one_line(str(error))
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return failure(log, text, traceback.format_exc(), kind=FailureKind.ERROR)
+        from aptui.worker.author_trace import describe_error  # no run that succeeds needs it
+
+        return failure(log, *describe_error(error), kind=FailureKind.ERROR)
     return RunEnding(Outcome.SUCCEEDED)
 
 
-def failure(log: RunLog, text: str, trace: str = "", *, kind: str = "") -> RunEnding:
-    """Log why a run failed, unless it is what its log says first, and return that ending."""
+def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = "") -> RunEnding:
+    """Log why a run failed, unless its first logged error says so, and return that ending; `trace` are lines of a traceback."""
     text = one_line(valid_text(text))
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
-        log.write(LogLevel.ERROR, text, (("Traceback", trace),) if trace else ())
+        log.write(LogLevel.ERROR, text)
     if kind != FailureKind.MEMORY:
-        log.note_sandbox(is_silent=is_silent)
+        log.note_sandbox(is_silent=is_silent)  # before the traceback, whose paths say nothing about the sandbox
+    for line in trace:
+        log.write(LogLevel.INFO, line)
     return RunEnding(Outcome.FAILED, text, kind)
 
 
@@ -178,6 +185,7 @@ def analyse(
         platform_params=platform_params,
         log=log.for_builder(),
         scan_folders=reads.scan_folders(),
+        find_matches=lambda pattern: find_matches(order, pattern),
     )
     answers: list[CreateJobsResponse] = []
     code = worker_used.code_of(builder)
@@ -185,6 +193,9 @@ def analyse(
     is_pointer = os.path.isfile(request.full_path) and files.is_pointer(request.full_path, os.path.getsize(request.full_path))
     seen_or_none = seen if is_pointer or _counts(builder) else None
     ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, seen_or_none)))
+    if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+        declared = edges_of(request.source_dependencies)
+        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
     if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
@@ -225,11 +236,14 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
+    request.params_schema = getattr(instance, "params_schema", None)
     with reads.listening(seen), noting_warnings(log):
         response = instance.create_jobs(request)
     if not isinstance(response, CreateJobsResponse):
         raise AnswerRefused(f"create_jobs returned {type(response).__name__}, not a CreateJobsResponse")
     check_result(response.result, response.error, log)
+    if request.source_dependencies is not response.source_dependencies:
+        response.source_dependencies = [*response.source_dependencies, *request.source_dependencies]
     return response
 
 
@@ -243,6 +257,7 @@ def process(
     load: Load,
     sharing: BatchSharing | None = None,
     log: RunLog | None = None,
+    threads: int = 1,
 ) -> RunResult:
     """Do one job: call the builder, check and hash its products, make them durable.
 
@@ -253,11 +268,12 @@ def process(
         load: makes the builder.
         sharing: what a command shares with others; without it the run has folders of its own, and syncs what it made.
         log: where what is logged goes.
+        threads: how many threads a Python builder may use.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     code = worker_used.code_of(builder)
     log = log or RunLog(builder.name)
-    run = _BuilderRun(order, builder, platforms, load, log, sharing)
+    run = _BuilderRun(order, builder, platforms, load, log, sharing, threads)
     ending = guard(log, run.enter)
     try:
         if ending.outcome is Outcome.SUCCEEDED:
@@ -302,8 +318,10 @@ class _BuilderRun:
         load: Load,
         log: RunLog,
         sharing: BatchSharing | None,
+        threads: int,
     ) -> None:
         self.order, self.builder, self.load, self.log, self.sharing = order, builder, load, log, sharing
+        self.threads = threads
         self.platform = _platform_info(order.platform, platforms)
         self.keeps_temp = order.keeps_temp
         self.staging = files.os_path(order.staging)
@@ -434,7 +452,10 @@ class _BuilderRun:
             log=self.log.for_builder(),
             debug_output=self.order.debug_output,
             quality=self.order.quality,
+            threads=self.threads,
             scan_folders=reads.scan_folders(),
+            params_schema=getattr(instance, "params_schema", None),
+            find_matches=lambda pattern: find_matches(self.order, pattern),
         )
         peak = _Peak()
         with reads.listening(self._seen), noting_warnings(self.log):
@@ -545,6 +566,16 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
         return ()  # it changes right now: the engine looks at it again in any case
+
+
+def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[Match] | None:
+    """Return the planned inputs of a run that a pattern matches; None if its analysis did not declare the pattern."""
+    pattern = to_text(os.fsencode(normalize(pattern)))
+    if pattern.lower() not in order.declared:
+        return None
+    match = wildcard(pattern).fullmatch
+    found = [each for each in order.inputs if match(each.rel)]
+    return [Match(files.os_path(each.rel), files.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found]
 
 
 def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:

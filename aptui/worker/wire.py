@@ -52,7 +52,8 @@ class WorkerSetup(Struct, frozen=True):
     it asks to be replaced.
     `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports; what
     `ignore_regex` matches is tracked at its own place. `variables` are
-    the values of those that builders name (`Builder.variables`) and that are set.
+    the values of those that builders name (`Builder.variables`) and that are set. `threads` is how many threads a run may use, so
+    that all workers together use each core once.
     """
 
     builders: tuple[Builder, ...]
@@ -65,6 +66,7 @@ class WorkerSetup(Struct, frozen=True):
     scan_folders: tuple[str, ...] = ()
     ignore_regex: str = ""
     variables: tuple[tuple[str, bytes], ...] = ()
+    threads: int = 1
 
 
 class WorkerNote(Struct, frozen=True):

@@ -50,7 +50,7 @@ def test_a_gltf_becomes_one_glb_with_its_buffer_and_images(bench, sample):
 
 
 def test_images_may_stay_files(bench, sample):
-    tree, chunk = read_glb(bench.made(sample.write(bench), embed_images=False)["rock.glb"])
+    tree, chunk = read_glb(bench.build(sample.write(bench), embed_images=False)["rock.glb"])
 
     assert tree["images"] == [{"uri": "rock%20face.png"}]
     assert len(chunk) == len(sample.numbers)
@@ -62,7 +62,7 @@ def test_several_buffers_become_one_and_equal_images_are_held_once(bench, sample
     sample.tree["accessors"].append({"bufferView": 9, "componentType": 5121, "count": 8, "type": "SCALAR"})
     sample.tree["images"].append({"uri": data_uri(picture())})
 
-    tree, chunk = read_glb(bench.made(sample.write(bench))["rock.glb"])
+    tree, chunk = read_glb(bench.build(sample.write(bench))["rock.glb"])
 
     view = tree["bufferViews"][9]
     assert view["buffer"] == 0
@@ -78,7 +78,7 @@ def test_a_buffer_for_readers_without_a_compression_keeps_its_place(bench, sampl
     sample.tree["bufferViews"].append({"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}})
     sample.tree["accessors"].append({"bufferView": 9, "componentType": 5126, "count": 4, "type": "VEC3"})
 
-    tree, chunk = read_glb(bench.made(sample.write(bench))["rock.glb"])
+    tree, chunk = read_glb(bench.build(sample.write(bench))["rock.glb"])
 
     assert tree["buffers"][1] == fallback
     assert tree["bufferViews"][9] == {"buffer": 1, "byteLength": 48, "extensions": {"EXT_meshopt_compression": compressed}}
@@ -110,8 +110,8 @@ def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):
     data = glb(sample.tree, sample.numbers)
     source = bench.write("a.glb", data)
 
-    assert bench.made(source) == {"a.glb": data}
-    tree, chunk = read_glb(bench.made(source, output="glb")["a.glb"])
+    assert bench.build(source) == {"a.glb": data}
+    tree, chunk = read_glb(bench.build(source, output="glb")["a.glb"])
     assert "bufferView" in tree["images"][0]
     assert mistakes(tree, chunk) == ([], [])
 
@@ -120,16 +120,16 @@ def test_a_glb_is_copied_unless_it_is_to_be_packed(bench, sample):
 def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_elsewhere, digests_of, sample):
     source = sample.write(bench)
 
-    first = bench.made(source)
+    first = bench.build(source)
 
-    assert bench.made(source) == first
+    assert bench.build(source) == first
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
 def test_numbers_and_names_of_the_json_stay(bench, sample):
     sample.tree["extras"] = {"big": 12345678901234567890, "small": 1e-40, "minus": -0.0, "text": "é\u2028"}
 
-    tree, _ = read_glb(bench.made(sample.write(bench))["rock.glb"])
+    tree, _ = read_glb(bench.build(sample.write(bench))["rock.glb"])
 
     assert repr(tree["extras"]) == repr(sample.tree["extras"])
 
@@ -162,7 +162,7 @@ def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
     source = bench.write("art/a.gltf", json.dumps(tree))
 
     assert bench.dependencies(source) == []
-    error = bench.error(source)
+    error = bench.fail(source)
     assert error.startswith("art/a.gltf: art/a.gltf names '")
     assert error.endswith(("outside the project's scan folders", "out of the project's scan folders"))
 
@@ -170,7 +170,7 @@ def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
 def test_a_uri_of_a_file_scheme_is_no_file_of_the_project(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"uri": "file:///etc/passwd", "byteLength": 8}]}
 
-    assert "is no file of the project" in bench.error(bench.write("a.gltf", json.dumps(tree)))
+    assert "is no file of the project" in bench.fail(bench.write("a.gltf", json.dumps(tree)))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 3, "buffers": [1, {"uri": 4}]}', "\xff"])
@@ -183,9 +183,9 @@ def test_a_missing_or_unfetched_file_fails_by_name(bench, sample, name, what):
     source = sample.write(bench)
     (bench.folder / "assets" / name).unlink()
 
-    assert bench.error(source) == f"rock.gltf: {what}: the file '{name}' is missing"
+    assert bench.fail(source) == f"rock.gltf: {what}: the file '{name}' is missing"
     bench.write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
-    assert bench.error(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
+    assert bench.fail(source) == f"rock.gltf: {what}: {name}: is a Git LFS pointer; run git lfs pull"
 
 
 # ------------------------------------------------------------------------------------------------------------------ broken
@@ -213,7 +213,7 @@ CONTAINERS = [
 
 @pytest.mark.parametrize(("data", "error"), [case[1:] for case in CONTAINERS], ids=[case[0] for case in CONTAINERS])
 def test_a_broken_container_fails_saying_where(bench, data, error):
-    assert bench.error(bench.write("a.gltf", data)) == error
+    assert bench.fail(bench.write("a.gltf", data)) == error
 
 
 POSITION = "accessor 0 ('POSITION' of mesh 'rock', primitive 0)"
@@ -343,9 +343,9 @@ def test_scene_that_lists_a_child_warns_unless_strict(bench, sample):
     sample.tree["scenes"][0]["nodes"] = [1]
     source = sample.write(bench)
 
-    assert bench.made(source)
+    assert bench.build(source)
     assert bench.warnings == ["rock.gltf: scene 0: node 1 is not a root, it is a child of node 0"]
-    assert bench.error(source, strict=True) == bench.warnings[0]
+    assert bench.fail(source, strict=True) == bench.warnings[0]
 
 
 def test_json_of_a_glb_padded_with_nul_warns(bench, sample):
@@ -356,7 +356,7 @@ def test_json_of_a_glb_padded_with_nul_warns(bench, sample):
     padded = data[: 20 + len(text)] + bytes(-len(text) % 4) + data[20 + len(text) + -len(text) % 4 :]
     assert padded != data
 
-    assert bench.made(bench.write("a.glb", padded)) == {"a.glb": padded}
+    assert bench.build(bench.write("a.glb", padded)) == {"a.glb": padded}
     assert bench.warnings == ["a.glb: the JSON of the GLB is padded with NUL, which must be blanks"]
 
 
@@ -368,7 +368,7 @@ def test_buffer_whose_bytes_are_elsewhere_warns_and_stays(bench, sample):
     bench.write("rock.bin", sample.numbers)
     bench.write("rock face.png", picture())
 
-    tree, _ = read_glb(bench.made(bench.write("rock.gltf", json.dumps(sample.tree)))["rock.glb"])
+    tree, _ = read_glb(bench.build(bench.write("rock.gltf", json.dumps(sample.tree)))["rock.glb"])
 
     assert bench.warnings == ["rock.gltf: buffer 0: has no uri: its 16 bytes are not in the model"]
     assert tree["buffers"][1:] == [{"byteLength": 16}]
@@ -378,7 +378,7 @@ def test_buffer_whose_bytes_are_elsewhere_warns_and_stays(bench, sample):
 def test_model_whose_buffers_are_all_elsewhere_is_packed(bench):
     tree = {"asset": {"version": "2.0"}, "buffers": [{"byteLength": 16}], "bufferViews": [{"buffer": 0, "byteLength": 16}]}
 
-    made, chunk = read_glb(bench.made(bench.write("a.gltf", json.dumps(tree)))["a.glb"])
+    made, chunk = read_glb(bench.build(bench.write("a.gltf", json.dumps(tree)))["a.glb"])
 
     assert (made["buffers"], made["bufferViews"], chunk) == (tree["buffers"], tree["bufferViews"], b"")
 
@@ -389,7 +389,7 @@ def test_whole_numbers_may_be_written_with_a_point(bench, sample):
     sample.tree["meshes"][0]["primitives"][0]["indices"] = 3.0
     source = sample.write(bench)
 
-    tree, _ = read_glb(bench.made(source)["rock.glb"])
+    tree, _ = read_glb(bench.build(source)["rock.glb"])
 
     assert bench.warnings == []
     assert tree["meshes"][0]["primitives"][0]["indices"] == 3
@@ -523,7 +523,7 @@ def test_deep_json_is_refused(bench, depth):
 def test_number_of_thousands_of_digits_is_refused(bench):
     text = '{"asset": {"version": "2.0"}, "scene": ' + "1" * 5000 + "}"
 
-    assert bench.error(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
+    assert bench.fail(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
 
 
 def test_an_index_beyond_the_vertices_is_named(sample):
@@ -563,9 +563,9 @@ def test_bounds_that_are_not_those_of_the_data_warn_or_fail(bench, sample):
     sample.tree["accessors"][0]["max"] = [1, 2, 0]
     source = sample.write(bench)
 
-    assert bench.made(source)
+    assert bench.build(source)
     assert bench.warnings == [f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"]
-    assert bench.error(source, strict=True) == f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"
+    assert bench.fail(source, strict=True) == f"rock.gltf: {POSITION}: max[1] is 2, and the data has 1"
 
 
 def test_bounds_rounded_to_the_datas_precision_are_right(sample):
@@ -610,7 +610,7 @@ def test_all_mistakes_are_logged_and_the_first_is_the_error(bench, sample):
     sample.tree["accessors"][0]["count"] = 5
     sample.tree["nodes"][0]["rotation"] = 1
 
-    error = bench.error(sample.write(bench))
+    error = bench.fail(sample.write(bench))
 
     assert error == f"rock.gltf: {POSITION}: reads 60 bytes at 0 of buffer view 0, which has 48 (and 2 more)"
     assert [text.partition(": ")[2].partition(":")[0] for text in bench.errors] == [ROCK, "node 0 ('root')"]
@@ -652,8 +652,8 @@ def test_any_document_is_accepted_or_refused_by_name():
 def test_parameters_differ_by_platform(bench):
     source = bench.write("a.gltf", "{}")
 
-    assert bench.analyse({}, {"server": {"embed_images": False}}, source=source).result is Result.SUCCESS
-    error = bench.analyse({}, {"server": {"output": "gltf"}}, source=source).error
+    assert bench.analyse(source, {}, {"server": {"embed_images": False}}).result is Result.SUCCESS
+    error = bench.analyse(source, {}, {"server": {"output": "gltf"}}).error
     assert "platform 'server': parameter 'output' must be one of auto, copy, glb" in error
 
 

@@ -59,15 +59,15 @@ def test_without_a_compiler_a_right_script_is_copied(bench):
 def test_a_broken_script_fails_naming_its_line(bench, version):
     source = bench.write("a.lua", "#!/usr/bin/lua\nx = 1\ny = = 2\n")
 
-    assert bench.error(source, version=version) == "a.lua:3: unexpected symbol near '='"
+    assert bench.fail(source, version=version) == "a.lua:3: unexpected symbol near '='"
 
 
 @pytest.mark.usefixtures("no_programs")
 def test_versions_of_the_language_differ(bench):
     source = bench.write("a.lua", "x = 7 // 2\n")
 
-    assert bench.error(source, version="5.1") == "a.lua:1: unexpected symbol near '/'"
-    assert bench.made(source, version="5.3")
+    assert bench.fail(source, version="5.1") == "a.lua:1: unexpected symbol near '/'"
+    assert bench.build(source, version="5.3")
 
 
 @pytest.mark.usefixtures("no_programs")
@@ -76,11 +76,11 @@ def test_versions_of_the_language_differ(bench):
 def test_bytecode_is_made_without_a_compiler_too(bench, version, is_stripped):
     source = bench.write("a.lua", TEXT)
 
-    made = bench.made(source, compile="bytecode", version=version, strip=is_stripped)
+    made = bench.build(source, compile="bytecode", version=version, strip=is_stripped)
 
     assert made["a.lua"].startswith((b"\x1bLua", b"\x1bLJ"))
     assert str(bench.folder).encode() not in made["a.lua"]
-    assert bench.made(source, compile="bytecode", version=version, strip=is_stripped) == made
+    assert bench.build(source, compile="bytecode", version=version, strip=is_stripped) == made
     assert bench.process(source, compile="bytecode").products[0].asset_type == BYTECODE_ASSET_TYPE
 
 
@@ -90,29 +90,29 @@ def test_equal_sources_give_equal_bytecode_in_another_process(bench, made_elsewh
     source = bench.write("a.lua", TEXT)
     params = {"compile": "bytecode", "version": "luajit"}
 
-    assert made_elsewhere(bench, source, **params) == digests_of(bench.made(source, **params))
+    assert made_elsewhere(bench, source, **params) == digests_of(bench.build(source, **params))
 
 
 @pytest.mark.usefixtures("no_programs")
 @pytest.mark.parametrize("data", [b"", b"-- \xff\xfe bytes\nx = '\xe9'\n", b"\xef\xbb\xbfx = 1\n", b"# shell line only"])
 def test_odd_but_right_scripts_are_accepted(bench, data):
-    assert bench.made(bench.write("a.lua", data), compile="bytecode")
+    assert bench.build(bench.write("a.lua", data), compile="bytecode")
 
 
 @pytest.mark.usefixtures("no_programs")
 def test_nothing_of_the_script_runs(bench):
-    assert bench.made(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
+    assert bench.build(bench.write("a.lua", "while true do end error('ran')"), compile="bytecode")
 
 
 def test_bytecode_is_no_source(bench):
-    assert bench.error(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
+    assert bench.fail(bench.write("a.lua", b"\x1bLuaT\x00")) == "a.lua: is bytecode already, not a script"
 
 
 @pytest.mark.real
 def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_luac):
     source = bench.write("scripts/a.lua", "fine")
 
-    assert bench.made(source, strip=True) == {"a.lua": b"bytecode"}
+    assert bench.build(source, strip=True) == {"a.lua": b"bytecode"}
     folder, arguments = fake_luac()
     assert folder == str(bench.folder / "assets")
     assert arguments.startswith("-o ")
@@ -122,36 +122,36 @@ def test_a_compiler_runs_in_the_scan_folder_with_a_relative_name(bench, fake_lua
 @pytest.mark.real
 @pytest.mark.usefixtures("no_lupa")
 def test_a_compiler_checks_where_there_is_no_library(bench, fake_luac):
-    assert bench.made(bench.write("a.lua", "fine"), compile="check") == {"a.lua": b"fine"}
+    assert bench.build(bench.write("a.lua", "fine"), compile="check") == {"a.lua": b"fine"}
     assert fake_luac()[1] == "-p -- a.lua"
 
 
 @pytest.mark.real
 @pytest.mark.usefixtures("fake_luac")
 def test_what_a_compiler_complains_of_has_its_line(bench):
-    assert bench.error(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
-    assert bench.error(bench.write("b.lua", "silent")) == "b.lua: does not compile"
+    assert bench.fail(bench.write("a.lua", "broken")) == "a.lua:7: '=' expected near 'x'"
+    assert bench.fail(bench.write("b.lua", "silent")) == "b.lua: does not compile"
 
 
 def test_the_compiler_is_part_of_the_fingerprint(bench, no_programs, fake_luac):
-    before = bench.analyse().jobs[0].additional_fingerprint
+    before = bench.analyse("a.x").jobs[0].additional_fingerprint
     (no_programs / "luac5.4").write_text(FAKE + "# newer\n")
-    after = bench.analyse().jobs[0].additional_fingerprint
+    after = bench.analyse("a.x").jobs[0].additional_fingerprint
     (no_programs / "luac5.4").unlink()
 
-    assert len({before, after, bench.analyse().jobs[0].additional_fingerprint}) == 3
+    assert len({before, after, bench.analyse("a.x").jobs[0].additional_fingerprint}) == 3
 
 
 @pytest.mark.usefixtures("no_programs", "no_lupa")
 def test_without_library_and_compiler_the_job_says_how_to_get_one(bench):
-    error = bench.error(bench.write("a.lua", "x = 1"))
+    error = bench.fail(bench.write("a.lua", "x = 1"))
 
     assert error == "a.lua: needs the Python package 'lupa' (pip install lupa), or a program: install the package lua5.4"
 
 
 @pytest.mark.usefixtures("no_programs")
 def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
-    assert "needs the program 'luac9', which the parameter 'luac' names" in bench.error(bench.write("a.lua", ""), luac="luac9")
+    assert "needs the program 'luac9', which the parameter 'luac' names" in bench.fail(bench.write("a.lua", ""), luac="luac9")
 
 
 @pytest.mark.real
@@ -159,19 +159,19 @@ def test_a_compiler_that_is_named_and_missing_fails_by_name(bench):
 def test_the_real_compiler_agrees_with_the_library(bench):
     good, bad = bench.write("a.lua", TEXT), bench.write("b.lua", "x = 1\nx = [[\n")
 
-    assert bench.made(good)["a.lua"].startswith(b"\x1bLuaT")
-    assert (
-        bench.error(bad) == bench.error(bad, compile="check") == "b.lua:3: unfinished long string (starting at line 2) near <eof>"
-    )
+    assert bench.build(good)["a.lua"].startswith(b"\x1bLuaT")
+    assert bench.fail(bad) == bench.fail(bad, compile="check") == "b.lua:3: unfinished long string (starting at line 2) near <eof>"
 
 
 def test_parameters_differ_by_platform(bench):
-    assert bench.analyse({}, {"server": {"compile": "check"}}).result is Result.SUCCESS
-    assert "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse({}, {"server": {"version": "6"}}).error
+    assert bench.analyse("a.x", {}, {"server": {"compile": "check"}}).result is Result.SUCCESS
+    assert (
+        "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse("a.x", {}, {"server": {"version": "6"}}).error
+    )
 
 
 def test_script_in_utf_16_says_what_to_do(bench):
-    error = bench.error(bench.write("a.lua", "return 1".encode("utf-16")))
+    error = bench.fail(bench.write("a.lua", "return 1".encode("utf-16")))
 
     assert error == "a.lua:1: is UTF-16, which Lua does not read; save it as UTF-8"
 
@@ -180,4 +180,4 @@ def test_script_in_utf_16_says_what_to_do(bench):
 def test_script_that_is_nested_too_deep_says_so(bench):
     depth = 100_000
 
-    assert bench.error(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: is nested too deep for Lua"
+    assert bench.fail(bench.write("a.lua", f"return {'(' * depth}1{')' * depth}")) == "a.lua: is nested too deep for Lua"

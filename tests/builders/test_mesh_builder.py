@@ -10,7 +10,7 @@ from PIL.PngImagePlugin import PngImageFile
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import parse_document
 from aptui.builders.mesh_builder import GLB_ASSET_TYPE, MOST_MATERIALS, MeshBuilder
-from aptui.sdk import Cancelled, Result
+from aptui.sdk import Result
 
 BUILDER = MeshBuilder
 
@@ -38,7 +38,7 @@ def picture():
 
 def model(bench, source, **params):
     """Return (tree, {attribute: rows}) of the first primitive of a product, which must be right glTF."""
-    ((_, data),) = bench.made(source, **params).items()
+    ((_, data),) = bench.build(source, **params).items()
     checker = Checker(parse_document(data), lambda _path: b"")
     checker.check()
     assert (checker.errors, checker.warnings) == ([], [])
@@ -56,7 +56,7 @@ def model(bench, source, **params):
 
 def colours(bench, source, **params):
     """Return [((x, y, z), (red, green, blue, alpha))] of a product's vertices."""
-    tree, chunk = read_glb(bench.made(source, **params)[f"{source.partition('.')[0]}.glb"])
+    tree, chunk = read_glb(bench.build(source, **params)[f"{source.partition('.')[0]}.glb"])
     attributes = tree["meshes"][0]["primitives"][0]["attributes"]
     found = []
     for name, form in (("POSITION", "<3f"), ("COLOR_0", "<4B")):
@@ -102,7 +102,7 @@ def test_package_that_trimesh_lacks_is_named(bench, monkeypatch):
 
     monkeypatch.setattr("trimesh.load_scene", load_scene)
 
-    assert bench.error(bench.write("a.off", OFF)) == "a.off: needs the Python package 'scipy': pip install scipy"
+    assert bench.fail(bench.write("a.off", OFF)) == "a.off: needs the Python package 'scipy': pip install scipy"
 
 
 def test_materials_of_one_texture_decode_it_once(bench, monkeypatch):
@@ -116,7 +116,7 @@ def test_materials_of_one_texture_decode_it_once(bench, monkeypatch):
     load = PngImageFile.load_prepare
     monkeypatch.setattr(PngImageFile, "load_prepare", lambda self: (decoded.append(self), load(self))[1])
 
-    assert bench.made(source)
+    assert bench.build(source)
     assert len(decoded) <= 4
 
 
@@ -126,13 +126,13 @@ def test_textures_of_too_many_pixels_together_fail(bench, monkeypatch):
     bench.write("mat/a.png", picture())
     bench.write("mat/b.png", picture())
 
-    assert "pixels together" in bench.error(bench.write("a.obj", TEXTURED))
+    assert "pixels together" in bench.fail(bench.write("a.obj", TEXTURED))
 
 
 def test_too_many_materials_fail(bench):
     text = SQUARE + "".join(f"usemtl m{number}\nf 1 2 3\n" for number in range(MOST_MATERIALS + 1))
 
-    assert bench.error(bench.write("a.obj", text)) == "a.obj: uses 4,097 materials; more than 4,096 are refused"
+    assert bench.fail(bench.write("a.obj", text)) == "a.obj: uses 4,097 materials; more than 4,096 are refused"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_too_many_materials_fail(bench):
     ],
 )
 def test_model_that_promises_more_than_it_has_fails_in_plain_words(bench, name, data, error):
-    assert error in bench.error(bench.write(name, data))
+    assert error in bench.fail(bench.write(name, data))
 
 
 def test_a_textured_model_becomes_one_glb(bench):
@@ -219,9 +219,9 @@ def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_
     bench.write("mat/w.png", picture())
     source = bench.write("a.obj", TEXTURED + "usemtl red\nf 1 2 3\nf 4 1 2\n")
 
-    first = bench.made(source, normals="smooth")
+    first = bench.build(source, normals="smooth")
 
-    assert bench.made(source, normals="smooth") == first
+    assert bench.build(source, normals="smooth") == first
     assert made_elsewhere(bench, source, normals="smooth") == digests_of(first)
     assert str(bench.folder).encode() not in first["a.glb"]
 
@@ -241,16 +241,15 @@ def test_what_lies_outside_the_project_fails_the_job_and_names_who_named_it(benc
     outside = "is outside the project's scan folders"
 
     assert (
-        bench.error(bench.write("a.obj", "mtllib ../key\n" + SQUARE + "f 1 2 3\n"))
+        bench.fail(bench.write("a.obj", "mtllib ../key\n" + SQUARE + "f 1 2 3\n"))
         == f"a.obj: a.obj names '../key', which {outside}"
     )
     bench.write("b.mtl", "newmtl wood\nmap_Kd ../key\n")
     assert (
-        bench.error(bench.write("b.obj", "mtllib b.mtl\n" + SQUARE + "f 1 2 3\n"))
-        == f"b.obj: b.mtl names '../key', which {outside}"
+        bench.fail(bench.write("b.obj", "mtllib b.mtl\n" + SQUARE + "f 1 2 3\n")) == f"b.obj: b.mtl names '../key', which {outside}"
     )
     ply = PLY.replace("element face", "comment TextureFile ../key\nelement face")
-    assert bench.error(bench.write("c.ply", ply)) == f"c.ply: c.ply names '../key', which {outside}"
+    assert bench.fail(bench.write("c.ply", ply)) == f"c.ply: c.ply names '../key', which {outside}"
 
 
 @pytest.mark.parametrize("kind", ["obj", "ply"])
@@ -284,7 +283,7 @@ def test_a_texture_of_too_many_pixels_is_not_decoded(bench):
     bench.write("t.png", stream.getvalue())
     bench.write("a.mtl", "newmtl wood\nmap_Kd t.png\n")
 
-    bench.made(bench.write("a.obj", "mtllib a.mtl\nusemtl wood\n" + SQUARE + "f 1 2 3\n"))
+    bench.build(bench.write("a.obj", "mtllib a.mtl\nusemtl wood\n" + SQUARE + "f 1 2 3\n"))
 
     assert any("9600x9600 are more than 64 million" in text for text in bench.warnings)
 
@@ -301,14 +300,14 @@ def test_what_is_missing_or_damaged_beside_a_model_warns_by_name(bench):
     bench.write("mat/a.mtl", "newmtl wood\nmap_Kd gone.png\nbump bad.png\n")
     bench.write("mat/bad.png", b"\x89PNG\r\n\x1a\n")
 
-    assert bench.made(source)
+    assert bench.build(source)
     assert bench.warnings == [
         "mat/a.mtl: texture: the file 'mat/gone.png' is missing",
         "mat/a.mtl: texture: 'mat/bad.png': damaged PNG: the file ends too early",
         "a.obj: materials: the file 'gone.mtl' is missing",
     ]
     bench.lines.clear()
-    assert bench.made(bench.write("b.obj", TEXTURED.replace("wood", "oak")))
+    assert bench.build(bench.write("b.obj", TEXTURED.replace("wood", "oak")))
     assert "b.obj:10: material 'oak' is in no material file" in bench.warnings
 
 
@@ -342,7 +341,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("source", "data", "error"), BROKEN)
 def test_a_broken_model_fails_by_name(bench, source, data, error):
-    found = bench.error(bench.write(source, data))
+    found = bench.fail(bench.write(source, data))
 
     assert found.startswith(error)
     assert found != error or not error.endswith(": ")
@@ -352,26 +351,16 @@ def test_a_missing_library_says_how_to_get_it(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "trimesh", None)
 
     assert (
-        bench.error(bench.write("a.off", OFF))
+        bench.fail(bench.write("a.off", OFF))
         == "a.off: needs the Python package 'trimesh', which is not installed: pip install trimesh"
     )
-
-
-def test_a_cancelled_job_stops(bench):
-    bench.is_cancelled = lambda: True
-
-    with pytest.raises(Cancelled):
-        bench.process(bench.write("a.off", OFF))
 
 
 def test_parameters_differ_by_platform(bench):
     source = bench.write("a.off", OFF)
 
-    assert bench.analyse({"scale": 0.01}, {"server": {"normals": "none"}}, source=source).result is Result.SUCCESS
-    assert (
-        "platform 'server': parameter 'scale' must be a number"
-        in bench.analyse({}, {"server": {"scale": "2"}}, source=source).error
-    )
+    assert bench.analyse(source, {"scale": 0.01}, {"server": {"normals": "none"}}).result is Result.SUCCESS
+    assert "platform 'server': parameter 'scale' must be a number" in bench.analyse(source, {}, {"server": {"scale": "2"}}).error
 
 
 def test_the_product_says_how_many_triangles_it_has(bench):

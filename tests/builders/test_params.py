@@ -4,18 +4,18 @@ import re
 import pytest
 
 from aptui.builders.audio_builder import AudioBuilder
+from aptui.builders.common import one_line
 from aptui.builders.font_builder import FontBuilder
 from aptui.builders.gltf_builder import GltfBuilder
 from aptui.builders.image_builder import ImageBuilder
 from aptui.builders.json_builder import JsonBuilder
 from aptui.builders.lua_builder import LuaBuilder
 from aptui.builders.mesh_builder import MeshBuilder
-from aptui.builders.params import ParamError, check_params, library_versions, one_line
 from aptui.builders.shader_builder import ShaderBuilder
 from aptui.builders.xml_builder import XmlBuilder
 from aptui.builders.yaml_builder import YamlBuilder
 from aptui.config.dirs import data_dir
-from aptui.sdk import Builder, Result
+from aptui.sdk import Builder, ParamError, Result, check_params, library_versions
 
 ALL = [
     JsonBuilder,
@@ -74,8 +74,8 @@ def test_pointers_wrong_parameters_and_vanished_sources_fail_by_name(bench, kind
     bench.builder = kind()
     source = bench.write(f"a{kind.patterns[0][1:]}", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
 
-    assert bench.error(source) == f"{source}: is a Git LFS pointer; run git lfs pull"
-    assert bench.error(source, nonsense=1).startswith(f"{source}: unknown parameter 'nonsense'")
+    assert bench.fail(source) == f"{source}: is a Git LFS pointer; run git lfs pull"
+    assert bench.fail(source, nonsense=1).startswith(f"{source}: unknown parameter 'nonsense'")
     assert bench.process(f"gone{kind.patterns[0][1:]}").error.startswith(f"gone{kind.patterns[0][1:]}: ")
 
 
@@ -125,26 +125,28 @@ def test_values_are_checked(kind, name, value, is_right):
 
 
 def test_an_unknown_parameter_fails_analysis_naming_builder_and_nearest(bench):
-    response = bench.analyse({"fromat": "png"}, name="textures")
+    bench.name = "textures"
+    response = bench.analyse("a.x", {"fromat": "png"})
 
     assert response.result is Result.FAILED
     assert response.error == "builder 'textures' (image): unknown parameter 'fromat', did you mean 'format'?"
 
 
 def test_an_unknown_parameter_like_no_other_lists_the_known(bench):
-    error = bench.analyse({"zzz": 1}, name="image").error
+    bench.name = "image"
+    error = bench.analyse("a.x", {"zzz": 1}).error
 
     assert error.startswith("builder 'image': unknown parameter 'zzz', known are format, quality,")
 
 
 def test_a_wrong_value_fails_analysis_naming_the_nearest_value(bench):
-    error = bench.analyse({"format": "WebPP"}).error
+    error = bench.analyse("a.x", {"format": "WebPP"}).error
 
     assert error == "builder 'mine' (image): parameter 'format' must be one of png, webp, jpeg, not 'WebPP', did you mean 'webp'?"
 
 
 def test_a_wrong_value_of_one_platform_names_it(bench):
-    error = bench.analyse({}, {"server": {"max_size": "big"}}).error
+    error = bench.analyse("a.x", {}, {"server": {"max_size": "big"}}).error
 
     assert (
         error
@@ -153,14 +155,15 @@ def test_a_wrong_value_of_one_platform_names_it(bench):
 
 
 def test_a_long_or_many_lined_value_stays_one_short_line(bench):
-    error = bench.analyse({"format": "x\n" * 500}).error
+    error = bench.analyse("a.x", {"format": "x\n" * 500}).error
 
     assert "\n" not in error
     assert len(error) < 200
 
 
 def test_analysis_gives_one_job_per_platform_keyed_by_the_configured_name(bench):
-    response = bench.analyse({"format": "webp"}, {"server": {"max_size": 16}}, name="textures")
+    bench.name = "textures"
+    response = bench.analyse("a.x", {"format": "webp"}, {"server": {"max_size": 16}})
 
     assert response.result is Result.SUCCESS
     assert [(job.job_key, job.platform) for job in response.jobs] == [("textures", "linux"), ("textures", "server")]
@@ -168,7 +171,7 @@ def test_analysis_gives_one_job_per_platform_keyed_by_the_configured_name(bench)
 
 
 def test_contradicting_parameters_fail_analysis(bench):
-    assert "'lossless' contradicts 'format: jpeg'" in bench.analyse({"format": "jpeg", "lossless": True}).error
+    assert "'lossless' contradicts 'format: jpeg'" in bench.analyse("a.x", {"format": "jpeg", "lossless": True}).error
 
 
 def test_library_versions_of_a_missing_distribution_are_unknown():

@@ -44,7 +44,7 @@ def opaque(depth):
 def test_samples_of_every_kind_stay_exact(bench, kind, depth, is_interlaced):
     rows = noise(kind, depth)
 
-    (made,) = bench.made(bench.write("a.png", png(rows, depth, kind, is_interlaced=is_interlaced))).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, depth, kind, is_interlaced=is_interlaced))).values()
 
     assert samples_of(made) == (max(8, depth), kind, as_bytes(rows, depth))
     assert not bench.warnings
@@ -59,7 +59,7 @@ def test_transparent_colour_clears_exactly_the_pixels_of_that_colour(bench, kind
     stored = [value | (0xFFFF << depth & 0xFFFF if has_upper_bits else 0) for value in colour]
     transparency = chunk(b"tRNS", struct.pack(f">{len(colour)}H", *stored))
 
-    (made,) = bench.made(bench.write("a.png", png(rows, depth, kind, transparency, is_interlaced=is_interlaced))).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, depth, kind, transparency, is_interlaced=is_interlaced))).values()
 
     expected = [
         [(*plain, 0 if pixel == colour else opaque(depth)) for pixel, plain in zip(row, plain_row, strict=True)]
@@ -80,7 +80,7 @@ def test_palette_colours_and_their_alpha_stay_exact(bench, depth, alphas, is_int
     rows = [[(chance.randrange(len(palette)),) for _ in range(SIZE[0])] for _ in range(SIZE[1])]
     chunks = [chunk(b"PLTE", b"".join(map(bytes, palette)))] + ([chunk(b"tRNS", alphas)] if alphas else [])
 
-    (made,) = bench.made(bench.write("a.png", png(rows, depth, 3, *chunks, is_interlaced=is_interlaced))).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, depth, 3, *chunks, is_interlaced=is_interlaced))).values()
 
     full = alphas + b"\xff" * 256
     expected = [[palette[index] + ((full[index],) if alphas else ()) for (index,) in row] for row in rows]
@@ -93,7 +93,7 @@ def test_16_bits_are_rounded_with_a_warning_if_the_format_holds_8(bench, kind, d
     value = 0x80FF if kind in (0, 2) else 0xFFFF
     rows = [[(value,) * CHANNELS[kind]] * 8] * 8
 
-    (made,) = bench.made(bench.write("a.png", png(rows, depth, kind)), format=wished, quality=100).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, depth, kind)), format=wished, quality=100).values()
 
     import io
 
@@ -109,7 +109,7 @@ def test_alpha_of_16_bits_is_rounded_and_not_cut(bench, alpha, rounded):
 
     from PIL import Image
 
-    (made,) = bench.made(bench.write("a.png", png([[(0, 0, 0, alpha)]], 16, 6)), format="webp", lossless=True).values()
+    (made,) = bench.build(bench.write("a.png", png([[(0, 0, 0, alpha)]], 16, 6)), format="webp", lossless=True).values()
 
     assert Image.open(io.BytesIO(made)).convert("RGBA").getpixel((0, 0))[3] == rounded
 
@@ -118,7 +118,7 @@ def test_alpha_of_16_bits_is_rounded_and_not_cut(bench, alpha, rounded):
 def test_deep_pictures_are_resized_with_16_bits(bench, kind):
     rows = [[(0x1234,) * CHANNELS[kind]] * 8] * 8
 
-    products = bench.made(bench.write("a.png", png(rows, 16, kind)), max_size=4, mips=True)
+    products = bench.build(bench.write("a.png", png(rows, 16, kind)), max_size=4, mips=True)
 
     assert [samples_of(data)[0] for data in products.values()] == [16, 16, 16]
     assert {pixel for data in products.values() for row in samples_of(data)[2] for pixel in row} == {(0x1234,) * CHANNELS[kind]}
@@ -127,14 +127,16 @@ def test_deep_pictures_are_resized_with_16_bits(bench, kind):
 def test_colour_of_transparent_pixels_does_not_bleed_when_a_deep_picture_is_resized(bench):
     rows = [[(65535, 0, 0, 65535), (0, 65535, 0, 0)] * 2] * 4
 
-    (made,) = bench.made(bench.write("a.png", png(rows, 16, 6)), max_size=2).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, 16, 6)), max_size=2).values()
 
     assert {pixel[:3] for row in samples_of(made)[2] for pixel in row} == {(65535, 0, 0)}
 
 
 @pytest.mark.parametrize(("kind", "grey"), [(2, 0), (6, 4)])
 def test_grayscale_of_a_deep_picture_keeps_depth_and_alpha(bench, kind, grey):
-    (made,) = bench.made(bench.write("a.png", png([[(1000, 2000, 3000, 77)[: CHANNELS[kind]]]], 16, kind)), grayscale=True).values()
+    (made,) = bench.build(
+        bench.write("a.png", png([[(1000, 2000, 3000, 77)[: CHANNELS[kind]]]], 16, kind)), grayscale=True
+    ).values()
 
     depth, colour_type, rows = samples_of(made)
     assert (depth, colour_type, rows[0][0][0]) == (16, grey, round(0.299 * 1000 + 0.587 * 2000 + 0.114 * 3000))
@@ -144,7 +146,7 @@ def test_grayscale_of_a_deep_picture_keeps_depth_and_alpha(bench, kind, grey):
 def test_deep_picture_is_turned_upright(bench):
     exif = chunk(b"eXIf", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0")
 
-    (made,) = bench.made(bench.write("a.png", png([[(1, 2, 3), (40000, 5, 6)]], 16, 2, exif))).values()
+    (made,) = bench.build(bench.write("a.png", png([[(1, 2, 3), (40000, 5, 6)]], 16, 2, exif))).values()
 
     assert samples_of(made) == (16, 2, [[(1, 2, 3)], [(40000, 5, 6)]])
 
@@ -154,6 +156,6 @@ def test_large_deep_picture_of_many_blocks_of_rows_stays_exact(bench):
     smooth = [[(x * 30, y * 20, (x + y) * 9, 65535 - x * y // 4) for x in range(300)] for y in range(700)]
     rows = [[tuple(min(65535, value + chance.randrange(3)) for value in pixel) for pixel in row] for row in smooth]
 
-    (made,) = bench.made(bench.write("a.png", png(rows, 16, 6))).values()
+    (made,) = bench.build(bench.write("a.png", png(rows, 16, 6))).values()
 
     assert samples_of(made) == (16, 6, rows)

@@ -93,7 +93,7 @@ ARGUMENTS = [
 def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fake, name, params, arguments):
     note = fake(name)
 
-    assert bench.made(bench.write("fx/a.frag", "fine"), **params)
+    assert bench.build(bench.write("fx/a.frag", "fine"), **params)
     folder, given = note()
     assert folder == str(bench.folder / "assets")
     assert given == arguments.replace("OUT", str(next(iter(bench.products_dir.iterdir()))))
@@ -103,7 +103,7 @@ def test_the_compiler_is_called_in_the_scan_folder_with_relative_names(bench, fa
 def test_hlsl_is_compiled_where_it_is_asked_for(bench, fake):
     note = fake()
 
-    assert bench.made(bench.write("a.frag.hlsl", "fine"), entry_point="main_ps")
+    assert bench.build(bench.write("a.frag.hlsl", "fine"), entry_point="main_ps")
     assert " -D -e main_ps " in note()[1]
     assert note()[1].startswith("-S frag ")
 
@@ -149,7 +149,7 @@ OUTPUTS = [
 def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name, text, error, logged):
     fake(name)
 
-    assert bench.error(bench.write("fx/a.frag", text)) == error
+    assert bench.fail(bench.write("fx/a.frag", text)) == error
     assert bench.errors == logged
 
 
@@ -164,7 +164,7 @@ def test_what_the_compiler_complains_of_has_its_file_and_line(bench, fake, name,
 def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
     fake(name)
 
-    assert bench.made(bench.write("a.frag", text))
+    assert bench.build(bench.write("a.frag", text))
     assert bench.warnings == ["a.frag:2: extension not supported"]
 
 
@@ -172,38 +172,38 @@ def test_warnings_are_counted_and_do_not_fail(bench, fake, name, text):
 def test_without_a_compiler_the_job_says_how_to_get_one(bench):
     source = bench.write("a.frag", "")
 
-    assert bench.error(source) == (
+    assert bench.fail(source) == (
         "a.frag: needs one of the programs glslangValidator, glslang, glslc: install the package glslang-tools, or set the "
         "parameter 'compiler'"
     )
-    assert "needs the program '/opt/glslc': install" in bench.error(source, compiler="/opt/glslc")
+    assert "needs the program '/opt/glslc': install" in bench.fail(source, compiler="/opt/glslc")
 
 
 def test_the_compiler_is_part_of_the_fingerprint(bench, fake, no_programs):
     fake()
-    before = bench.analyse().jobs[0].additional_fingerprint
+    before = bench.analyse("a.x").jobs[0].additional_fingerprint
     (no_programs / "glslangValidator").write_text(FAKE + "# newer\n")
 
-    after = bench.analyse().jobs[0].additional_fingerprint
+    after = bench.analyse("a.x").jobs[0].additional_fingerprint
     assert before.startswith("glslangValidator ")
     assert before != after
-    assert bench.analyse({"compiler": "none"}).jobs[0].additional_fingerprint == "none"
+    assert bench.analyse("a.x", {"compiler": "none"}).jobs[0].additional_fingerprint == "none"
 
 
 def test_glslc_cannot_check_alone(bench, fake):
     fake("glslc")
 
-    assert "needs the program glslangValidator for output: source" in bench.error(bench.write("a.frag", ""), output="source")
+    assert "needs the program glslangValidator for output: source" in bench.fail(bench.write("a.frag", ""), output="source")
 
 
 @pytest.mark.real
 def test_a_stage_that_nobody_tells_fails(bench, fake):
     note = fake()
 
-    assert bench.error(bench.write("a.glsl", "")).startswith(
+    assert bench.fail(bench.write("a.glsl", "")).startswith(
         "a.glsl: its name tells no stage; set the parameter 'stage' to one of vert,"
     )
-    assert bench.made(bench.write("a.TESC.glsl", ""))
+    assert bench.build(bench.write("a.TESC.glsl", ""))
     assert note()[1].startswith("-S tesc ")
 
 
@@ -233,7 +233,7 @@ def test_includes_are_dependencies_recursively_with_every_place_where_they_were_
 def test_includes_of_every_platform_count_and_those_outside_do_not(bench):
     source = bench.write("a.frag", '#include "x.glsl"\n#include "../../y.glsl"\n')
 
-    response = bench.analyse({}, {"server": {"include_paths": ["inc"]}}, source=source)
+    response = bench.analyse(source, {}, {"server": {"include_paths": ["inc"]}})
 
     assert {each.path for each in response.source_dependencies} == {
         "x.glsl",
@@ -284,12 +284,12 @@ def test_include_paths_stay_in_the_project(bench, tmp_path):
 
 
 def test_a_macro_must_have_a_name(bench):
-    assert "parameter 'defines' has the name 'A B'" in bench.analyse({"defines": {"A B": "1"}}).error
+    assert "parameter 'defines' has the name 'A B'" in bench.analyse("a.x", {"defines": {"A B": "1"}}).error
 
 
 def test_parameters_differ_by_platform(bench):
-    assert bench.analyse({}, {"server": {"target_env": "opengl"}}).result is Result.SUCCESS
-    assert "did you mean 'vulkan1.1'?" in bench.analyse({}, {"server": {"target_env": "vulkan11"}}).error
+    assert bench.analyse("a.x", {}, {"server": {"target_env": "opengl"}}).result is Result.SUCCESS
+    assert "did you mean 'vulkan1.1'?" in bench.analyse("a.x", {}, {"server": {"target_env": "vulkan11"}}).error
 
 
 # --------------------------------------------------------------------------------------------------------- real compilers
@@ -306,10 +306,10 @@ def test_a_real_compiler_makes_spirv_without_our_paths(bench, name):
     params = {"compiler": name, "include_paths": ["inc"], "defines": {"LIGHTS": 3}}
 
     for more in ({}, {"debug": True}, {"optimise": "size", "target_env": "vulkan1.2"}, {"target_env": "opengl"}):
-        made = bench.made(source, **params, **more)["a.frag.spv"]
+        made = bench.build(source, **params, **more)["a.frag.spv"]
         assert struct.unpack_from("<I", made) == (0x07230203,)
         assert str(bench.folder).encode() not in made
-        assert bench.made(source, **params, **more) == {"a.frag.spv": made}
+        assert bench.build(source, **params, **more) == {"a.frag.spv": made}
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -317,10 +317,10 @@ def test_a_real_compilers_errors_have_their_places(bench, name):
     write_real(bench)
     bench.write("inc/light.glsl", "\nfloat light( { }\n")
 
-    assert bench.error("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("inc/light.glsl:2: ")
+    assert bench.fail("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("inc/light.glsl:2: ")
     bench.write("inc/light.glsl", "float light() { return 0.5; }\n")
-    assert bench.error("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("fx/a.frag:5: 'LIGHTS'")
-    assert bench.error("fx/a.frag", compiler=name).startswith("fx/a.frag:3: '#include' : ")
+    assert bench.fail("fx/a.frag", compiler=name, include_paths=["inc"]).startswith("fx/a.frag:5: 'LIGHTS'")
+    assert bench.fail("fx/a.frag", compiler=name).startswith("fx/a.frag:3: '#include' : ")
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -328,7 +328,7 @@ def test_equal_sources_give_equal_bytes_in_another_process(bench, made_elsewhere
     params = {"compiler": name, "include_paths": ["inc"], "defines": {"LIGHTS": 3}, "debug": True}
     source = write_real(bench)
 
-    assert made_elsewhere(bench, source, **params) == digests_of(bench.made(source, **params))
+    assert made_elsewhere(bench, source, **params) == digests_of(bench.build(source, **params))
 
 
 MARK = b"\xef\xbb\xbf"
@@ -353,14 +353,14 @@ def test_real_compiler_takes_byte_order_marks(bench, name):
     bench.write("light.glsl", MARK + b"float light() { return 1.0; }\n")
     source = bench.write("a.frag", MARK + FRAG.encode())
 
-    assert bench.made(source, compiler=name, defines={"LIGHTS": 2})["a.frag.spv"][:4] == struct.pack("<I", 0x07230203)
+    assert bench.build(source, compiler=name, defines={"LIGHTS": 2})["a.frag.spv"][:4] == struct.pack("<I", 0x07230203)
 
 
 @pytest.mark.real
 def test_shader_in_utf_16_says_what_to_do(bench, fake):
     fake()
 
-    error = bench.error(bench.write("a.frag", "void main() {}".encode("utf-16")))
+    error = bench.fail(bench.write("a.frag", "void main() {}".encode("utf-16")))
 
     assert error == "a.frag:1:1: is UTF-16, which compilers do not read; save it as UTF-8"
 
@@ -369,9 +369,9 @@ def test_shader_in_utf_16_says_what_to_do(bench, fake):
 def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_programs, monkeypatch):
     (no_programs / "glslc").write_text("#!/bin/sh\nwhile :; do :; done\n")
     (no_programs / "glslc").chmod(0o755)
-    monkeypatch.setattr("aptui.builders.needs.MOST_CPU_S", 1)
+    monkeypatch.setattr("aptui.sdk.programs.MOST_CPU_S", 1)
 
-    error = bench.error(bench.write("a.frag", "void main() {}"))
+    error = bench.fail(bench.write("a.frag", "void main() {}"))
 
     assert error == "a.frag: glslc took more than 1 s of processor time; a macro or an include may grow without end"
 
@@ -379,10 +379,10 @@ def test_compiler_that_never_ends_is_stopped_by_its_processor_time(bench, no_pro
 @pytest.mark.real
 @pytest.mark.parametrize("name", REAL[:1])
 def test_macros_that_grow_without_end_are_stopped_by_memory(bench, name, monkeypatch):
-    monkeypatch.setattr("aptui.builders.needs.MOST_DATA_BYTES", 64 << 20)
+    monkeypatch.setattr("aptui.sdk.programs.MOST_DATA_BYTES", 64 << 20)
     macros = "".join(f"#define A{level} {'+'.join([f'A{level - 1}'] * 10)}\n" for level in range(1, 9))
     source = bench.write("a.frag", f"#version 450\n#define A0 1.0\n{macros}void main() {{ float x = A8; }}\n")
 
-    assert bench.error(source, compiler=name) == (
+    assert bench.fail(source, compiler=name) == (
         f"a.frag: {name} took more than 64 MiB of memory; a macro or an include may grow without end"
     )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from aptui.builders.needs import library
+from aptui.sdk import library
 
 WORK_PER_BYTE = 64
 """Steps for each byte of a table, as HarfBuzz has it (hb-sanitize.hh); real fonts take at most 13."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
+from aptui.builders.common import one_line
 from aptui.builders.files.references import UnusableError
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
-from aptui.builders.params import one_line
 
 MOST_MISTAKES = 100
 """Of one document; who has more has one cause for many."""

@@ -53,6 +53,9 @@ class Analyses:
             job.ties = job.ties or Ties()
             job.ties.report = result.used
         plans, edges, log, problem = self._check_answer(job, builder, result)
+        if result.is_unfinished:
+            self._repeat_with(job, edges)
+            return
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         is_failed = result.outcome != Outcome.SUCCEEDED or bool(problem)
@@ -84,6 +87,14 @@ class Analyses:
         if edges_changed:
             self._spread.spread({source.key})
         self._jobs.note_settled(job, is_changed=False)
+
+    def _repeat_with(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
+        """An analysis asks which files new patterns match: declare the patterns, and analyse again when their files are known."""
+        self._jobs.feed(job, Trigger.PLAN)
+        self._adopt_edges(job, edges)
+        job.planned = None
+        self._jobs.save(job)
+        self._jobs.todo.append((job, True))
 
     def _learn_hidden(self, job: Job, result: AnalyseResult) -> None:
         """Take note of the files that an analysis read, or looked for in vain, though others hide them, as it found them."""

@@ -28,6 +28,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from aptui.core.fingerprint import MISSING
 from aptui.core.machine import Trigger
 from aptui.core.messages import (
     Command,
@@ -48,9 +49,9 @@ from aptui.core.messages import (
     SlotsFree,
     StartRuns,
 )
-from aptui.core.model import SETTLED, Job
+from aptui.core.model import SETTLED, Job, PathKey
 from aptui.core.notices import JobChanged, Notice
-from aptui.core.orders import AnalyseOrder, CopyOrder, ProcessOrder
+from aptui.core.orders import AnalyseOrder, CopyOrder, PlannedInput, ProcessOrder
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files, Spread
@@ -70,7 +71,7 @@ from aptui.core.rows import Archive, PlainCopy
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import WorkingSet
+from aptui.core.state.working_set import WorkingSet, declared_of
 
 # Starts of runs: which jobs start, how many in one message, and what their workers receive.
 
@@ -91,6 +92,7 @@ class Starts:
         self._project = jobs.project
         self._ledger = jobs.ledger
         self._planner = jobs.planner
+        self._memory = jobs.memory
         self._settings = jobs.settings
         self._reports = jobs.reports
         self._builders = jobs.builders
@@ -153,13 +155,15 @@ class Starts:
         if job.is_analysis:
             platforms = self._planner.platforms_of(builder, source)
             return AnalyseOrder(
-                job.run_key, builder.name, root, source.rel, source.uuid, platforms, builder.analyse_limit_s, settings
-            )
+                job.run_key, builder.name, root, source.rel, source.uuid, platforms, builder.analyse_limit_s, settings,
+                *self._declared_inputs(job),
+            )  # fmt: skip
         staging = f"{self._staging}/{job.run_key}"
         if builder.is_plain_copy:
             present = job.products[0].digest if len(job.products) == 1 and job.fingerprint and not job.is_forced else b""
             return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present, builder.takes_pointers)
         fact, plan = source.fact, job.plan
+        declared, inputs = self._declared_inputs(job)
         assert fact is not None
         assert plan is not None
         return ProcessOrder(
@@ -167,8 +171,20 @@ class Starts:
             plan.additional_fingerprint,
             plan.priority, plan.is_critical, (fact.size, fact.mtime_ns, fact.ctime_ns, fact.inode), fact.digest, staging,
             builder.process_limit_s, builder.memory_limit_bytes, self._project.debug_output, settings=settings,
-            quality=quality_of(job.planned_inputs).value,
+            quality=quality_of(job.planned_inputs).value, declared=declared, inputs=inputs,
         )  # fmt: skip
+
+    def _declared_inputs(self, job: Job) -> tuple[tuple[str, ...], tuple[PlannedInput, ...]]:
+        """Return the paths and patterns that the builder declared for a source, and the planned files that exist."""
+        declared = declared_of(job)
+        if not declared:
+            return (), ()
+        inputs = []
+        for kind, name, digest in job.planned_inputs:
+            fact = self._memory.last_seen(PathKey(name)) if kind == "dependency" and digest != MISSING else None
+            if fact is not None:
+                inputs.append(PlannedInput(self._roots[fact.scan_folder], str(fact.rel), digest))
+        return declared, tuple(inputs)
 
 
 class PipelineStatus(Struct, frozen=True):

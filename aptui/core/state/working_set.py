@@ -175,6 +175,13 @@ class EdgeIndex:
         return found
 
 
+def declared_of(job: Job) -> tuple[str, ...]:
+    """Return the paths and patterns, in lower case, that the analysis of a job (or a job that is one) declared as dependencies."""
+    analyses = (item for item in job.source.jobs.values() if item.builder == job.builder and item.is_analysis)
+    edges = (edge for item in analyses for edge in item.edges)
+    return tuple(edge.target.lower() for edge in edges if edge.kind in (EdgeKind.PATH, EdgeKind.WILDCARD))
+
+
 def targets_of(source: Source) -> set[str]:
     """Return what `source` depends on, in the form of the index: keys and 32 hex digits; wildcards are apart."""
     found: set[str] = set()

@@ -517,6 +517,10 @@ class EngineSupervisor:
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
+        if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
+            loaded.config, loaded.error = None, min(faults)  # the builders that can be imported go on
+        if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
+            loaded.config, loaded.error = None, min(faults)  # the builders that can be imported go on
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:

@@ -24,6 +24,7 @@ import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from aptui.config.dirs import core_count
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.retry import FailureKind
@@ -92,7 +93,7 @@ class Pool:
         chosen = self._settings
         setup = wire.WorkerSetup(
             tuple(builders), tuple(platforms), "", chosen.recycle_runs, chosen.recycle_cpu_s, chosen.recycle_rss_bytes, chosen.nice,
-            chosen.scan_folders, chosen.ignore_regex, values_of(builders),
+            chosen.scan_folders, chosen.ignore_regex, values_of(builders), max(1, core_count() // max(1, self._size)),
         )  # fmt: skip
         return WorkerStart(setup, chosen.environment, chosen.sandbox)
 

@@ -43,7 +43,7 @@ _DECISIVE = (
     "core/paths.py",
     "core/run_report.py",
     "core/settings.py",
-    "sdk.py",
+    "sdk/*.py",
 )
 
 

@@ -264,8 +264,10 @@ class _Job:
 
     def _order(self) -> ProcessOrder:
         source = self._task.inputs[0]
+        places = {path: to_text(os.fsencode(self._root(index))) for index, path in enumerate(self._task.folders)}
         return replace(
             self._task.order,
+            inputs=tuple(replace(each, root=places.get(each.root, each.root)) for each in self._task.order.inputs),
             root=to_text(os.fsencode(self._root(source.folder))),
             expected=stat_key(os.stat(self._path(source))),
             staging=to_text(os.fsencode(f"{self._folder}/out")),

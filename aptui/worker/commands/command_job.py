@@ -25,7 +25,7 @@ from aptui.worker.commands import command as commands
 from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.inputs.reads import Reads
 from aptui.worker.log import RunLog, valid_text
-from aptui.worker.outputs.products import StagingFolders, command_sub_ids, remove_tree
+from aptui.worker.outputs.products import StagingFolders, remove_tree
 from aptui.worker.outputs.references import add_declared
 
 _DEPFILE_NAME = "depfile.d"
@@ -263,7 +263,7 @@ def _products(
     names = commands.find_products(rule.products, folders.products, values)
     asset_type = UUID(bytes=builder.asset_type) if builder.asset_type else UUID(int=0)
     flags = ProductFlag.INTERMEDIATE if order.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
-    return [JobProduct(name, sub_id, asset_type, flags) for name, sub_id in zip(names, command_sub_ids(names), strict=True)]
+    return [JobProduct(name, None, asset_type, flags) for name in names]
 
 
 def _add_links(rule: CommandRule, path: str, products: list[JobProduct], log: RunLog) -> None:

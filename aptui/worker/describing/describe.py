@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aptui.core.project import Builder
-from aptui.sdk import trusted_params
+from aptui.sdk import SimpleBuilder, programs, schema_of, trusted_params
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
 from aptui.worker.describing.questions import (
@@ -89,12 +89,16 @@ def describe(question: ClassQuestion) -> ClassAnswer:
         origin = f"entry:{question.entry}:{target}"
         builder = load_class(origin)
         module = sys.modules[builder.__module__]
-        found = [_description(builder, origin)]
+        classes, found = [builder], [_description(builder, origin)]
     else:
         module = load_file(question.path)
-        builders = [value for value in _classes(module) if _list_members(value) >= _OBLIGATORY]
-        found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in builders]
-    return ClassAnswer(found, [_fact(path) for path in _code_files(module)], incomplete=_find_incomplete(module, question))
+        classes = [value for value in _classes(module) if _list_members(value) >= _OBLIGATORY]
+        found = [_description(builder, f"file:{question.path}:{builder.__name__}") for builder in classes]
+    names = dict.fromkeys(name for value in classes for name in programs.names_of(value, "tools"))
+    tools = {name: programs.find_program(name, ()) for name in names}
+    files = [_fact(path) for path in (*_code_files(module), *filter(None, tools.values()))]
+    missing = [name for name, path in tools.items() if not path]
+    return ClassAnswer(found, files, incomplete=_find_incomplete(module, question), missing_tools=missing)
 
 
 def _classes(module: ModuleType) -> list[type[Any]]:
@@ -104,6 +108,8 @@ def _classes(module: ModuleType) -> list[type[Any]]:
 def _list_members(builder: type[Any]) -> set[str]:
     """Return which members of a builder a class has, in the form that they must have."""
     found = {name for name in _METHODS if callable(getattr(builder, name, None))}
+    if getattr(builder, "build", None) is SimpleBuilder.build:
+        found.discard("process_job")
     found |= {"name"} if isinstance(getattr(builder, "name", None), str) else set()
     return found | ({"patterns"} if getattr(builder, "patterns", ()) else set())
 
@@ -124,7 +130,8 @@ def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[Incomp
         is_helper = value in bases or value.__name__.startswith("_") or bool(getattr(value, "__abstractmethods__", None))
         if not is_helper and len(has) > 1 and has & _METHODS and not has >= _OBLIGATORY:
             members = tuple(name for name in _MEMBERS if name in has)
-            lacks = tuple(name for name in _MEMBERS if name not in has)
+            is_simple = issubclass(value, SimpleBuilder)
+            lacks = tuple("build" if is_simple and name == "process_job" else name for name in _MEMBERS if name not in has)
             found.append(IncompleteClass(value.__name__, _line_of(value), members, lacks))
     return found
 
@@ -159,9 +166,10 @@ def _description(builder: type[Any], origin: str) -> ClassDescription:
         analysis_fingerprint=str(getattr(builder, "analysis_fingerprint", "")),
         patterns=tuple(map(str, patterns)),
         flags=tuple(sorted(map(str, getattr(builder, "flags", ())))),
-        params_schema=_schema_text(getattr(builder, "params_schema", None)),
+        params_schema=_schema_text(schema_of(getattr(builder, "params_schema", None))),
         trusted_params=trusted_params(builder),
         line=_line_of(builder),
+        packages=tuple(programs.list_package_versions(builder)),
     )
 
 

@@ -41,6 +41,8 @@ class ClassDescription(Struct):
     """Without a default: what an older version remembered does not know them, and is asked for anew."""
     line: int
     """Of the file where the class begins, 0 if that is not known."""
+    packages: tuple[str, ...]
+    """`name version` of the Python packages that it requires; "name missing" if one is not installed."""
 
 
 class IncompleteClass(Struct):
@@ -65,7 +67,8 @@ class ClassAnswer(Struct):
 
     `found` and `problems` are what an adapter found.
 
-    `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file.
+    `kind` of an error: "unknown" (with `known` names), "syntax" or "import", both with `line` of the file. `missing_tools` are the
+    programs that classes need and that were not found; those that were found are among `files`.
     """
 
     classes: list[ClassDescription] = field(default_factory=list)
@@ -77,6 +80,7 @@ class ClassAnswer(Struct):
     found: list[Builder] = field(default_factory=list)
     problems: list[ScriptProblem] = field(default_factory=list)
     incomplete: list[IncompleteClass] = field(default_factory=list)
+    missing_tools: list[str] = field(default_factory=list)
 
 
 def code_digest(files: Iterable[tuple[str, int, int, str]]) -> bytes:

@@ -118,8 +118,8 @@ _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _PACKAGE = os.path.dirname(aptui.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
-_FOR_BUILDERS = ("/sdk.py", "/sdk_names.py", "/shared/files/named_files.py", "/worker/inputs/reads.py")
-"""Ends of the files that open something for a builder: the line that counts is the builder's."""
+_CALLS_BUILDERS = _PACKAGE + "worker/run.py"
+"""Frames of aptui above the builder's code open something for the builder; this file's frame is below it."""
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _IMPORT = "<frozen importlib"
 
@@ -422,10 +422,10 @@ def _place() -> str:
         if file == linecache.__file__:  # a warning or a traceback shows a line of code
             return ""
         if file.startswith(_PACKAGE) and not file.startswith(_BUILDERS):
-            if file.endswith(_FOR_BUILDERS):
-                frame = frame.f_back
-                continue
-            break
+            if file == _CALLS_BUILDERS:
+                break
+            frame = frame.f_back
+            continue
         if not file.startswith((_STANDARD_LIBRARY, "<")) and (
             file.startswith(_PACKAGE) or not any(part in file for part in _INSTALLED)
         ):

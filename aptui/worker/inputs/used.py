@@ -83,10 +83,18 @@ def code_of(builder: Builder) -> Callable[[], bytes]:
     """Return what tells, when a run is over, the digest of the code and the tools that it had; b"" for nothing to tell."""
     if not builder.code_files:
         return bytes
-    if builder.kind is BuilderKind.PYTHON:
-        return lambda: _code_loaded(builder)
-    stamps = {path: _stamp(path) for path, _planned in builder.code_files}
-    return lambda: code_digest((path, _tool_digest(path, stamps[path])) for path, _planned in builder.code_files)
+    is_python = builder.kind is BuilderKind.PYTHON
+    tools = {path: _stamp(path) for path, _planned in builder.code_files if not (is_python and path.endswith(".py"))}
+    return (lambda: _code_of_run(builder, tools)) if tools else (lambda: _code_loaded(builder))
+
+
+def _code_of_run(builder: Builder, tools: dict[str, _Stamp | None]) -> bytes:
+    """Return the digest of a builder's code and of its tools, {path: stamp before the run}."""
+    own = [path for path, _planned in builder.code_files if path not in tools]
+    if own and not any(path in _loaded for path in own):
+        return b""  # the run ended before it needed its builder
+    found = [(path, _loaded.get(path, "")) for path in own]
+    return code_digest([*found, *((path, _tool_digest(path, stamp)) for path, stamp in tools.items())])
 
 
 def _code_loaded(builder: Builder) -> bytes:

@@ -25,19 +25,19 @@ from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import files
 from aptui.worker.answers import AnswerRefused
 
-# Sub ids: which product of its source one is. Builders choose them; here they are made for commands, and all are checked.,
-# `tests/worker/test_run.py`.
+# Sub ids: which product of its source one is. Builders choose them, or leave them to `fill_sub_ids`; all are checked.
 
 
-def command_sub_ids(names: Sequence[str]) -> list[int]:
-    """Return the sub ids of a command's products: 0 for a single one, else of each the CRC-32 of its file name in lower case."""
-    if len(names) == 1:
-        return [0]
-    return [zlib.crc32(os.fsencode(os.path.basename(name).lower())) for name in names]
+def fill_sub_ids(products: Sequence[JobProduct]) -> None:
+    """Give each product without a sub id its default: 0 for the only one, otherwise the CRC-32 of its file name in lower case."""
+    for product in products:
+        if product.sub_id is None:
+            name = os.fsencode(os.path.basename(str(product.path)).lower())
+            product.sub_id = 0 if len(products) == 1 else zlib.crc32(name)
 
 
-def check_sub_id(product: JobProduct, paths: dict[int, str]) -> None:
-    """Note the sub id of a product in `paths` {sub id: path}.
+def check_sub_id(product: JobProduct, paths: dict[int, str]) -> int:
+    """Note the sub id of a product in `paths` {sub id: path}, and return it.
 
     Raises:
         AnswerRefused: it is not a number of 32 bits, or another product has it.
@@ -47,6 +47,7 @@ def check_sub_id(product: JobProduct, paths: dict[int, str]) -> None:
     if product.sub_id in paths:
         raise AnswerRefused(f"products {paths[product.sub_id]!r} and {product.path!r} have the same sub id {product.sub_id}")
     paths[product.sub_id] = product.path
+    return product.sub_id
 
 
 NAME_BYTES = 255
@@ -133,14 +134,16 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
     names: dict[str, str] = {}
     sub_ids: dict[int, str] = {}
     staged = []
-    for index, product in enumerate(products):
+    for product in products:
         if not isinstance(product, JobProduct):
             raise AnswerRefused(f"the builder returned {type(product).__name__} as a product, not a JobProduct")
+    fill_sub_ids(products)
+    for index, product in enumerate(products):
         name = _product_name(product.path, _beside(product, order.rel))
         _check_flags(product, order.platform)
-        _check_unique(product, name, names, sub_ids)
+        sub_id = _check_unique(product, name, names, sub_ids)
         try:
-            staged.append(_stage(product, name, index, folders))
+            staged.append(_stage(product, name, sub_id, index, folders))
         except files.FileChanged as error:
             raise AnswerRefused(f"product {product.path!r}: {error}") from error
         except OSError as error:
@@ -199,14 +202,14 @@ def _check_flags(product: JobProduct, platform: str) -> None:
         raise AnswerRefused(f"product {product.path!r}: {what} the platform {COMMON_PLATFORM!r}, this is {platform!r}")
 
 
-def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> None:
+def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> int:
     if name in names:
         raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
-    check_sub_id(product, sub_ids)
     names[name] = product.path
+    return check_sub_id(product, sub_ids)
 
 
-def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) -> StagedProduct:
+def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: StagingFolders) -> StagedProduct:
     path = os.path.normpath(os.path.join(folders.products, product.path))
     is_ours = path.startswith((f"{folders.products}/", f"{folders.temp}/"))
     if not is_ours and not os.path.isabs(product.path):
@@ -232,7 +235,7 @@ def _stage(product: JobProduct, name: str, index: int, folders: StagingFolders) 
         _check_closed(staged, product.path)
         hashes = files.hash_file(staged)[0]
     path, asset_type, flags = to_text(os.fsencode(staged)), product.asset_type.bytes, int(product.flags)
-    return StagedProduct(path, name, product.sub_id, asset_type, flags, *hashes, is_executable=bool(found.st_mode & 0o111))
+    return StagedProduct(path, name, sub_id, asset_type, flags, *hashes, is_executable=bool(found.st_mode & 0o111))
 
 
 def _check_closed(path: str, shown: str) -> None:

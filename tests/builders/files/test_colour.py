@@ -24,7 +24,7 @@ def encoded(image, kind, **options):
 
 
 def made(bench, source, data, **params):
-    (product,) = bench.made(bench.write(source, data), **params).values()
+    (product,) = bench.build(bench.write(source, data), **params).values()
     assert "icc_profile" not in Image.open(io.BytesIO(product)).info
     return Image.open(io.BytesIO(product))
 
@@ -84,7 +84,7 @@ def test_srgb_of_every_maker_is_left_as_it_is(bench):
     rows = [[(value, 255 - value, value // 2) for value in range(256)]]
     near = icc_samples.rgb(2.2)  # the curve of sRGB is another: this one is converted
     for profile, is_same in ((SRGB, True), (near, False)):
-        (product,) = bench.made(bench.write("a.png", png(rows, 8, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))).values()
+        (product,) = bench.build(bench.write("a.png", png(rows, 8, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))).values()
         assert (samples_of(product)[2] == rows) == is_same
     assert not bench.warnings
 
@@ -124,7 +124,7 @@ def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
     rows = [[(1000,) * {0: 1, 2: 3, 6: 4}[kind]]]
     source = bench.write("a.png", png(rows, 16, kind, chunk(b"iCCP", b"x\0\0" + zlib.compress(profile))))
 
-    (product,) = bench.made(source).values()
+    (product,) = bench.build(source).values()
 
     assert samples_of(product) == (16, kind, rows)
     (warning,) = bench.warnings
@@ -132,7 +132,7 @@ def test_profile_of_a_picture_that_keeps_16_bits_warns(bench, kind, profile):
 
 
 def test_srgb_profile_of_a_picture_that_keeps_16_bits_is_no_matter(bench):
-    bench.made(bench.write("a.png", png([[(1, 2, 3)]], 16, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(SRGB)))))
+    bench.build(bench.write("a.png", png([[(1, 2, 3)]], 16, 2, chunk(b"iCCP", b"x\0\0" + zlib.compress(SRGB)))))
 
     assert not bench.warnings
 

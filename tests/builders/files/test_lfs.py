@@ -14,7 +14,7 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 3
 def test_a_pointer_as_source_fails_saying_what_to_do(bench, kind, source):
     bench.builder = kind()
 
-    assert bench.error(bench.write(source, POINTER)) == f"{source}: is a Git LFS pointer; run git lfs pull"
+    assert bench.fail(bench.write(source, POINTER)) == f"{source}: is a Git LFS pointer; run git lfs pull"
 
 
 @pytest.mark.parametrize("data", [b"", b"version 1", POINTER[:44], POINTER + b"x" * 1024])

@@ -86,7 +86,7 @@ UNSUPPORTED = [
 
 @pytest.mark.parametrize(("source", "data"), UNSUPPORTED)
 def test_variants_that_no_reader_has_are_called_unsupported(bench, source, data):
-    error = bench.error(bench.write(source, data))
+    error = bench.fail(bench.write(source, data))
 
     assert error.startswith(f"{source}: unsupported ")
     assert not INNER_WORDS.search(error)
@@ -115,7 +115,7 @@ HOSTILE = [
 def test_headers_of_enormous_pictures_are_refused_at_once(bench, source, data, reason):
     started = time.perf_counter()
 
-    error = bench.error(bench.write(source, data))
+    error = bench.fail(bench.write(source, data))
 
     assert error.startswith(f"{source}: {reason}")
     assert not INNER_WORDS.search(error)
@@ -126,7 +126,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
     data = encoded("JPEG", progressive=True)
     at = data.rindex(b"\xff\xda")
 
-    error = bench.error(bench.write("a.jpg", data[:-2] + data[at:-2] * 600 + b"\xff\xd9"))
+    error = bench.fail(bench.write("a.jpg", data[:-2] + data[at:-2] * 600 + b"\xff\xd9"))
 
     assert error == "a.jpg: too much work: this JPEG has more than 500 scans; save it again"
 
@@ -185,21 +185,21 @@ OTHER_KINDS = [
 @pytest.mark.parametrize(("data", "reason"), OTHER_KINDS)
 @pytest.mark.parametrize("source", ["a.png", "a.jpg", "a.webp"])
 def test_error_says_what_another_kind_of_file_is(bench, data, reason, source):
-    assert bench.error(bench.write(source, data)).startswith(f"{source}: {reason}")
+    assert bench.fail(bench.write(source, data)).startswith(f"{source}: {reason}")
 
 
 @pytest.mark.parametrize("old", [b"\r\n", b"\x89", b"\r", b"\x1a"])
 def test_png_that_was_taken_for_text_says_so(bench, old):
     bad = encoded("PNG").replace(old, b"\n" if old == b"\r\n" else b"", 1)
 
-    assert bench.error(bench.write("a.png", bad)) == (
+    assert bench.fail(bench.write("a.png", bad)) == (
         "a.png: damaged PNG: a program that took it for text changed its first bytes; get the original"
     )
 
 
 @pytest.mark.parametrize(("kind", "source"), [("JPEG", "a.png"), ("WEBP", "a.tga"), ("PNG", "a.gif"), ("BMP", "a.jpeg")])
 def test_picture_with_the_extension_of_another_format_is_taken_with_a_note(bench, kind, source):
-    bench.made(bench.write(source, encoded(kind)))
+    bench.build(bench.write(source, encoded(kind)))
 
     assert f"{source}: this is a {kind} picture in spite of its name" in [text for _, text in bench.lines]
     assert not bench.warnings
@@ -225,7 +225,7 @@ def test_frames_of_long_animations_are_not_counted(monkeypatch):
 def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_COUNTED_GIF_BYTES", 1)
 
-    bench.made(bench.write("a.gif", _frames("GIF", 3)))
+    bench.build(bench.write("a.gif", _frames("GIF", 3)))
 
     assert bench.warnings == ["a.gif: only the first of its frames is used"]
 

@@ -46,12 +46,12 @@ def test_wrong_checksum_of_what_does_not_decide_about_pixels_warns(bench, kind, 
     bad = wrong(kind, content)
     source = bench.write("a.png", png(ROWS, 8, 2, after=bad) if is_behind else png(ROWS, 8, 2, bad))
 
-    (made,) = bench.made(source).values()
+    (made,) = bench.build(source).values()
 
     text = f"a.png: the checksum of its {what} ({kind.decode()}) is wrong, so that is ignored"
     assert samples_of(made) == (8, 2, ROWS)
     assert bench.warnings == [text]
-    assert bench.error(source, strict=True) == f"{text} (a failure because of 'strict')"
+    assert bench.fail(source, strict=True) == f"{text} (a failure because of 'strict')"
 
 
 LARGE = [
@@ -69,16 +69,16 @@ LARGE = [
 def test_much_metadata_warns(bench, content, is_behind):
     source = bench.write("a.png", png(ROWS, 8, 2, after=content) if is_behind else png(ROWS, 8, 2, content))
 
-    (made,) = bench.made(source).values()
+    (made,) = bench.build(source).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     (warning,) = bench.warnings
     assert warning.endswith("of more than 1 MiB, so that is ignored")
-    assert bench.error(source, strict=True).endswith("(a failure because of 'strict')")
+    assert bench.fail(source, strict=True).endswith("(a failure because of 'strict')")
 
 
 def test_many_large_texts_are_each_bounded(bench):
-    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, *LARGE[:1] * 80))).values()
+    (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, *LARGE[:1] * 80))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert len(bench.warnings) == 1
@@ -95,7 +95,7 @@ def test_texts_of_a_file_are_unpacked_up_to_a_limit_of_all_together():
 
 @pytest.mark.parametrize("content", [LARGE[-1], chunk(b"iCCP", b"x\0\0junk"), chunk(b"iCCP", b"x\0\1"), chunk(b"iCCP", b"")])
 def test_profile_that_cannot_be_unpacked_warns(bench, content):
-    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, content))).values()
+    (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, content))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert len(bench.warnings) == 1
@@ -104,7 +104,7 @@ def test_profile_that_cannot_be_unpacked_warns(bench, content):
 
 @pytest.mark.parametrize("wrong_length", [b"", b"\0", b"\0\1\0\2"])
 def test_transparency_of_a_wrong_length_warns(bench, wrong_length):
-    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"tRNS", wrong_length)))).values()
+    (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"tRNS", wrong_length)))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert bench.warnings == ["a.png: its transparency (tRNS) has a wrong length, so that is ignored"]
@@ -113,7 +113,7 @@ def test_transparency_of_a_wrong_length_warns(bench, wrong_length):
 @pytest.mark.parametrize("text", [b"zTXt", b"tEXt", b"iTXt", b"gAMA", b"sRGB", b"cHRM", b"pHYs", b"acTL", b"tIME", b"cICP"])
 @pytest.mark.parametrize("content", [b"", b"\0", b"\xff" * 5, b"a\0\7"])
 def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
-    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(text, content)))).values()
+    (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(text, content)))).values()
 
     assert samples_of(made) == (8, 2, ROWS)
 
@@ -129,14 +129,14 @@ def test_ancillary_chunks_with_odd_content_do_no_harm(bench, text, content):
     ],
 )
 def test_odd_end_behind_all_pixels_warns(bench, end, remark):
-    (made,) = bench.made(bench.write("a.png", png(ROWS, 8, 2)[:-12] + end)).values()
+    (made,) = bench.build(bench.write("a.png", png(ROWS, 8, 2)[:-12] + end)).values()
 
     assert samples_of(made) == (8, 2, ROWS)
     assert bench.warnings[0] == f"a.png: {remark}"
 
 
 def test_bytes_behind_the_end_are_no_matter(bench):
-    bench.made(bench.write("a.png", png(ROWS, 8, 2) + b"appended archive" * 100))
+    bench.build(bench.write("a.png", png(ROWS, 8, 2) + b"appended archive" * 100))
 
     assert not bench.warnings
 
@@ -167,19 +167,19 @@ REFUSED = [
 
 @pytest.mark.parametrize(("data", "reason"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_damage_to_what_decides_about_pixels_is_refused(bench, data, reason):
-    assert bench.error(bench.write("a.png", SIGNATURE + data)) == f"a.png: damaged PNG: {reason}"
+    assert bench.fail(bench.write("a.png", SIGNATURE + data)) == f"a.png: damaged PNG: {reason}"
 
 
 @pytest.mark.parametrize(
     "data", [chunk(b"CgBI", b"\x50\0\x20\6") + HEADER + PIXELS + END, HEADER + chunk(b"NEWx", b"") + PIXELS + END]
 )
 def test_later_and_private_versions_are_called_unsupported(bench, data):
-    assert bench.error(bench.write("a.png", SIGNATURE + data)).startswith("a.png: unsupported PNG: ")
+    assert bench.fail(bench.write("a.png", SIGNATURE + data)).startswith("a.png: unsupported PNG: ")
 
 
 @pytest.mark.parametrize(("gamma", "is_noted"), [(45455, False), (45000, False), (100000, True), (55556, True)])
 def test_unusual_gamma_is_noted(bench, gamma, is_noted):
-    bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"gAMA", struct.pack(">I", gamma)))))
+    bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"gAMA", struct.pack(">I", gamma)))))
 
     assert any("gAMA" in text for _, text in bench.lines) == is_noted
     assert not bench.warnings
@@ -187,7 +187,7 @@ def test_unusual_gamma_is_noted(bench, gamma, is_noted):
 
 @pytest.mark.parametrize(("points", "is_warned"), [(b"\1\x0d\0\1", False), (b"\x09\x10\0\1", True), (b"\x0c\x0d\0\1", True)])
 def test_other_colour_space_by_code_points_warns(bench, points, is_warned):
-    bench.made(bench.write("a.png", png(ROWS, 8, 2, chunk(b"cICP", points))))
+    bench.build(bench.write("a.png", png(ROWS, 8, 2, chunk(b"cICP", points))))
 
     assert bool(bench.warnings) == is_warned
 

@@ -78,7 +78,7 @@ def test_marks_of_a_wav_stay_as_they_are(bench, is_before, params):
     parts = [chunk(b"smpl", smpl((0, 100, 2999), (1, 5, 9), extra=b"own")), chunk(b"cue ", cue(100, 3000))]
     parts += [chunk(b"LIST", LABELS), chunk(b"inst", INSTRUMENT)]
 
-    made = chunks_of(bench.made(bench.write("a.wav", wav(*parts, is_before=is_before)), **params))
+    made = chunks_of(bench.build(bench.write("a.wav", wav(*parts, is_before=is_before)), **params))
 
     assert made[b"smpl"] == smpl((0, 100, 2999), (1, 5, 9), extra=b"own")
     assert (made[b"cue "], made[b"LIST"], made[b"inst"]) == (cue(100, 3000), LABELS, INSTRUMENT)
@@ -88,7 +88,7 @@ def test_marks_of_a_wav_stay_as_they_are(bench, is_before, params):
 def test_marks_move_with_the_sample_rate(bench):
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 100, 1999))), chunk(b"cue ", cue(400)), chunk(b"LIST", LABELS)))
 
-    products = bench.made(source, sample_rate=16000)
+    products = bench.build(source, sample_rate=16000)
 
     assert loops_of(products) == [(0, 200, 3999)]
     assert cues_of(products) == [800]
@@ -100,7 +100,7 @@ def test_marks_move_with_the_sample_rate(bench):
 
 def test_loop_of_the_whole_sound_ends_with_it_after_resampling(bench):
     ((_, first, last),) = loops_of(
-        bench.made(bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 0, FRAMES - 1))))), sample_rate=11025)
+        bench.build(bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 0, FRAMES - 1))))), sample_rate=11025)
     )
 
     assert first == 0
@@ -123,7 +123,7 @@ MARKERS = [(1, 100, b"begin"), (2, 2000, b"end of it"), (3, 3000, b"")]
 def test_loops_and_markers_of_an_aiff_are_in_the_wav(bench, mode, kind):
     instrument = struct.pack(">BbBBBBh6h", 64, 0, 0, 127, 1, 127, -3, mode, 1, 2, 0, 0, 0)
 
-    products = bench.made(bench.write("a.aiff", aiff(instrument, MARKERS)))
+    products = bench.build(bench.write("a.aiff", aiff(instrument, MARKERS)))
 
     assert loops_of(products) == [(kind, 100, 1999)]
     assert cues_of(products) == [100, 2000, 3000]
@@ -134,7 +134,7 @@ def test_loops_and_markers_of_an_aiff_are_in_the_wav(bench, mode, kind):
 
 
 def test_aiff_without_a_loop_has_its_markers_alone(bench):
-    made = chunks_of(bench.made(bench.write("a.aiff", aiff(bytes(20), MARKERS))))
+    made = chunks_of(bench.build(bench.write("a.aiff", aiff(bytes(20), MARKERS))))
 
     assert b"smpl" not in made
     assert b"cue " in made
@@ -165,7 +165,7 @@ def with_comments(kind, *comments):
 def test_flac_with_loop_tags_has_a_loop(bench):
     data = with_comments("FLAC", b"LOOPSTART=500", b"LOOPLENGTH=1000")
 
-    assert loops_of(bench.made(bench.write("a.flac", data))) == [(0, 500, 1499)]
+    assert loops_of(bench.build(bench.write("a.flac", data))) == [(0, 500, 1499)]
 
 
 def test_ogg_with_loop_tags_has_a_loop():
@@ -188,7 +188,7 @@ def id3(*texts):
 def test_mp3_with_loop_tags_has_a_loop(bench, encoding, codec):
     tags = id3(("LOOPSTART", "500", encoding, codec), ("LOOPLENGTH", "1000", encoding, codec))
 
-    products = bench.made(bench.write("a.mp3", tags + encoded("MP3", "MPEG_LAYER_III")))
+    products = bench.build(bench.write("a.mp3", tags + encoded("MP3", "MPEG_LAYER_III")))
 
     assert loops_of(products) == [(0, 500, 1499)]
 
@@ -196,7 +196,7 @@ def test_mp3_with_loop_tags_has_a_loop(bench, encoding, codec):
 def test_tag_before_a_comment_whose_length_looks_like_a_digit_is_read_right(bench):
     data = with_comments("FLAC", b"LOOPSTART=5", b"A=" + b"z" * 46)  # the next length is the character 0
 
-    ((_, first, last),) = loops_of(bench.made(bench.write("a.flac", data)))
+    ((_, first, last),) = loops_of(bench.build(bench.write("a.flac", data)))
 
     assert (first, last) == (5, FRAMES - 1)
 
@@ -211,7 +211,7 @@ def test_tag_before_a_comment_whose_length_looks_like_a_digit_is_read_right(benc
     ],
 )
 def test_loop_tags_that_make_no_sense_warn(bench, tags, words):
-    bench.made(bench.write("a.flac", with_comments("FLAC", *tags)))
+    bench.build(bench.write("a.flac", with_comments("FLAC", *tags)))
 
     (warning,) = bench.warnings
     assert words in warning
@@ -220,7 +220,7 @@ def test_loop_tags_that_make_no_sense_warn(bench, tags, words):
 def test_flac_as_product_warns_of_lost_marks_by_name(bench):
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((0, 1, 9))), chunk(b"cue ", cue(1, 2, 3))))
 
-    bench.made(source, format="flac")
+    bench.build(source, format="flac")
 
     assert bench.warnings == ["a.wav: flac has no place for its 1 loop and 3 markers, so they are lost; use format: wav"]
 
@@ -236,7 +236,7 @@ def test_flac_as_product_warns_of_lost_marks_by_name(bench):
     ],
 )
 def test_damaged_marks_warn(bench, kind, content, words):
-    made = chunks_of(bench.made(bench.write("a.wav", wav(chunk(kind, content)))))
+    made = chunks_of(bench.build(bench.write("a.wav", wav(chunk(kind, content)))))
 
     assert kind not in made
     assert bench.warnings == [f"a.wav: its {words} are damaged, so they are lost"]
@@ -245,13 +245,13 @@ def test_damaged_marks_warn(bench, kind, content, words):
 def test_damaged_markers_of_an_aiff_warn(bench):
     instrument = struct.pack(">BbBBBBh6h", 64, 0, 0, 127, 1, 127, 0, 1, 7, 8, 0, 0, 0)
 
-    bench.made(bench.write("a.aiff", aiff(instrument, MARKERS)))
+    bench.build(bench.write("a.aiff", aiff(instrument, MARKERS)))
 
     assert bench.warnings == ["a.aiff: its loop points or markers (INST, MARK) are damaged, so they are lost"]
 
 
 def test_sound_without_marks_has_no_more_chunks_than_before(bench):
-    assert set(chunks_of(bench.made(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
+    assert set(chunks_of(bench.build(bench.write("a.wav", encoded())))) == {b"fmt ", b"data"}
 
 
 def test_any_bytes_after_the_samples_do_no_harm(bench):
@@ -263,4 +263,4 @@ def test_any_bytes_after_the_samples_do_no_harm(bench):
         content = chance.choice((smpl((0, 1, 9)), cue(1), LABELS, INSTRUMENT))
         bad = bytearray(content)
         bad[chance.randrange(len(bad))] = chance.randrange(256)
-        chunks_of(bench.made(bench.write("a.wav", wav(chunk(kind, bytes(bad)))), sample_rate=chance.choice((RATE, 11025))))
+        chunks_of(bench.build(bench.write("a.wav", wav(chunk(kind, bytes(bad)))), sample_rate=chance.choice((RATE, 11025))))

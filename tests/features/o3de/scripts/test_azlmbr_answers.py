@@ -211,7 +211,7 @@ def test_products_are_all_that_the_script_says(script, told, tmp_path):
             [sdk.PathDependency("A.txt"), sdk.PathDependency("!b.txt", sdk.PathDependencyKind.PRODUCT_FILE)],
             dependencies_handled=True,
         ),
-        sdk.JobProduct("/elsewhere/b.y", flags=sdk.ProductFlag.INTERMEDIATE, dependencies_handled=True),
+        sdk.JobProduct("/elsewhere/b.y", 0, flags=sdk.ProductFlag.INTERMEDIATE, dependencies_handled=True),
     ]  # fmt: skip
     assert (answer.sources_to_reprocess, answer.keep_temp, told.lines) == (["c.txt"], True, [])
 

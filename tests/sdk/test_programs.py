@@ -3,17 +3,8 @@ import sys
 
 import pytest
 
-from aptui.builders import needs
-from aptui.builders.needs import (
-    MissingError,
-    find_program,
-    has_library,
-    library,
-    messages,
-    program_digest,
-    run,
-    summarize_errors,
-)
+from aptui.builders.common import messages, summarize_errors
+from aptui.sdk import MissingError, find_program, has_library, library, program_digest, programs, run_program
 
 
 def test_a_package_that_is_not_installed_is_missing_by_name():
@@ -73,17 +64,17 @@ def test_a_programs_digest_follows_its_bytes(bin_folder):
 def test_a_program_runs_where_it_is_told_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
     path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
 
-    ended = run([path, "a b"], str(tmp_path))
+    ended = run_program([path, "a b"], str(tmp_path))
 
     assert (ended.status, ended.output) == (3, f"{tmp_path} a b C\nwrong\n")
-    monkeypatch.setattr(needs, "MOST_OUTPUT_CHARACTERS", 3)
-    assert run([path], str(tmp_path)).output == str(tmp_path)[:3]
+    monkeypatch.setattr(programs, "MOST_OUTPUT_CHARACTERS", 3)
+    assert run_program([path], str(tmp_path)).output == str(tmp_path)[:3]
 
 
 @pytest.mark.real
 def test_a_program_that_cannot_be_started_is_missing(tmp_path):
     with pytest.raises(MissingError, match="cannot start 'tool': No such file or directory"):
-        run([str(tmp_path / "tool")], str(tmp_path))
+        run_program([str(tmp_path / "tool")], str(tmp_path))
 
 
 def test_messages_are_lifted_once_each():

@@ -1,29 +1,18 @@
-"""Check a built-in builder's parameters against its `params_schema`, and answer `create_jobs` for builders of one job per platform.
+"""What the shipped builders have in common: one job per platform with its parameters checked, texts of errors, compilers' messages.
 
-The configuration is checked against the same schema before anything runs (`engine.registry_params`); what comes here is wrong only
-in what a schema cannot say.
+Tests: `tests/builders/test_params.py`.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Mapping
-from importlib import metadata
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, ParamError, Result, param_mistakes
+from msgspec import Struct
 
-__all__ = [
-    "Contradiction",
-    "ParamError",
-    "Schema",
-    "check_params",
-    "describe_damage",
-    "library_versions",
-    "no_contradiction",
-    "one_job_per_platform",
-    "one_line",
-]
+from aptui.sdk import CreateJobsRequest, CreateJobsResponse, JobDescriptor, ParamError, Result, check_params
 
 Schema = Mapping[str, Any]
 _LONGEST_SHOWN = 60
@@ -34,17 +23,6 @@ Contradiction = Callable[[Mapping[str, Any]], str]
 def no_contradiction(_params: Mapping[str, Any]) -> str:
     """Find nothing: for builders whose parameters are independent."""
     return ""
-
-
-def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `params` with the defaults of `schema` for what is missing.
-
-    Raises:
-        ParamError: naming the first wrong parameter and the nearest known one.
-    """
-    for mistake in param_mistakes(schema, params):
-        raise mistake
-    return {name: params.get(name, rule.get("default")) for name, rule in schema["properties"].items()}
 
 
 def one_job_per_platform(
@@ -63,11 +41,6 @@ def one_job_per_platform(
             return CreateJobsResponse(error=f"{named}{where}: {reason}")
         jobs.append(JobDescriptor(request.builder_name, platform.id, additional_fingerprint=additional_fingerprint))
     return CreateJobsResponse(Result.SUCCESS, jobs)
-
-
-def library_versions(*names: str) -> str:
-    """Return `name version, …` of installed distributions, without importing them: their upgrade may change products."""
-    return ", ".join(f"{name} {_version(name)}" for name in names)
 
 
 def one_line(error: BaseException | str) -> str:
@@ -96,13 +69,35 @@ def _wrong(schema: Schema, params: Mapping[str, Any], contradiction: Contradicti
     return contradiction(params)
 
 
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def _show_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
+
+
+class CompilerMessage(Struct, frozen=True):
+    """A line of a compiler's output."""
+
+    is_error: bool
+    where: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}" if self.where else self.text
+
+
+def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
+    """Return each line of `output` once that matches `pattern`, which has the groups `kind`, `text` and maybe `file` and `line`."""
+    found = []
+    for match in map(pattern.match, output.splitlines()):
+        if match:
+            groups = match.groupdict()
+            place = [part for part in (groups.get("file"), groups.get("line")) if part]
+            found.append(
+                CompilerMessage("error" in (groups.get("kind") or "error").lower(), ":".join(place), one_line(groups["text"]))
+            )
+    return list(dict.fromkeys(found))
+
+
+def summarize_errors(errors: Sequence[str]) -> str:
+    """Return the first of `errors` in one line, and how many more there are."""
+    return f"{errors[0]} (and {len(errors) - 1} more)" if len(errors) > 1 else errors[0]

@@ -1,0 +1,575 @@
+"""Everything that the author of a builder imports. `BUILDERS.md` explains it with examples.
+
+A builder answers two questions. `create_jobs`: which jobs does this source need, and which other files do they depend on?
+`process_job`: do one of these jobs and return its products. `SimpleBuilder` answers the first question for builders with one job
+per platform. The names follow O3DE's `AssetBuilderSDK`. Builders run in worker processes, one call at a time. The engine kills a
+worker whose run exceeds a limit, is cancelled, or has a source that changed: the worker gets SIGTERM, which raises an exception
+in the builder's code at the next line of Python, and SIGKILL half a second later.
+
+`aptui.sdk.testing` runs builders in tests, without an engine.
+
+Tests: `tests/sdk/test_kit.py`, `tests/worker/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from uuid import UUID
+
+from msgspec import Struct, field
+
+from aptui.core.model import DependencyKind
+from aptui.sdk.parameters import check_params, library_versions, read_options, schema_of, trusted_params
+from aptui.shared.files.named_files import MOST_BYTES, ForbiddenNameError, NamedFileError, located, placed_name, read_named
+from aptui.shared.param_schema import ParamError
+from aptui.shared.param_schema import mistakes as param_mistakes
+
+if TYPE_CHECKING:
+    from aptui.sdk.programs import (
+        MissingError,
+        ProgramResult,
+        TooLongError,
+        find_missing_need,
+        find_program,
+        has_library,
+        library,
+        program_digest,
+        run_program,
+    )
+
+__all__ = [
+    "AssetType",
+    "Builder",
+    "Cancelled",
+    "CreateJobsRequest",
+    "CreateJobsResponse",
+    "DependencyKind",
+    "ForbiddenNameError",
+    "JobDependency",
+    "JobDescriptor",
+    "JobError",
+    "JobLog",
+    "JobProduct",
+    "LoadBehavior",
+    "Match",
+    "MissingError",
+    "NamedFileError",
+    "ParamError",
+    "PathDependency",
+    "PathDependencyKind",
+    "PlatformInfo",
+    "ProcessJobRequest",
+    "ProcessJobResponse",
+    "ProductDependency",
+    "ProductFlag",
+    "ProgramResult",
+    "Result",
+    "SimpleBuilder",
+    "SourceDependency",
+    "SourceDependencyKind",
+    "TooLongError",
+    "check_params",
+    "find_missing_need",
+    "find_program",
+    "has_library",
+    "library",
+    "library_versions",
+    "located",
+    "param_mistakes",
+    "placed_name",
+    "program_digest",
+    "read_named",
+    "run_program",
+    "schema_of",
+    "trusted_params",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aptui.sdk import programs  # most builders start no program
+
+    return getattr(programs, name)
+
+
+AssetType = UUID
+"""The type of a product, as the runtime knows it."""
+
+
+class Result(IntEnum):
+    """How a call ended; the default of a response is FAILED, so that a builder must say that it succeeded."""
+
+    SUCCESS = 0
+    FAILED = 1
+    CRASHED = 2
+    CANCELLED = 3
+    NETWORK_ISSUE = 4
+
+
+class ProductFlag(IntEnum):
+    """What a product is for; a product is exactly one of the first two."""
+
+    PRODUCT = 1
+    INTERMEDIATE = 2
+
+
+class SourceDependencyKind(IntEnum):
+    """ABSOLUTE names one file (relative to its scan folder, or absolute); WILDCARD is a path with `*`."""
+
+    ABSOLUTE = 0
+    WILDCARD = 1
+
+
+class Cancelled(Exception):
+    """The builder says that its job was cancelled, like `Result.CANCELLED`."""
+
+
+class JobError(Exception):
+    """Fails the analysis or the job. The text is the error that users see: one line, without a traceback."""
+
+
+class Match(NamedTuple):
+    """A file that a pattern matches: its path below the scan folders, its absolute path, and the digest of its bytes (hex)."""
+
+    path: str
+    full_path: str
+    digest: str
+
+
+class PlatformInfo(Struct, frozen=True):
+    """A platform and its tags (lower case)."""
+
+    id: str
+    tags: tuple[str, ...] = ()
+
+
+class SourceDependency(Struct):
+    """This source's jobs depend on another source: its bytes enter their fingerprints, and its change re-analyses this source.
+
+    `uuid` wins over `path`. The file need not exist yet.
+    """
+
+    path: str = ""
+    kind: SourceDependencyKind = SourceDependencyKind.ABSOLUTE
+    uuid: UUID | None = None
+
+
+class JobDependency(Struct):
+    """A job depends on another job: the one with `job_key` of `source` on `platform` (that of the job itself, or `common`).
+
+    `uuid` wins over `source`. `*` in `source` is any text, `/` included: the jobs of all sources that match, as they come and go.
+    """
+
+    source: str
+    job_key: str
+    platform: str
+    kind: DependencyKind = DependencyKind.ORDER
+    sub_ids: tuple[int, ...] = ()
+    uuid: UUID | None = None
+
+
+class JobDescriptor(Struct):
+    """One job that a source needs.
+
+    `job_key` is its name, of 4,096 characters at most. `additional_fingerprint` is text that re-runs the job when it changes;
+    `params` are handed back to `process_job` and enter the fingerprint too. Higher `priority` runs first.
+    """
+
+    job_key: str
+    platform: str
+    priority: int = 0
+    is_critical: bool = False
+    additional_fingerprint: str = ""
+    params: dict[str, str] = field(default_factory=dict)
+    job_dependencies: list[JobDependency] = field(default_factory=list)
+
+
+class CreateJobsResponse(Struct):
+    """Answer of `create_jobs`. With `result` FAILED, `error` says why in one line."""
+
+    result: Result = Result.FAILED
+    jobs: list[JobDescriptor] = field(default_factory=list)
+    source_dependencies: list[SourceDependency] = field(default_factory=list)
+    error: str = ""
+
+
+class LoadBehavior(IntEnum):
+    """When the runtime loads what a product depends on: before the product is ready, right after it, or when somebody asks for it.
+
+    It is what the low bits of a dependency's flags say.
+    """
+
+    PRE_LOAD = 0
+    QUEUE_LOAD = 1
+    NO_LOAD = 2
+
+
+class PathDependencyKind(IntEnum):
+    """What the path of a `PathDependency` names: a source (all that is made of it is meant), or a product without its platform."""
+
+    SOURCE_FILE = 0
+    PRODUCT_FILE = 1
+
+
+class ProductDependency(Struct):
+    """A product needs another product at run time, known by its asset id: the UUID of its source, and its sub id there.
+
+    It re-runs nothing, and the other product need not exist. `load` may also be a whole number of flags (64 bits).
+    """
+
+    source_uuid: UUID
+    sub_id: int = 0
+    load: LoadBehavior | int = LoadBehavior.NO_LOAD
+
+
+class PathDependency(Struct):
+    """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
+
+    `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
+    does not count. In it `*` is any text, `/` included, and a leading `!` takes what the path names away from what this product's
+    paths with `*` name. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) is taken for a SOURCE_FILE, as builders
+    name images by what artists made. `load` is as in `ProductDependency`.
+    """
+
+    path: str
+    kind: PathDependencyKind = PathDependencyKind.SOURCE_FILE
+    load: LoadBehavior | int = LoadBehavior.NO_LOAD
+
+
+class JobProduct(Struct):
+    """A product of a job.
+
+    `path`: relative to `request.products_dir` or absolute below it (moved), or an absolute path elsewhere (copied). Only its file
+    name enters the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id` identifies the product
+    among those of its source and must be stable and unique there: 0 for the only product of a job, and by default the CRC-32 of the
+    file name if there are several. `legacy_sub_ids` are those that it had in earlier versions of the builder.
+
+    `dependencies` and `path_dependencies` are the products that it needs at run time. `dependencies_handled` says that they are all
+    of them: a job that declares some without saying so for any product gets a warning.
+
+    `folder` is for intermediates alone: a folder, relative to the scan folders, that stands in place of the source's.
+
+    `facts` are for filters and checks: `width` and `height` in pixels, `format` (in lower case), `seconds`, `triangles`, `rate`
+    (samples a second); they decide about nothing else.
+    """
+
+    path: str
+    sub_id: int | None = None
+    asset_type: UUID = UUID(int=0)
+    flags: int = ProductFlag.PRODUCT
+    dependencies: list[ProductDependency] = field(default_factory=list)
+    path_dependencies: list[PathDependency] = field(default_factory=list)
+    dependencies_handled: bool = False
+    legacy_sub_ids: tuple[int, ...] = ()
+    folder: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class ProcessJobResponse(Struct):
+    """Answer of `process_job`.
+
+    `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder).
+    """
+
+    result: Result = Result.FAILED
+    products: list[JobProduct] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+    sources_to_reprocess: list[str] = field(default_factory=list)
+    keep_temp: bool = False
+    error: str = ""
+
+
+class JobLog:
+    """The log of one run. Each call takes key/value context, shown with the line.
+
+    Args:
+        write: receives (severity 0 debug … 3 error, text, context).
+    """
+
+    def __init__(self, write: Callable[[int, str, tuple[tuple[str, str], ...]], None]) -> None:
+        self._write = write
+
+    def debug(self, text: str, **context: object) -> None:
+        """Say something only developers want."""
+        self._write(0, text, _pairs(context))
+
+    def info(self, text: str, **context: object) -> None:
+        """Say something worth keeping."""
+        self._write(1, text, _pairs(context))
+
+    def warning(self, text: str, **context: object) -> None:
+        """Warn; counted on the job."""
+        self._write(2, text, _pairs(context))
+
+    def error(self, text: str, **context: object) -> None:
+        """Report an error; counted on the job, and does not fail it by itself."""
+        self._write(3, text, _pairs(context))
+
+
+def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, str(value)) for key, value in context.items())
+
+
+class _KeywordFields(Struct, kw_only=True):
+    scan_folders: tuple[str, ...] = ()
+    params_schema: Any = None
+    find_matches: Callable[[str], Sequence[Match] | None] = lambda _pattern: None
+
+
+class _Request(_KeywordFields):
+    """Common part of both requests.
+
+    `builder_name` is the name of the configured builder. `scan_folder` is absolute; `source` is relative to it, in its real case.
+    `scan_folders` are all of the project (absolute). `params_schema` is that of the builder's class. `find_matches` returns the
+    files that a pattern matches, None if no earlier analysis declared the pattern.
+    """
+
+    builder_name: str
+    scan_folder: str
+    source: str
+    source_uuid: UUID
+
+    @property
+    def full_path(self) -> str:
+        """Absolute path of the source."""
+        return os.path.join(self.scan_folder, self.source)
+
+    @property
+    def stem(self) -> str:
+        """File name of the source without its last extension."""
+        return os.path.splitext(os.path.basename(self.source))[0]
+
+    def read_named(self, path: str, *, named_by: str = "", most_bytes: int = MOST_BYTES) -> bytes:
+        """Return the bytes of a file that content names, never of one outside the project's scan folders.
+
+        Args:
+            path: what it names, as `placed_name` returns it: relative to `scan_folder`, or absolute.
+            named_by: the file that names it, for messages; the source by default.
+            most_bytes: a larger file is refused.
+
+        Raises:
+            ForbiddenNameError: the file is outside the scan folders, is not a regular file, or is too large: the job should fail.
+            NamedFileError: the file is missing or cannot be read.
+        """
+        return read_named(self.scan_folder, path, self.scan_folders, named_by=named_by or self.source, most_bytes=most_bytes)
+
+
+class CreateJobsRequest(_Request):
+    """Question to `create_jobs`. Use `builder_name` as job key unless there is a better one.
+
+    `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to those that differ there.
+    Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are those that `depends_on` and
+    `matching` declared; the worker adds them to those of the response.
+    """
+
+    platforms: tuple[PlatformInfo, ...]
+    params: Mapping[str, Any]
+    platform_params: Mapping[str, Mapping[str, Any]]
+    log: JobLog
+    source_dependencies: list[SourceDependency] = field(default_factory=list)
+    unknown_patterns: list[str] = field(default_factory=list)
+    """Patterns that were asked for and that no earlier analysis declared: this analysis is repeated with their files."""
+
+    def params_for(self, platform: str) -> dict[str, Any]:
+        """Return the builder's parameters for `platform`, without defaults."""
+        return {**self.params, **self.platform_params.get(platform, {})}
+
+    def options_for(self, platform: str) -> Any:
+        """Return the builder's parameters for `platform` with their defaults, as `ProcessJobRequest.options` does.
+
+        Raises:
+            ParamError: a parameter is unknown or has a wrong value.
+        """
+        return read_options(self.params_schema, self.params_for(platform))
+
+    def read_source(self) -> bytes:
+        """Return the bytes of the source."""
+        with open(self.full_path, "rb") as file:
+            return file.read()
+
+    def depends_on(self, path: str) -> None:
+        """Declare that the jobs depend on a file, which may be missing: relative to the scan folders, or absolute."""
+        self.source_dependencies.append(SourceDependency(path))
+
+    def matching(self, pattern: str) -> list[Match]:
+        """Declare a dependency on all files that match `pattern`, and return them, sorted by path.
+
+        The pattern is relative to the scan folders: `*` is any text, also across `/`; `**/` any folders; `?` one character. The
+        rules of the engine decide which files count: order of scan folders, hidden files, case, `ignore`. A plain path is a
+        pattern, too.
+
+        The engine does not know a new pattern yet. Then the list is empty, whatever `create_jobs` returns is dropped, and
+        `create_jobs` is called again with the files.
+        """
+        kind = SourceDependencyKind.WILDCARD if "*" in pattern or "?" in pattern else SourceDependencyKind.ABSOLUTE
+        self.source_dependencies.append(SourceDependency(pattern, kind))
+        found = self.find_matches(pattern)
+        if found is None:
+            self.unknown_patterns.append(pattern)
+        return list(found or ())
+
+
+class ProcessJobRequest(_Request):
+    """Question to `process_job`. `products_dir` is an empty folder of this run; `temp_dir` is another one, for any other files.
+
+    `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `quality` is "final", or "draft"
+    if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
+    `threads` is how many threads the run may use, so that all workers together use each core once.
+
+    `products` are those that `write_product` and `add_product` recorded, and `dependencies` the files that the run read and that
+    `create_jobs` did not declare (absolute, or relative to their scan folder): `SimpleBuilder` returns both.
+    """
+
+    platform: PlatformInfo
+    job_key: str
+    params: Mapping[str, Any]
+    job_params: Mapping[str, str]
+    additional_fingerprint: str
+    products_dir: str
+    temp_dir: str
+    log: JobLog
+    debug_output: bool = False
+    read_digest: str = ""
+    quality: str = "final"
+    threads: int = 1
+    progress: Callable[[float], None] = lambda _fraction: None
+    products: list[JobProduct] = field(default_factory=list)
+    dependencies: list[str] = field(default_factory=list)
+
+    @property
+    def options(self) -> Any:
+        """The builder's parameters with their defaults: a record if `params_schema` is a record type, otherwise a dict.
+
+        Raises:
+            ParamError: a parameter is unknown or has a wrong value.
+        """
+        return read_options(self.params_schema, self.params)
+
+    def read_source(self) -> bytes:
+        """Return the bytes of the source and remember their digest, so that the run is known to be of exactly these bytes."""
+        with open(self.full_path, "rb") as file:
+            data = file.read()
+        self.read_digest = hashlib.sha256(data).hexdigest()
+        return data
+
+    def matching(self, pattern: str) -> list[Match]:
+        """Return the files that matched `pattern` when the job was planned, sorted by path.
+
+        Raises:
+            JobError: `create_jobs` did not declare the pattern.
+        """
+        found = self.find_matches(pattern)
+        if found is None:
+            raise JobError(f"create_jobs did not declare the pattern '{pattern}': call request.matching('{pattern}') there, too")
+        return list(found)
+
+    def product_path(self, name: str) -> str:
+        """Return the absolute path for a product named `name` in `products_dir`."""
+        return os.path.join(self.products_dir, name)
+
+    def add_product(self, name: str, **fields: Any) -> JobProduct:
+        """Record a product that is, or will be, at `product_path(name)`; `fields` are other fields of `JobProduct`."""
+        self.products.append(JobProduct(name, **fields))
+        return self.products[-1]
+
+    def write_product(self, name: str, data: bytes | str, **fields: Any) -> JobProduct:
+        """Write a product and record it; text is encoded as UTF-8; `fields` are other fields of `JobProduct`."""
+        with open(self.product_path(name), "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+        return self.add_product(name, **fields)
+
+    def run_program(self, arguments: Sequence[str], folder: str = "", **limits: int) -> ProgramResult:
+        """Run a program until it ends, in `temp_dir` or `folder`; the job's log gets its output, line by line.
+
+        Args:
+            arguments: the program, by name (found in PATH) or absolute path, and its arguments.
+            folder: where it runs.
+            limits: as in `aptui.sdk.run_program`.
+
+        Raises:
+            JobError: the program is missing, reached a limit, or ended with another status than 0.
+        """
+        from aptui.sdk.programs import run_logged
+
+        return run_logged(arguments, folder or self.temp_dir, self.log, **limits)
+
+
+@runtime_checkable
+class Builder(Protocol):
+    """What a builder is: a class without constructor arguments that answers the two questions.
+
+    Class attributes:
+        name: unique.
+        version: text; a change runs all its jobs again.
+        patterns: globs on the relative path.
+        analysis_fingerprint: optional text; a change repeats the analysis of all its sources. Required if its jobs have an
+            `additional_fingerprint`: that comes from the analysis, so the engine must know when to repeat it.
+        params_schema: optional; the form of its parameters, which are checked before anything runs: a record type of msgspec with
+            types, defaults and `Annotated` bounds, or a JSON Schema.
+        requires: optional; Python packages that it imports: `("etcpak>=0.9",)`. Their versions enter the fingerprints of its
+        jobs. If
+            one is missing, its jobs fail with the line that installs it.
+        tools: optional; programs that it starts: `("gltfpack",)`. Their bytes enter the fingerprints of its jobs. If one is missing
+            in the PATH, its jobs fail and name it.
+        flags: optional; a set of "delete_products_on_failure" and "reads_debug_output" (its products differ with debug output).
+
+    An optional method `shutdown()` is called before its process ends.
+
+    A parameter that names a program, a command, an environment variable, or a place outside the project has `is_trusted_only` in
+    the schema (`Meta(extra_json_schema={"is_trusted_only": True})` in a record): only the project's `aptui.yaml` may set it,
+    never an `.aptui.yaml` in a folder of assets.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    patterns: ClassVar[tuple[str, ...]]
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return the jobs that `request.source` needs; must be fast and deterministic."""
+        ...
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Do one job and return its products; must be deterministic: equal inputs, equal bytes."""
+        ...
+
+
+class SimpleBuilder:
+    """Base class of a builder with one job per platform: override `build`, and `analyse` if the jobs depend on other files.
+
+    Its attributes are those of `Builder`.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ()
+    params_schema: ClassVar[Any] = None
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Declare the files that the jobs depend on, with `request.depends_on` and `request.matching`."""
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Do one job; record its products with `request.write_product` or `request.add_product`; raise `JobError` to fail."""
+        raise NotImplementedError
+
+    def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
+        """Return one job per platform, keyed by the builder's configured name."""
+        for platform in request.platforms:
+            request.options_for(platform.id)
+        self.analyse(request)
+        return CreateJobsResponse(Result.SUCCESS, [JobDescriptor(request.builder_name, each.id) for each in request.platforms])
+
+    def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
+        """Call `build` and return what it recorded."""
+        self.build(request)
+        return ProcessJobResponse(Result.SUCCESS, request.products, request.dependencies)
+
+
+def canonical_json(value: object) -> str:
+    """Return `value` as JSON with sorted keys and no blanks, the form in which parameters enter fingerprints."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,85 @@
+"""Parameters of builders: their schema, checks, defaults, and records that declare them.
+
+The configuration is checked against the schema before anything runs (`engine.registry_params`). A builder finds only mistakes
+that a schema cannot express.
+
+Tests: `tests/sdk/test_kit.py`, `tests/builders/test_params.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from aptui.shared.param_schema import ParamError
+from aptui.shared.param_schema import mistakes as param_mistakes
+
+Schema = Mapping[str, Any]
+
+
+def schema_of(declared: object) -> Schema | None:
+    """Return the JSON Schema of a `params_schema`: of a record type, or itself if it is a schema; None for anything else."""
+    if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
+        return _schema_of_record(declared)
+    return declared if isinstance(declared, Mapping) else None
+
+
+@cache
+def _schema_of_record(record: type[msgspec.Struct]) -> Schema:
+    (schema,), components = msgspec.json.schema_components((record,))
+    found = components[schema["$ref"].rpartition("/")[2]]
+    return {**found, "additionalProperties": False}
+
+
+def read_options(declared: object, params: Mapping[str, Any]) -> Any:
+    """Return `params` with defaults: an instance of a declared record type, otherwise a dict.
+
+    Raises:
+        ParamError: a parameter is unknown or has a wrong value.
+    """
+    schema = schema_of(declared)
+    if schema is None:
+        return dict(params)
+    if not isinstance(declared, type):
+        return check_params(schema, params)
+    for mistake in param_mistakes(schema, params):
+        raise mistake
+    try:
+        return msgspec.convert(dict(params), declared)
+    except msgspec.ValidationError as error:
+        raise ParamError(str(error)) from None
+
+
+def trusted_params(builder: type[Any]) -> tuple[str, ...]:
+    """Return the parameters that a builder class marks `is_trusted_only` in its `params_schema`, sorted."""
+    properties = (schema_of(getattr(builder, "params_schema", None)) or {}).get("properties")
+    rules = properties.items() if isinstance(properties, Mapping) else ()
+    return tuple(sorted(str(name) for name, rule in rules if isinstance(rule, Mapping) and rule.get("is_trusted_only")))
+
+
+def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `params` with the defaults of `schema` for what is missing.
+
+    Raises:
+        ParamError: naming the first wrong parameter and the nearest known one.
+    """
+    for mistake in param_mistakes(schema, params):
+        raise mistake
+    return {name: params.get(name, rule.get("default")) for name, rule in schema["properties"].items()}
+
+
+def library_versions(*names: str) -> str:
+    """Return `name version, …` of installed distributions, without importing them: their upgrade may change products."""
+    return ", ".join(f"{name} {_version(name)}" for name in names)
+
+
+def _version(name: str) -> str:
+    from importlib import metadata  # slow to import, and only few builders need it
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,140 @@
+"""Builders written with the kit, in a real engine: files of patterns, options, packages and programs that are missing or change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from homes import own_homes
+
+pytestmark = pytest.mark.real
+
+SETTINGS = """
+scan_folders: [{name: game, path: assets}, {name: more, path: more}]
+ignore: ["*wip*"]
+local_store: {enabled: false}
+builders:
+  - {name: atlas, uses: atlas, params: {padding: 3}}
+  - {name: texts, copy: ["*.txt"]}
+"""
+ATLAS = """
+from typing import Annotated
+from msgspec import Meta, Struct
+from aptui.sdk import SimpleBuilder
+
+class Options(Struct):
+    padding: Annotated[int, Meta(ge=0, le=64)] = 2
+    trim: bool = True
+
+class Atlas(SimpleBuilder):
+    name = "atlas"
+    patterns = ("*.atlas",)
+    params_schema = Options
+
+    def analyse(self, request):
+        request.matching(request.read_source().decode())
+
+    def build(self, request):
+        names = [match.path for match in request.matching(request.read_source().decode())]
+        request.write_product(request.stem + ".out", f"{request.options.padding} {request.options.trim} {' '.join(names)}")
+"""
+
+
+def with_attribute(line: str) -> str:
+    return ATLAS.replace("    params_schema", f"    {line}\n    params_schema")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", SETTINGS)
+    project.write("builders/atlas.py", ATLAS)
+    for name in ("assets/s/b.png", "assets/s/a.png", "assets/s/wip.png", "more/s/A.png", "more/s/c.png"):
+        project.write(name, name)
+    project.write("assets/x.atlas", "s/*.png")
+    return project
+
+
+def test_matching_returns_the_files_that_count_and_follows_them(project: Project) -> None:
+    project.engine_run()
+    assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png", project.errors()
+
+    project.write("assets/s/d.png", "new")
+    assert project.engine_run().runs == {"x.atlas:atlas": 1}
+    assert project.texts()["x.out"] == "3 True s/a.png s/b.png s/c.png s/d.png"
+
+    project.delete("assets/s/a.png")
+    project.engine_run()
+    assert project.texts()["x.out"] == "3 True s/A.png s/b.png s/c.png s/d.png"
+
+    project.write("assets/s/wip2.png", "ignored")
+    assert not project.engine_run().runs
+
+
+def test_matching_with_a_plain_path_returns_that_file(project: Project) -> None:
+    project.write("assets/x.atlas", "s/c.png")
+    project.engine_run()
+    assert project.texts()["x.out"] == "3 True s/c.png", project.errors()
+
+
+def test_matching_of_an_undeclared_pattern_fails_the_job(project: Project) -> None:
+    project.write(
+        "builders/atlas.py", ATLAS.replace("        request.matching(request.read_source().decode())\n", "        pass\n")
+    )
+    project.engine_run()
+    (error,) = project.errors().values()
+    assert error.startswith("create_jobs did not declare the pattern 's/*.png'")
+
+
+def test_missing_package_fails_jobs_of_its_builder_alone(project: Project) -> None:
+    project.write(
+        "builders/atlas.py", ATLAS.replace("    params_schema", '    requires = ("no-such-package>=2",)\n    params_schema')
+    )
+    project.write("assets/a.txt", "text")
+    project.engine_run()
+    (error,) = project.errors().values()
+    assert error.startswith("builder 'atlas' needs the Python package 'no-such-package>=2', which is not installed: pip install")
+    assert project.texts()["a.txt"] == "text"
+
+
+def test_file_that_cannot_be_imported_fails_its_jobs_and_keeps_their_products(project: Project) -> None:
+    project.engine_run()
+    before = project.texts()["x.out"]
+    project.write("builders/atlas.py", "import no_such_module\n" + ATLAS)
+    project.write("assets/a.txt", "text")
+    project.engine_run()
+    (error,) = project.errors().values()
+    assert error.startswith("builders/atlas.py:1: the builder cannot be loaded: ModuleNotFoundError")
+    assert (project.texts()["x.out"], project.texts()["a.txt"]) == (before, "text")
+
+    project.write("builders/atlas.py", ATLAS)
+    project.engine_run()
+    assert not project.errors()
+
+
+def test_changed_tool_runs_jobs_again_and_missing_tool_fails_them(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin/pack"
+    tool.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    code = with_attribute('tools = ("pack",)')
+    code += '        request.write_product("y.out", request.run_program(["pack"]).output)\n'
+    project.write("builders/atlas.py", code)
+    project.engine_run()
+    (error,) = project.errors().values()
+    assert (
+        error == "builder 'atlas' needs the program 'pack', which was not found in the PATH that aptui was started with: install it"
+    )
+
+    for text in ("one", "two"):
+        tool.write_text(f"#!/bin/sh\necho {text}\n")
+        tool.chmod(0o755)
+        project.engine_run()
+        assert project.texts()["y.out"] == f"{text}\n", project.errors()
+    assert not project.engine_run().runs
+
+    tool.write_text("#!/bin/sh\necho bad input\nexit 3\n")
+    project.engine_run()
+    assert list(project.errors().values()) == ["pack ended with status 3: bad input"]

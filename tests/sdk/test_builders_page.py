@@ -1,0 +1,67 @@
+"""The listings of BUILDERS.md: builders, a configuration and a test, all executed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from disk_project import Project
+from homes import own_homes
+
+import aptui
+
+PAGE = Path(aptui.__file__).with_name("BUILDERS.md").read_text()
+LISTINGS = dict(re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", PAGE, re.DOTALL))
+SOURCES = {
+    "hello.words": "hello",
+    "a.rep": "ab",
+    "a.index": "data/*.txt",
+    "data/one.txt": "1",
+    "a.log": "one\ntwo\n",
+    "a.parts": "red\ngreen",
+}
+PRODUCTS = {
+    "hello.txt": "HELLO",
+    "a.txt": "ababab",
+    "a.list": "data/one.txt 6b86b273ff34fce19d6b804eff5a3f57\n",
+    "a.count": "2",
+    "a.red": "red",
+    "a.green": "green",
+}
+
+
+@pytest.mark.real
+def test_builders_of_the_page_build_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["aptui.yaml"])
+    for name, text in LISTINGS.items():
+        project.write(name, text)
+    for name, text in SOURCES.items():
+        project.write(f"assets/{name}", text)
+
+    project.engine_run()
+
+    assert project.errors() == {}
+    texts = project.texts()
+    assert {name: texts.get(name) for name in PRODUCTS} == PRODUCTS
+    android = {Path(name).name: data for name, data in project.products().items() if name.startswith("android/")}
+    assert android["a.txt"] == b"ababab\n"
+
+
+@pytest.mark.real
+def test_test_of_the_page_passes(tmp_path: Path) -> None:
+    for name, text in LISTINGS.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath=builders", "tests"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout
+    assert len(LISTINGS) == PAGE.count("```python") + PAGE.count("```yaml")
