@@ -29,7 +29,7 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, P
 from aptui.core.paths import from_text
 from aptui.core.project import INTERMEDIATES, Builder, UndeclaredReads
 from aptui.core.quality import quality_of
-from aptui.core.state.working_set import declared_of
+from aptui.core.state.working_set import list_declared
 from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1
@@ -117,7 +117,7 @@ def order_for(
         quality=quality_of(job.inputs).value,
         keeps_temp=manner.keeps_temp,
         settings=manner.settings,
-        declared=declared_of(job),
+        declared=list_declared(job),
         inputs=find_inputs(job, scan_folders),
     )
 

@@ -56,7 +56,7 @@ __all__ = [
     "JobLog",
     "JobProduct",
     "LoadBehavior",
-    "Match",
+    "MatchedFile",
     "MissingError",
     "NamedFileError",
     "ParamError",
@@ -134,7 +134,7 @@ class JobError(Exception):
     """Fails the analysis or the job. The text is the error that users see: one line, without a traceback."""
 
 
-class Match(NamedTuple):
+class MatchedFile(NamedTuple):
     """A file that a pattern matches: its path below the scan folders, its absolute path, and the digest of its bytes (hex)."""
 
     path: str
@@ -319,7 +319,7 @@ def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 class _KeywordFields(Struct, kw_only=True):
     scan_folders: tuple[str, ...] = ()
     params_schema: Any = None
-    find_matches: Callable[[str], Sequence[Match] | None] = lambda _pattern: None
+    find_matches: Callable[[str], Sequence[MatchedFile] | None] = lambda _pattern: None
 
 
 class _Request(_KeywordFields):
@@ -397,7 +397,7 @@ class CreateJobsRequest(_Request):
         """Declare that the jobs depend on a file, which may be missing: relative to the scan folders, or absolute."""
         self.source_dependencies.append(SourceDependency(path))
 
-    def matching(self, pattern: str) -> list[Match]:
+    def matching(self, pattern: str) -> list[MatchedFile]:
         """Declare a dependency on all files that match `pattern`, and return them, sorted by path.
 
         The pattern is relative to the scan folders: `*` is any text, also across `/`; `**/` any folders; `?` one character. The
@@ -458,7 +458,7 @@ class ProcessJobRequest(_Request):
         self.read_digest = hashlib.sha256(data).hexdigest()
         return data
 
-    def matching(self, pattern: str) -> list[Match]:
+    def matching(self, pattern: str) -> list[MatchedFile]:
         """Return the files that matched `pattern` when the job was planned, sorted by path.
 
         Raises:

@@ -195,14 +195,14 @@ def find_missing_need(builder: object) -> str:
 def list_package_versions(builder: object) -> list[str]:
     """Return `name version` of each package that a builder class requires."""
     matches = [match for text in names_of(builder, "requires") if (match := _REQUIREMENT.fullmatch(text))]
-    return [f"{match[1]} {_installed_version(match[1]) or 'missing'}" for match in matches]
+    return [f"{match[1]} {_find_version(match[1]) or 'missing'}" for match in matches]
 
 
 def _fault_of_package(requirement: str) -> str:
     match = _REQUIREMENT.fullmatch(requirement)
     if match is None:
         return f"has '{requirement}' in 'requires', which is not a name and versions, such as 'etcpak>=0.9'"
-    version = _installed_version(match[1])
+    version = _find_version(match[1])
     hint = f"pip install '{requirement}' in the environment of aptui"
     if not version:
         return f"needs the Python package '{requirement}', which is not installed: {hint}"
@@ -211,7 +211,7 @@ def _fault_of_package(requirement: str) -> str:
     return ""
 
 
-def _installed_version(name: str) -> str:
+def _find_version(name: str) -> str:
     from importlib import metadata
 
     try:

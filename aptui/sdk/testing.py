@@ -1,7 +1,7 @@
 """Run a builder in a test, without an engine: files in a temporary folder, its products, dependencies, log and facts.
 
     def test_words_are_shouted(tmp_path):
-        bench = Bench(Shout(), tmp_path)
+        bench = BuilderBench(Shout(), tmp_path)
         bench.write("a.words", "hello")
         assert bench.build("a.words") == {"a.txt": b"HELLO"}
 
@@ -25,7 +25,7 @@ from aptui.sdk import (
     JobError,
     JobLog,
     JobProduct,
-    Match,
+    MatchedFile,
     NamedFileError,
     ParamError,
     PlatformInfo,
@@ -35,13 +35,13 @@ from aptui.sdk import (
     find_missing_need,
 )
 
-__all__ = ["Bench"]
+__all__ = ["BuilderBench"]
 
 _REFUSED = (JobError, NamedFileError, ParamError)
 _WARNING, _ERROR = 2, 3
 
 
-class Bench:
+class BuilderBench:
     """Runs the jobs of one builder.
 
     Args:
@@ -50,11 +50,8 @@ class Bench:
         name: the builder's name in the configuration; that of the class by default.
         platforms: platform ids.
 
-    Attributes:
-        lines: what the builder logged: (severity 0 debug … 3 error, text).
-        progress: the fractions that it reported.
-        products: the products of the last run.
-        products_dir: the folder of the last run's products.
+    `lines` is what the builder logged, (severity 0 debug … 3 error, text); `progress` the fractions that it reported; `products`
+    the products of the last run, and `products_dir` their folder.
     """
 
     def __init__(
@@ -183,12 +180,12 @@ class Bench:
         if fault := find_missing_need(self.builder):
             raise JobError(f"builder '{self.name}' {fault}")
 
-    def _find_matches(self, pattern: str) -> list[Match]:
+    def _find_matches(self, pattern: str) -> list[MatchedFile]:
         root = self.folder / "assets"
         match = wildcard(pattern).fullmatch
         found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.is_file()}
         return [
-            Match(rel, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+            MatchedFile(rel, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
             for rel, path in sorted(found.items())
             if match(rel)
         ]

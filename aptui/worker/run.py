@@ -31,7 +31,7 @@ from aptui.sdk import (
     CreateJobsResponse,
     JobError,
     JobProduct,
-    Match,
+    MatchedFile,
     NamedFileError,
     ParamError,
     PlatformInfo,
@@ -568,14 +568,14 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
         return ()  # it changes right now: the engine looks at it again in any case
 
 
-def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[Match] | None:
+def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:
     """Return the planned inputs of a run that a pattern matches; None if its analysis did not declare the pattern."""
     pattern = to_text(os.fsencode(normalize(pattern)))
     if pattern.lower() not in order.declared:
         return None
     match = wildcard(pattern).fullmatch
     found = [each for each in order.inputs if match(each.rel)]
-    return [Match(files.os_path(each.rel), files.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found]
+    return [MatchedFile(files.os_path(each.rel), files.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found]
 
 
 def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from aptui.sdk.testing import Bench
+from aptui.sdk.testing import BuilderBench
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> BuilderBench:
     """A bench for the `BUILDER` of the test's module."""
-    return Bench(request.module.BUILDER(), tmp_path, name="mine")
+    return BuilderBench(request.module.BUILDER(), tmp_path, name="mine")
 
 
 def digests(products: dict[str, bytes]) -> dict[str, str]:
@@ -45,7 +45,7 @@ def made_elsewhere() -> Callable[..., dict[str, str]]:
     import subprocess
     import sys
 
-    def run(bench: Bench, source: str, **params: object) -> dict[str, str]:
+    def run(bench: BuilderBench, source: str, **params: object) -> dict[str, str]:
         kind = type(bench.builder)
         arguments = [kind.__module__, kind.__name__, str(bench.folder / "assets"), source, json.dumps(params)]
         done = subprocess.run(

@@ -19,7 +19,7 @@ from aptui.sdk import (
     trusted_params,
 )
 from aptui.sdk.parameters import read_options
-from aptui.sdk.testing import Bench
+from aptui.sdk.testing import BuilderBench
 
 
 class Options(Struct):
@@ -48,7 +48,7 @@ class Shout(SimpleBuilder):
 
 @pytest.fixture
 def bench(tmp_path):
-    return Bench(Shout(), tmp_path)
+    return BuilderBench(Shout(), tmp_path)
 
 
 def test_record_gives_schema_with_defaults_bounds_and_trust():
@@ -108,7 +108,7 @@ def test_program_writes_its_output_into_the_log_and_fails_with_its_last_line(tmp
         def build(self, request):
             request.write_product("a.out", request.run_program(["sh", "-c", request.options["line"]]).output)
 
-    bench = Bench(Runs(), tmp_path)
+    bench = BuilderBench(Runs(), tmp_path)
     bench.write("a.x", "")
 
     assert bench.build("a.x", line="echo one; pwd") == {"a.out": f"one\n{tmp_path}/temp1\n".encode()}
@@ -129,8 +129,8 @@ def test_program_writes_its_output_into_the_log_and_fails_with_its_last_line(tmp
         ("thing is nice", "1", "has 'thing is nice' in 'requires', which is not a name and versions"),
     ],
 )
-def test_requirement_is_compared_with_the_installed_version(monkeypatch, requirement, version, fault):
-    monkeypatch.setattr("aptui.sdk.programs._installed_version", lambda _name: version)
+def test_requirement_is_compared_with_the_find_version(monkeypatch, requirement, version, fault):
+    monkeypatch.setattr("aptui.sdk.programs._find_version", lambda _name: version)
 
     found = find_missing_need(type("B", (), {"requires": (requirement,)}))
 

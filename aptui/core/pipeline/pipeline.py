@@ -71,7 +71,7 @@ from aptui.core.rows import Archive, PlainCopy
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import WorkingSet, declared_of
+from aptui.core.state.working_set import WorkingSet, list_declared
 
 # Starts of runs: which jobs start, how many in one message, and what their workers receive.
 
@@ -156,14 +156,14 @@ class Starts:
             platforms = self._planner.platforms_of(builder, source)
             return AnalyseOrder(
                 job.run_key, builder.name, root, source.rel, source.uuid, platforms, builder.analyse_limit_s, settings,
-                *self._declared_inputs(job),
+                *self._list_inputs(job),
             )  # fmt: skip
         staging = f"{self._staging}/{job.run_key}"
         if builder.is_plain_copy:
             present = job.products[0].digest if len(job.products) == 1 and job.fingerprint and not job.is_forced else b""
             return CopyOrder(job.run_key, f"{root}/{source.rel}", staging, present, builder.takes_pointers)
         fact, plan = source.fact, job.plan
-        declared, inputs = self._declared_inputs(job)
+        declared, inputs = self._list_inputs(job)
         assert fact is not None
         assert plan is not None
         return ProcessOrder(
@@ -174,9 +174,9 @@ class Starts:
             quality=quality_of(job.planned_inputs).value, declared=declared, inputs=inputs,
         )  # fmt: skip
 
-    def _declared_inputs(self, job: Job) -> tuple[tuple[str, ...], tuple[PlannedInput, ...]]:
+    def _list_inputs(self, job: Job) -> tuple[tuple[str, ...], tuple[PlannedInput, ...]]:
         """Return the paths and patterns that the builder declared for a source, and the planned files that exist."""
-        declared = declared_of(job)
+        declared = list_declared(job)
         if not declared:
             return (), ()
         inputs = []

@@ -175,7 +175,7 @@ class EdgeIndex:
         return found
 
 
-def declared_of(job: Job) -> tuple[str, ...]:
+def list_declared(job: Job) -> tuple[str, ...]:
     """Return the paths and patterns, in lower case, that the analysis of a job (or a job that is one) declared as dependencies."""
     analyses = (item for item in job.source.jobs.values() if item.builder == job.builder and item.is_analysis)
     edges = (edge for item in analyses for edge in item.edges)
