@@ -15,7 +15,6 @@ import contextlib
 import os
 import selectors
 import socket
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from aptui.link import codec, places
 from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat, Outbox
 from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
-from aptui.shared.floods import FloodGate, more_like_this
+from aptui.shared.floods import ErrorReports
 from aptui.shared.health import Connection
 from aptui.shared.sanitize import sanitize
 
@@ -163,7 +162,7 @@ class LinkServer:
         self._gone: list[int] = []
         """Clients of which the answerer does not know yet that they left; it is told when nothing else is in hand."""
         self._count = 0
-        self._reports = FloodGate()
+        self._reports = ErrorReports(self._clock)
 
     # --------------------------------------------------------------------------------------------------------- open, close
 
@@ -425,10 +424,7 @@ class LinkServer:
 
     def _report(self, error: Exception) -> None:
         """Print where a bug of ours is, as often as helps to find it."""
-        now = self._clock()
-        for kind, count in self._reports.spans_over(now):
-            print(f"{kind}: {more_like_this(count)}", file=sys.stderr)
-        if self._reports.admit(type(error).__name__, now):
+        if self._reports.admits(type(error).__name__):
             traceback.print_exception(error)
 
     # --------------------------------------------------------------------------------------------------------- what they hear

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import asyncio
 
 KINDS_LIMIT = 256
 """Kinds that are remembered: whoever invents names must not fill our memory; all further kinds are one."""
@@ -47,3 +55,23 @@ class FloodGate:
 def more_like_this(count: int) -> str:
     """Return the sentence for records that were held back."""
     return f"{count:,} more like this"
+
+
+class ErrorReports:
+    """Reports on standard error that outsiders can cause: ten of a kind per minute, then a count of the rest."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gate, self._clock = FloodGate(), clock
+
+    def admits(self, kind: str) -> bool:
+        """Return whether an error of this kind is reported now; first prints the counts of reports held back before."""
+        now = self._clock()
+        for name, count in self._gate.spans_over(now):
+            print(f"{name}: {more_like_this(count)}", file=sys.stderr, flush=True)
+        return self._gate.admit(kind, now)
+
+    def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle exceptions of an event loop (`loop.set_exception_handler`)."""
+        error = context.get("exception")
+        if self.admits(type(error).__name__ if error is not None else str(context.get("message"))):
+            loop.default_exception_handler(context)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
 
 UNSEALED = "unsealed"
@@ -83,14 +83,6 @@ def _is_private(folder: str) -> bool:
     except OSError:
         return False
     return state.st_uid == os.geteuid() and not state.st_mode & 0o022
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nothing that is sent to `host` leaves this machine."""
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]:

@@ -19,9 +19,9 @@ from msgspec import Struct
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.features.sharing import namespaces
-from aptui.features.sharing.store import Store
 from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
+from aptui.shared.result_store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0

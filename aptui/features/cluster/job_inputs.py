@@ -32,9 +32,9 @@ from aptui.features.cluster.cluster_messages import (
     open_store,
     put_bytes,
 )
-from aptui.features.sharing.store import Mismatch, Store
 from aptui.features.sharing.stores import placing
 from aptui.shared.errors import HostError
+from aptui.shared.result_store import Mismatch, Store
 from aptui.worker import files
 from aptui.worker.files import os_path
 

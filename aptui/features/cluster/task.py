@@ -40,14 +40,14 @@ from aptui.engine.waking import Waker
 from aptui.features.cluster import cluster_messages
 from aptui.features.cluster.cluster_messages import ClusterSetup
 from aptui.features.cluster.environment import Toolchain, program_version, python_version, toolchains_of
-from aptui.features.sharing.store import Store
 from aptui.shared.errors import HostError, KnownError
+from aptui.shared.result_store import Store
 from aptui.worker.files import os_path, stat_key
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from aptui.features.sharing.store import Store
+    from aptui.shared.result_store import Store
 
 
 STORE_VARIABLE = "APTUI_WORKER_STORE"

@@ -24,7 +24,6 @@ from msgspec import Struct
 from aptui.config import dirs
 from aptui.features.gateway import documents, tasks
 from aptui.features.gateway.access import guard, tokens
-from aptui.features.gateway.access.admission import is_loopback
 from aptui.features.gateway.access.guard import (
     GUARD,
     UNIDENTIFIED_LIMIT,
@@ -32,7 +31,6 @@ from aptui.features.gateway.access.guard import (
     ClientConnection,
     ConnectionLimits,
     Guard,
-    LimitedServer,
 )
 from aptui.features.gateway.engine_link import EngineLink
 from aptui.features.gateway.gateway_context import CONTEXT, Database, GatewayContext
@@ -41,10 +39,12 @@ from aptui.features.gateway.peers import peer_connections, proxy
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.ws.client_sessions import REVOKED, SESSIONS, RequestAnswer, WireSession, WireSessions
 from aptui.features.gateway.ws.news import NewsPublisher
-from aptui.features.sharing.cache_server.accepting import Acceptor
-from aptui.features.sharing.cache_server.sockets import ErrorReports
 from aptui.link import places
+from aptui.shared.connections.accepting import Acceptor
+from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.http_sockets import LimitedRunner
 from aptui.shared.errors import BusyError, UserError
+from aptui.shared.floods import ErrorReports
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,20 +69,6 @@ class ListenAddress(Struct, frozen=True):
     address: str
     port: int
     token: str
-
-
-class GatewayRunner(web.AppRunner):
-    """aiohttp's runner, with our connection limits."""
-
-    __slots__ = ("_limits",)
-
-    def __init__(self, app: web.Application, limits: ConnectionLimits, **more: Any) -> None:
-        super().__init__(app, **more)
-        self._limits = limits
-
-    async def _make_server(self) -> LimitedServer:
-        made = await super()._make_server()
-        return LimitedServer(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +126,7 @@ class Gateway:
         self.config, self._reread = config, reread
         self._token = tokens.fresh()
         self._token_file = token_file or tokens.path()
-        self._runner: GatewayRunner | None = None
+        self._runner: LimitedRunner | None = None
         self._connections: ConnectionLimits | None = None
         self._acceptor: Acceptor | None = None
         self._revoking: asyncio.Task[None] | None = None
@@ -162,7 +148,7 @@ class Gateway:
             parts.port = listening.getsockname()[1]
             self._connections = parts.connections = ConnectionLimits(2 * serve.clients_limit + UNIDENTIFIED_LIMIT)
             self._connections.refuses = parts.guard.refusal
-            self._runner = GatewayRunner(
+            self._runner = LimitedRunner(
                 build_app(parts),
                 self._connections,
                 access_log=None,
@@ -175,7 +161,7 @@ class Gateway:
             assert self._runner.server is not None
             connections = self._connections
             self._acceptor = Acceptor(
-                listening, self._runner.server, context=context, end_connection=connections.end_oldest, refuses=parts.guard.refusal
+                listening, self._runner.server, context=context, make_room=connections.make_room, refuses=parts.guard.refusal
             )
             self._acceptor.start()
             self._revoking = tasks.begin(_keep_watch(parts, connections), "the watch over tokens")
@@ -218,7 +204,7 @@ async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> Non
     while True:
         await asyncio.sleep(_REVOKED_CHECK_S)
         await asyncio.to_thread(parts.guard.audit.report_held_back)
-        unknown = connections.unknown(parts.guard.is_known)
+        unknown = connections.list_unknown(parts.guard.is_known)
         for connection in warned.intersection(unknown):
             connection.drop()
         warned = set(unknown)

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from aptui.config.model import SharedCacheSettings
 from aptui.config.sections.sharing import BUCKETS, refuse_others_store
 from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
-from aptui.features.sharing.store import Mismatch, Store
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError, KnownError, UserError
+from aptui.shared.result_store import Mismatch, Store
 
 # Which store an address means.
 

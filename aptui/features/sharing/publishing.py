@@ -18,10 +18,10 @@ from aptui.features.sharing.namespaces import Namespace, TroubleReporter
 from aptui.features.sharing.records import record as records
 from aptui.features.sharing.records.record import Discovered, JobFacts, Record, Variants, difference, variant_key
 from aptui.features.sharing.records.seal import Seal, part_sealed
-from aptui.features.sharing.store import Mismatch, Store, StoreError, StoreFull, StoreRefused
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
 from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
+from aptui.shared.result_store import Mismatch, Store, StoreError, StoreFull, StoreRefused
 
 # A result in a store: records and lists of variants as one thing that is read, and published, whole.
 #

@@ -24,7 +24,6 @@ from aptui.features.sharing import publishing
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter, namespaces_of
 from aptui.features.sharing.publishing import MadeResult, Present, ResultUploader, SharedResult
 from aptui.features.sharing.records.record import JobFacts, Record, base_key, flaw_of_report
-from aptui.features.sharing.store import Mismatch, Store, StoreError
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
 from aptui.features.sharing.stores.http_store import SLOWEST_BYTES_PER_S
@@ -32,6 +31,7 @@ from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.placing import Lease
 from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
+from aptui.shared.result_store import Mismatch, Store, StoreError
 
 # How long something took that several did at once: together they count each moment once.
 

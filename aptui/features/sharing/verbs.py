@@ -317,7 +317,7 @@ def _print_found(arguments: Namespace, found: Any, what: str) -> int:
 
 def _serve(arguments: Namespace) -> int:
     try:
-        from aptui.features.sharing.cache_server.cache_server import CacheServer, serve
+        from aptui.features.sharing.cache_server import CacheServer, serve
     except ImportError:
         raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
     path = _store_of(load_config(arguments))

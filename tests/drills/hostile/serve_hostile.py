@@ -31,10 +31,10 @@ from aptui.features.gateway.http import change_feed
 from aptui.features.gateway.protocol import wire_codec, wire_records
 from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.features.gateway.protocol.wire_records import Ping
-from aptui.features.sharing.cache_server import accepting
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared import floods
+from aptui.shared.connections import accepting
 from aptui.shared.errors import KnownError
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.waiting import PATIENCE_S

@@ -21,9 +21,9 @@ from aptui.features.cluster import scheduler as cluster_scheduler
 from aptui.features.cluster.environment import difference
 from aptui.features.cluster.job_inputs import InputElsewhere, InputOutdated, InputTransfer, can_travel, is_movable
 from aptui.features.cluster.scheduler import FIRST_NUMBER, RemoteWorker
-from aptui.features.sharing.store import Mismatch
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch
 from aptui.worker.files import stat_key
 
 

@@ -19,7 +19,7 @@ from tests.features.sharing import room
 @contextlib.contextmanager
 def serving(root, **options):
     """Our own server in a thread; yields its address."""
-    from aptui.features.sharing.cache_server.cache_server import CacheServer, serve
+    from aptui.features.sharing.cache_server import CacheServer, serve
 
     root.mkdir(parents=True, exist_ok=True)
     started, stop, addresses = threading.Event(), threading.Event(), []

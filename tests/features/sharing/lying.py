@@ -6,8 +6,8 @@ others would find there once it is well again.
 
 import threading
 
-from aptui.features.sharing.store import StoreError, StoreFull
 from aptui.features.sharing.stores.streams import read_verified, write_verified
+from aptui.shared.result_store import StoreError, StoreFull
 
 SPOILED = ("cut", "flipped", "another", "page", "empty")
 """Faults of what it answers: a part of it, a bit changed, somebody else's, a page for people, nothing."""

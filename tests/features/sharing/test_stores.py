@@ -8,9 +8,9 @@ import pytest
 from aptui.features.sharing.namespaces import open_store
 from aptui.features.sharing.records.record import base_key, seal_record
 from aptui.features.sharing.records.seal import Seal
-from aptui.features.sharing.store import Mismatch, StoreError
 from aptui.features.sharing.stores.object_store import ObjectStore
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch, StoreError
 from tests.features.sharing.room import digest_of, facts, files_of, record
 
 KEY = base_key(facts())

@@ -163,12 +163,6 @@ async def resolve_name(name: str) -> set[Address]:
     return {address for *_, place in answers if (address := parse_address(str(place[0]))) is not None}
 
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine is meant; a name that is not `localhost` counts as not."""
-    found = parse_address(address)
-    return address == "localhost" or (found is not None and found.is_loopback)
-
-
 def local_addresses(network: Path = _NETWORK) -> frozenset[Address]:
     """Return the addresses of this machine's interfaces, as the kernel lists them (proc(5): `fib_trie`, `if_inet6`)."""
     found: set[Address] = set()

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 import aiohttp
 from msgspec import Struct, field
 
-from aptui.features.gateway.access.admission import is_loopback
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake
 from aptui.features.gateway.protocol.wire_records import Hello, ReadProduct, Resync, Welcome
 from aptui.features.gateway.tasks import Wires
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.sanitize import sanitize
 

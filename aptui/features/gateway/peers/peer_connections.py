@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway import engine_requests, tasks
-from aptui.features.gateway.access.admission import Admission, AdmissionRefusal, is_loopback
+from aptui.features.gateway.access.admission import Admission, AdmissionRefusal
 from aptui.features.gateway.access.guard import ClientIdentity
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
@@ -34,7 +34,7 @@ from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.features.gateway.tasks import Wires
 from aptui.features.gateway.ws.client_sessions import SESSIONS
-from aptui.shared.connections.addresses import canonical, parse_address
+from aptui.shared.connections.addresses import canonical, is_loopback, parse_address
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.errors import KnownError, UserError
 

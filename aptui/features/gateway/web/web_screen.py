@@ -31,7 +31,8 @@ from aptui.features.gateway.access.guard import UNIDENTIFIED_LIMIT, Audit, Conne
 from aptui.features.gateway.gateway import Gateway, announce, retract
 from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.sharing.cache_server.accepting import Acceptor
+from aptui.shared.connections.accepting import Acceptor
+from aptui.shared.connections.http_sockets import LimitedRunner
 from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class TerminalPage:
 
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
         self._command, self._audit, self._port = command, audit, port
-        self._runner: gateway.GatewayRunner | None = None
+        self._runner: LimitedRunner | None = None
         self._connections = ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT)
         self._acceptor: Acceptor | None = None
         self._web: Web | None = None
@@ -185,7 +186,7 @@ class TerminalPage:
             # No file has tokens for this: what opens it is this one alone.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(server(shlex.join(bridge)), rules)
-            self._runner = gateway.GatewayRunner(
+            self._runner = LimitedRunner(
                 self._web.application(),
                 self._connections,
                 access_log=None,
@@ -196,7 +197,7 @@ class TerminalPage:
             await self._runner.setup()
             assert self._runner.server is not None
             place = listening.getsockname()
-            self._acceptor = Acceptor(listening, self._runner.server, end_connection=self._connections.end_oldest)
+            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._connections.make_room)
             self._acceptor.start()
         except BaseException:
             listening.close()

@@ -24,9 +24,9 @@ from aptui.core.orders import StagedProduct
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import FACTS, ContentFacts, fault_of
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
-from aptui.features.sharing.store import Mismatch
 from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
+from aptui.shared.result_store import Mismatch
 
 # The name under which a job's result is shared: SHA-256 over everything the job is made of, the same on every machine.
 #

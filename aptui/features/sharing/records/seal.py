@@ -18,8 +18,8 @@ import secrets
 
 from msgspec import Struct
 
-from aptui.features.sharing.store import Mismatch
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch
 
 TRUSTED = "trusted"
 """The namespace that everybody reads; what others write, only they read."""

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from aptui.config.sections.sharing import is_loopback
 from aptui.features.sharing.records.record import is_name
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
-from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.features.sharing.stores.folder_store import prefix_of
 from aptui.features.sharing.stores.streams import CHUNK_BYTES, name_errors, read_verified, write_verified
+from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
 SLOWEST_BYTES_PER_S = 1 << 20
 """A transfer may take the limit of an operation, and as much longer as its bytes would need at this rate."""

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from aptui.features.sharing.records.record import is_name
 from aptui.features.sharing.records.seal import part_sealed
-from aptui.features.sharing.store import Mismatch
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import sweep
 from aptui.features.sharing.stores.streams import digest_of, quietly
 from aptui.shared.forms import prepare_form
+from aptui.shared.result_store import Mismatch
 
 GRACE_S = 600.0
 """While an engine uses the store, what was used so recently stays: somebody may be about to place it."""

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 
-from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
+from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
 CHUNK_BYTES = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -30,9 +30,9 @@ from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate
 from aptui.features.gateway.client import Client, Disconnected, Refusal
 from aptui.features.gateway.protocol.wire_codec import Scope
-from aptui.features.sharing.cache_server.accepting import PENDING_LIMIT
-from aptui.features.sharing.cache_server.sockets import ErrorReports
+from aptui.shared.connections.accepting import PENDING_LIMIT
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.floods import ErrorReports
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.features.gateway.served import Served, served
 
@@ -345,7 +345,7 @@ def test_a_connection_that_is_used_is_kept_however_short_its_requests_are(there:
     async def grow_old() -> None:
         there.room.connections.close()  # nobody else looks meanwhile
         for door in there.room.connections.all:
-            door.quiet_since = -1e9
+            door.began_s = -1e9
 
     async def look() -> None:
         there.room.connections.check()

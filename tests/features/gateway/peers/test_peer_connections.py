@@ -585,7 +585,7 @@ def test_a_file_that_cannot_be_written_is_told_and_nothing_changes(tmp_path, mon
 
     async def play():
         async with gateway(tmp_path) as there:
-            monkeypatch.setattr(peer_settings, "change", full)
+            monkeypatch.setattr(peer_settings, "change_settings", full)
             await there.order(PeerOrder(PeerAction.ALLOW, entry=FAR))
             assert there.report().trouble == "no space left"
             assert there.report().settings.allowed == ()

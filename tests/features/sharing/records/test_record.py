@@ -16,8 +16,8 @@ from aptui.features.sharing.records.record import (
     variant_key,
 )
 from aptui.features.sharing.records.seal import Seal, part_sealed
-from aptui.features.sharing.store import Mismatch
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import facts, product, record
 
 BASE = base_key(facts())

@@ -8,9 +8,9 @@ import time
 import pytest
 from waiting import until
 
-from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.features.sharing.stores.folder_store import ABANDONED_AFTER_S, FolderStore, prefix_of, sweep
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 from tests.features.sharing.room import digest_of, files_of
 
 KEY = "ab" * 32

@@ -11,9 +11,9 @@ from tools import skip_without
 
 from aptui.features.sharing.records.record import base_key, open_record, seal_record
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, Seal
-from aptui.features.sharing.store import Mismatch, StoreError, StoreFull, StoreRefused
 from aptui.features.sharing.stores.http_store import HttpStore
 from aptui.shared.errors import UserError
+from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 from tests.features.sharing.room import Fault, HostileServer, digest_of, facts, files_of, free_port, record
 
 pytestmark = pytest.mark.real

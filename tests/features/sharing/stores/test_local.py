@@ -9,10 +9,10 @@ from waiting import until
 
 from aptui.features.sharing.records.record import base_key, seal_record
 from aptui.features.sharing.records.seal import Seal, with_field
-from aptui.features.sharing.store import Mismatch
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError
+from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import TEAM, digest_of, facts, files_of, record
 
 KEY = base_key(facts())
@@ -249,7 +249,7 @@ from aptui.features.sharing.records.record import base_key
 from aptui.features.sharing.stores.placing import Lease
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.records.seal import Seal
-from aptui.features.sharing.store import Mismatch
+from aptui.shared.result_store import Mismatch
 root, own, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
 random.seed(seed)
 os.mkdir(own)

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from aptui.features.sharing.store import Mismatch
 from aptui.features.sharing.stores.streams import read_verified, write_verified
+from aptui.shared.result_store import Mismatch
 from tests.features.sharing.room import digest_of
 
 

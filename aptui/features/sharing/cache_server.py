@@ -16,7 +16,6 @@ import contextlib
 import errno
 import hashlib
 import hmac
-import ipaddress
 import os
 import re
 import socket
@@ -26,18 +25,20 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from aptui.features.sharing.cache_server.accepting import HANDSHAKE_LIMIT_S, Acceptor
-from aptui.features.sharing.cache_server.sockets import Socket, SocketLimits, SocketRunner
 from aptui.features.sharing.records.seal import MAX_RECORD_BYTES, TRUSTED
-from aptui.features.sharing.store import StoreError
 from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.streams import CHUNK_BYTES
+from aptui.shared.connections.accepting import HANDSHAKE_LIMIT_S, Acceptor
+from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.http_sockets import HttpSocket, LimitedRunner, SocketLimits
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.result_store import StoreError
 
 _PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>ac|cas)/(?P<name>[0-9a-f]{64})")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -82,9 +83,7 @@ class CacheServer:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        with contextlib.suppress(ValueError):
-            return ipaddress.ip_address(self.host).is_loopback
-        return self.host == "localhost"
+        return is_loopback(self.host)
 
 
 def application(serving: CacheServer) -> web.Application:
@@ -117,9 +116,9 @@ def serve(
 async def _serve(
     app: web.Application, serving: CacheServer, started: Callable[[str], None], stop: Callable[[], bool] | None
 ) -> None:
-    gate = SocketLimits(serving.most_connections, serving.timeout_s)
+    gate = _CacheSockets(serving.most_connections, serving.timeout_s)
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
-    runner = SocketRunner(
+    runner = LimitedRunner(
         app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
         auto_decompress=False,  # what is refused for being packed is not unpacked on its way out
     )  # fmt: skip
@@ -140,7 +139,7 @@ async def _serve(
         await runner.cleanup()
 
 
-def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
+def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
     """Return what takes connections in; who does not get through with TLS in time is not let in.
 
     Raises:
@@ -158,7 +157,7 @@ def _acceptor(runner: SocketRunner, serving: CacheServer, gate: SocketLimits) ->
             raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
         raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
     limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
-    return Acceptor(listening, runner.server, context=context, end_connection=gate.end_oldest, handshake_s=limit_s)
+    return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)
 
 
 def _check(serving: CacheServer) -> None:
@@ -198,7 +197,7 @@ class _Offer:
         """
         client = _token(request)
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
-            assert isinstance(request.protocol, Socket)
+            assert isinstance(request.protocol, _CacheSocket)
             request.protocol.note_refused()
             raise web.HTTPServiceUnavailable(text="too many requests of this client at a time\n", headers={"Retry-After": "5"})
         self._busy[client] += 1
@@ -211,8 +210,8 @@ class _Offer:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        assert isinstance(request.protocol, Socket)
-        request.protocol.note_understood()
+        assert isinstance(request.protocol, _CacheSocket)
+        request.protocol.note_request()
         match = _PATH.fullmatch(request.path)
         if match is None:
             return web.Response(status=404, text="no such place")
@@ -332,6 +331,35 @@ class _Offer:
         return any(_is_same(token, known) and place == namespace for known, place in self._serving.write_tokens.items())
 
 
+class _CacheSocket(HttpSocket):
+    """One connection; a refused request whose body still arrives does not keep its place."""
+
+    __slots__ = ("_is_refused",)
+
+    def __init__(self, *values: Any, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self._is_refused = False
+
+    def note_request(self) -> None:
+        """Stop the header timeout: a request is complete."""
+        super().note_request()
+        self._is_refused = False
+
+    def note_refused(self) -> None:
+        """Give the place of this connection up: its request is refused before its body was read."""
+        self._is_refused = True
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return super().is_busy and not self._is_refused
+
+
+class _CacheSockets(SocketLimits):
+    def make_socket(self, *values: Any, **more: Any) -> HttpSocket:
+        return _CacheSocket(*values, limits=self, **more)
+
+
 class _TooLong(Exception):
     """More was sent than may be."""
 
@@ -362,7 +390,7 @@ class _File(web.FileResponse):
             async with asyncio.timeout(self._limit_s):
                 return await super().prepare(request)
         except TimeoutError:
-            if isinstance(request.protocol, Socket):
+            if isinstance(request.protocol, _CacheSocket):
                 request.protocol.drop()
             raise ConnectionResetError("it was taken too slowly") from None
 

@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 
 from waiting import until
 
-from aptui.features.sharing.cache_server import cache_server as servers
+from aptui.features.sharing import cache_server as servers
 from aptui.features.sharing.stores.folder_store import FolderStore
 from tests.features.gateway.live_served import CERTIFICATE, KEY
 from tests.features.sharing.conftest import serving
@@ -126,7 +126,7 @@ def test_many_who_never_end_their_request_keep_nobody_out(tmp_path, connect):
         slow = [connect(address, HALF_A_REQUEST) for _ in range(12)]
 
         assert status(address) == 404
-        assert [heard(one) for one in slow[:8]] == [b""] * 8
+        assert all(heard(one).partition(b"\r")[0] in (b"", b"HTTP/1.1 503 Service Unavailable") for one in slow[:8])
 
 
 def test_where_all_are_being_answered_the_next_one_is_told_to_come_back(tmp_path, connect):

@@ -13,14 +13,14 @@ from tools import MACHINE, needs
 
 pytest.importorskip("aiohttp")
 
-from aptui.features.sharing.cache_server.cache_server import CacheServer, application, serve
+from aptui.features.sharing.cache_server import CacheServer, application, serve
 from aptui.features.sharing.records.record import base_key, seal_record
 from aptui.features.sharing.records.seal import Seal
-from aptui.features.sharing.store import StoreRefused
 from aptui.features.sharing.stores import maintenance
 from aptui.features.sharing.stores.http_store import HttpStore
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import BusyError, UserError
+from aptui.shared.result_store import StoreRefused
 from tests.features.sharing.conftest import serving
 from tests.features.sharing.room import digest_of, facts, files_of, has, record
 

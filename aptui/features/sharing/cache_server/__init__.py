@@ -1,1 +1,0 @@
-"""`aptui cache serve`: this machine's store for others."""

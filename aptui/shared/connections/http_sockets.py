@@ -1,0 +1,200 @@
+"""Connections of our HTTP servers: the maximum number, and a timeout for each request's headers.
+
+A slow client (one byte per minute) or a thousand silent ones must not block others: above the limit the oldest connection without
+a running request ends, and a request that is not complete in time ends its connection. Servers derive from both classes.
+
+aiohttp is an optional dependency: only servers import this module.
+
+Tests: `tests/features/sharing/test_slow_clients.py`, `tests/features/gateway/access/test_guard.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler
+
+from aptui.shared.floods import ErrorReports
+
+SPARE_CONNECTIONS = 128
+"""Connections accepted above the limit while all others are busy, so that their clients get the answer 503."""
+_CHECK_S = 1.0
+_FULL_TEXT = b"too many connections: try again in a moment\n"
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_FULL_TEXT), _FULL_TEXT)
+)
+
+
+class HttpSocket(RequestHandler):
+    """One connection.
+
+    Attributes:
+        opened_s: when it was accepted.
+        began_s: when its current request began to arrive; None = complete, or not begun. A new connection counts as begun.
+    """
+
+    __slots__ = ("_limits", "began_s", "opened_s")
+
+    def __init__(self, *values: Any, limits: SocketLimits, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self._limits = limits
+        self.opened_s = 0.0
+        self.began_s: float | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register the connection; the oldest idle one, maybe this one, ends if there are too many."""
+        self.opened_s = self.began_s = asyncio.get_running_loop().time()
+        super().connection_made(transport)
+        self._limits.add(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Unregister the connection."""
+        self._limits.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Start the header timeout with the first byte of a request."""
+        if self.began_s is None and not self.is_busy:
+            self.began_s = asyncio.get_running_loop().time()
+        super().data_received(data)
+
+    def note_request(self) -> None:
+        """Stop the header timeout: a request is complete. Called by request handlers."""
+        self.began_s = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._current_request is not None
+
+    def end(self) -> None:
+        """Close for a new connection; a client that waits for an answer gets 503."""
+        if self.began_s is None or not isinstance(self.transport, asyncio.Transport):
+            self.drop()
+            return
+        self.transport.write(_FULL)
+        self.transport.abort()  # the kernel has the answer; a graceful close would keep the descriptor
+
+    def drop(self) -> None:
+        """Close at once and discard unsent data; the kernel would try to send it for many minutes (socket(7), SO_LINGER)."""
+        if self.transport is None:
+            return
+        with contextlib.suppress(OSError):
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
+    def log_exception(self, *args: Any, **more: Any) -> None:
+        """Report our own errors at a bounded rate; invalid requests and lost connections are not reported."""
+        error = more.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            error.__traceback__ = None  # its frame refers to the error and to the bytes of the request: a cycle
+        elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
+            super().log_exception(*args, **more)
+
+
+class SocketLimits:
+    """All connections of one server.
+
+    Args:
+        limit: maximum number of connections.
+        header_limit_s: maximum time in seconds for a request's headers.
+    """
+
+    def __init__(self, limit: int, header_limit_s: float) -> None:
+        self._limit, self._header_limit_s = limit, header_limit_s
+        self.all: dict[HttpSocket, None] = {}
+        """Open connections, the oldest first."""
+        self.reports = ErrorReports()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def make_socket(self, *values: Any, **more: Any) -> HttpSocket:
+        """Return the handler of a new connection; servers override it with their own class."""
+        return HttpSocket(*values, limits=self, **more)
+
+    def list_idle(self) -> Iterable[HttpSocket]:
+        """Return the connections that may end for a new one, the oldest first."""
+        return (each for each in self.all if not each.is_busy)
+
+    def is_over(self) -> bool:
+        """Whether there are too many connections."""
+        return len(self.all) > self._limit
+
+    def has_room(self) -> bool:
+        """Whether one more connection fits without ending another."""
+        return len(self.all) < self._limit
+
+    def add(self, connection: HttpSocket) -> None:
+        """Register a connection; while there are too many, the oldest idle one ends."""
+        self.all[connection] = None
+        while self.is_over() and (oldest := next(iter(self.list_idle()), None)) is not None:
+            self.forget(oldest)
+            oldest.end()
+        self._check_later()
+
+    def make_room(self, age_s: float) -> bool:
+        """Return whether the server may accept one more connection; ends the oldest idle one if it is at least `age_s` old."""
+        if self.has_room():
+            return True
+        oldest = next((each for each in self.list_idle() if not each.is_busy), None)
+        if oldest is None:
+            return len(self.all) < self._limit + SPARE_CONNECTIONS
+        if asyncio.get_running_loop().time() - oldest.opened_s < age_s:
+            return False
+        self.forget(oldest)
+        oldest.end()
+        return True
+
+    def forget(self, connection: HttpSocket) -> None:
+        """Unregister a connection."""
+        self.all.pop(connection, None)
+
+    def check(self) -> None:
+        """Drop the connections whose current request did not arrive in time."""
+        self._timer = None
+        before_s = asyncio.get_running_loop().time() - self._header_limit_s
+        for connection in list(self.all):
+            if connection.is_busy:
+                connection.began_s = None
+            elif connection.began_s is not None and connection.began_s < before_s:
+                connection.drop()
+        self._check_later()
+
+    def _check_later(self) -> None:
+        if self._timer is None and self.all:
+            self._timer = asyncio.get_running_loop().call_later(min(_CHECK_S, self._header_limit_s / 4), self.check)
+
+    def close(self) -> None:
+        """Stop checking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class LimitedRunner(web.AppRunner):
+    """aiohttp's runner with connection limits."""
+
+    __slots__ = ("_limits",)
+
+    def __init__(self, app: web.Application, limits: SocketLimits, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._limits = limits
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return _LimitedServer(made.request_handler, request_factory=made.request_factory, limits=self._limits, **made._kwargs)  # noqa: SLF001  # aiohttp offers no other way
+
+
+class _LimitedServer(web.Server):
+    def __init__(self, *values: Any, limits: SocketLimits, **more: Any) -> None:
+        super().__init__(*values, **more)
+        self._limits = limits
+
+    def __call__(self) -> RequestHandler:
+        return self._limits.make_socket(self, loop=self._loop, **self._kwargs)
