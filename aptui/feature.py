@@ -18,6 +18,7 @@ kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a 
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
 | `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
 | `results` | parts of an engine, `is_patient` | stored results (`engine.loop.dispatch.StoredResults`) |
+| `store` | address, namespace, `limit_s` (timeout in seconds) | a store of results (`shared.result_store.Store`) |
 | `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
 | `format` | (a module) | opens projects of another program (below); only for features that ship |
 | `project facts` | configuration of such a project | record with `engine` and `skips_start_scan`, None if there is none |

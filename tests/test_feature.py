@@ -129,49 +129,26 @@ def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyP
 _NAMES_USED_TWICE = frozenset(
     [
         "__main__",
-        "admission",
-        "archive",
         "assets",
         "cells",
-        "checks",
-        "code",
-        "codec",
         "commands",
-        "context",
-        "doctor",
         "engine",
-        "feed",
         "files",
-        "gateway",
-        "health",
         "lfs",
-        "limits",
         "links",
         "load",
         "main",
         "messages",
-        "metrics",
         "model",
-        "notices",
         "opening",
-        "orders",
-        "pace",
-        "packing",
-        "pane",
         "paths",
-        "peers",
         "places",
         "processes",
         "project",
         "references",
         "reports",
-        "results",
-        "rows",
         "run",
         "schema",
-        "server",
-        "sessions",
-        "sharing",
         "start",
         "supervisor",
         "table",
@@ -250,7 +227,7 @@ for spec in pane.list_panes():
 print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
 """
 """Uses a copy of the program: help, batch, doctor, what answers requests, all screens; then verbs that are gone."""
-BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"], "sharing": ["cluster", "gateway"]}
+BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"]}
 """{feature: features that are built on it (`pyproject.toml` says why)}; they go with it."""
 
 

@@ -16,9 +16,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from aptui import feature
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
-from aptui.features.sharing import namespaces
 from aptui.shared.errors import HostError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Store
@@ -143,7 +143,8 @@ def open_store(blob_store: BlobStoreAddress) -> Store:
     Raises:
         UserError: there cannot be one.
     """
-    return namespaces.open_store(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
+    store: Store = feature.load_needed("store")(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
+    return store
 
 
 def put_bytes(store: Store, data: bytes) -> Blob:

@@ -35,7 +35,6 @@ _DECISIVE = (
     "worker/**/*.py",
     "features/cluster/task.py",
     "features/cluster/cluster_messages.py",
-    "features/cluster/task.py",
     "core/notices.py",
     "core/orders.py",
     "core/model.py",

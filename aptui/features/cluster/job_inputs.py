@@ -32,7 +32,6 @@ from aptui.features.cluster.cluster_messages import (
     open_store,
     put_bytes,
 )
-from aptui.features.sharing.stores import placing
 from aptui.shared.errors import HostError
 from aptui.shared.result_store import Mismatch, Store
 from aptui.worker import files
@@ -215,7 +214,8 @@ class InputTransfer:
         if not self.store.get_blob(product.digest.hex(), path, product.size):
             raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
         if product.is_executable:
-            placing.make_executable(path)
+            mode = os.stat(path).st_mode
+            os.chmod(path, mode | (mode & 0o444) >> 2)  # executable by all who may read it
         return replace(product, staged=to_text(os.fsencode(path)))
 
     def close(self) -> None:

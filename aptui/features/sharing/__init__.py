@@ -18,6 +18,7 @@ FEATURE = Feature(
     requests={"restore": "aptui.features.sharing.requests:Restore"},
     answers="aptui.features.sharing.requests:RestoreRequests",
     points={
+        "store": "aptui.features.sharing.namespaces:open_store",
         "doctor": "aptui.features.sharing.verbs:doctor_lines",
         "results": "aptui.features.sharing.shared_cache:open_shared_cache",
         "restore": "aptui.features.sharing.restoring:open_stored_run",

@@ -6,14 +6,16 @@ Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 from __future__ import annotations
 
 import json
-import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, to_builtins
 
 from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.account import Account, SharingSum, sum_of
+from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import replace_bytes
 
 _FILE = Path(OWN_FOLDER, "shared.json")
 
@@ -53,13 +55,8 @@ def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None
     for name, one in run.items():
         builders.setdefault(name, SharingSum()).add(one)
     text = json.dumps({"since_ms": before.since_ms or now_ms, "last_ms": now_ms, "builders": _plain(builders), "last": _plain(run)})
-    path = cache_dir / _FILE
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError:
-        return
+    with suppress(KnownError):
+        replace_bytes(cache_dir / _FILE, text.encode(), is_synced=False)
 
 
 def _plain(sums: dict[str, SharingSum]) -> dict[str, dict[str, int]]:

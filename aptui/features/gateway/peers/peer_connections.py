@@ -26,8 +26,8 @@ from msgspec.structs import replace
 
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway import engine_requests, tasks
-from aptui.features.gateway.access.admission import Admission, AdmissionRefusal
 from aptui.features.gateway.access.guard import ClientIdentity
+from aptui.features.gateway.access.peer_admission import Admission, AdmissionRefusal
 from aptui.features.gateway.gateway_context import CONTEXT
 from aptui.features.gateway.peers import peer_settings
 from aptui.features.gateway.protocol import wire_codec

@@ -20,7 +20,7 @@ from waiting import until_async as until
 from aptui.config import load
 from aptui.config.sections.serve import GatewaySettings
 from aptui.core.notices import PeerOrdered
-from aptui.features.gateway.access.admission import Admission, local_addresses
+from aptui.features.gateway.access.peer_admission import Admission, local_addresses
 from aptui.features.gateway.client import Disconnected, make_device
 from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
 from aptui.features.gateway.peers import peer_connections, peer_settings

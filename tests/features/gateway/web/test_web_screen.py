@@ -239,7 +239,7 @@ def test_an_absurd_size_is_made_a_possible_one(tmp_path, width, height, shown):
 
 _LATE = """
 import sys, time
-from aptui.features.gateway.web import terminal
+from aptui.features.gateway.web import web_terminal as terminal
 at_once = terminal.set_size
 def late(*words):
     time.sleep(0.3)
