@@ -161,7 +161,11 @@ class Gateway:
             assert self._runner.server is not None
             connections = self._connections
             self._acceptor = Acceptor(
-                listening, self._runner.server, context=context, make_room=connections.make_room, refuses=parts.guard.refusal
+                listening,
+                self._runner.server,
+                context=context,
+                free_capacity=connections.free_capacity,
+                refuses=parts.guard.refusal,
             )
             self._acceptor.start()
             self._revoking = tasks.begin(_keep_watch(parts, connections), "the watch over tokens")

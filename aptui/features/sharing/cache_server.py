@@ -157,7 +157,7 @@ def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -
             raise BusyError(f"port {serving.port} is taken", where=serving.host, hint="name another one: --port") from None
         raise HostError(f"port {serving.port} cannot be had: {error.strerror}", where=serving.host) from None
     limit_s = min(HANDSHAKE_LIMIT_S, serving.timeout_s)
-    return Acceptor(listening, runner.server, context=context, make_room=gate.make_room, handshake_s=limit_s)
+    return Acceptor(listening, runner.server, context=context, free_capacity=gate.free_capacity, handshake_s=limit_s)
 
 
 def _check(serving: CacheServer) -> None:

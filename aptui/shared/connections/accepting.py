@@ -52,7 +52,7 @@ class Acceptor:
         listening: the socket.
         factory: makes the protocol of a connection; called after the TLS handshake.
         context: TLS context, None = no TLS.
-        make_room: called before each connection with the minimum age in seconds of a connection that may end for it; returns
+        free_capacity: called before each connection with the minimum age in seconds of a connection that may end for it; returns
             whether one more connection fits.
         refuses: returns why clients at an address are refused, "" = they are not. The protocol sends them the reason, after TLS;
             few such connections are accepted at a time.
@@ -66,13 +66,13 @@ class Acceptor:
         factory: Callable[[], asyncio.Protocol],
         *,
         context: ssl.SSLContext | None = None,
-        make_room: Callable[[float], bool] = lambda _age_s: True,
+        free_capacity: Callable[[float], bool] = lambda _age_s: True,
         refuses: Callable[[str], str] = lambda _address: "",
         limit: int = PENDING_LIMIT,
         handshake_s: float = HANDSHAKE_LIMIT_S,
     ) -> None:
         self._listening, self._factory, self._context = listening, factory, context
-        self._make_room, self._refuses, self._limit, self._handshake_s = make_room, refuses, limit, handshake_s
+        self._free_capacity, self._refuses, self._limit, self._handshake_s = free_capacity, refuses, limit, handshake_s
         self._pending: dict[_Pending, None] = {}
         self._per_address: Counter[str] = Counter()
         self._retry: asyncio.TimerHandle | None = None
@@ -98,8 +98,8 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(_BATCH):
-            has_room = len(self._pending) < self._limit or self._cancel_oldest(MIN_AGE_S)
-            if not (has_room and self._make_room(MIN_AGE_S)):
+            has_capacity = len(self._pending) < self._limit or self._cancel_oldest(MIN_AGE_S)
+            if not (has_capacity and self._free_capacity(MIN_AGE_S)):
                 self._pause(_RETRY_S)
                 return
             try:
@@ -107,7 +107,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:  # no file descriptors are left; without a pause the listening socket would wake the loop forever
-                self._cancel_oldest(0.0) or self._make_room(0.0)
+                self._cancel_oldest(0.0) or self._free_capacity(0.0)
                 self._pause(_NO_DESCRIPTORS_RETRY_S)
                 return
             self._begin(channel, str(place[0]))

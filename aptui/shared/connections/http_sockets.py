@@ -127,7 +127,7 @@ class SocketLimits:
         """Whether there are too many connections."""
         return len(self.all) > self._limit
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether one more connection fits without ending another."""
         return len(self.all) < self._limit
 
@@ -139,9 +139,9 @@ class SocketLimits:
             oldest.end()
         self._check_later()
 
-    def make_room(self, age_s: float) -> bool:
+    def free_capacity(self, age_s: float) -> bool:
         """Return whether the server may accept one more connection; ends the oldest idle one if it is at least `age_s` old."""
-        if self.has_room():
+        if self.has_capacity():
             return True
         oldest = next((each for each in self.list_idle() if not each.is_busy), None)
         if oldest is None:

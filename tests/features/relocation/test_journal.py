@@ -26,7 +26,7 @@ class Killed(BaseException):
     """The process is gone: nothing of it runs any more but what the test itself does."""
 
 
-def make_room(folder: Path) -> RelocationRoom:
+def free_capacity(folder: Path) -> RelocationRoom:
     room = RelocationRoom(folder)
     for number in range(3):
         room.source(f"assets/m/f{number}.txt", f"file {number}")
@@ -68,7 +68,7 @@ def is_whole(room: RelocationRoom) -> bool:
 @pytest.mark.parametrize("repeats", [True, False])
 def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool) -> None:
     for step in itertools.count(1):
-        room = make_room(tmp_path / str(step))
+        room = free_capacity(tmp_path / str(step))
         order = {"updates_references": True, "excludes_metadata": False}
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
@@ -93,7 +93,7 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
 
 def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in itertools.count(1):
-        room = make_room(tmp_path / str(step))
+        room = free_capacity(tmp_path / str(step))
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
             try:
@@ -108,7 +108,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
 
 
 def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = make_room(tmp_path / "p")
+    room = free_capacity(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -121,7 +121,7 @@ def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monk
 
 
 def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = make_room(tmp_path / "p")
+    room = free_capacity(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(text_references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -138,7 +138,7 @@ def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_journal_that_names_a_file_outside_the_scan_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    room = make_room(tmp_path / "p")
+    room = free_capacity(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "delete", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):

@@ -389,9 +389,9 @@ class ConnectionLimits(SocketLimits):
         """Whether there are too many connections."""
         return len(self.unidentified) > self._unknown_limit or super().is_over()
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether one more connection fits without ending another."""
-        return len(self.unidentified) < self._unknown_limit and super().has_room()
+        return len(self.unidentified) < self._unknown_limit and super().has_capacity()
 
     def add(self, connection: HttpSocket) -> None:
         """Register a connection."""

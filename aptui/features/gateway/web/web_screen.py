@@ -197,7 +197,7 @@ class TerminalPage:
             await self._runner.setup()
             assert self._runner.server is not None
             place = listening.getsockname()
-            self._acceptor = Acceptor(listening, self._runner.server, make_room=self._connections.make_room)
+            self._acceptor = Acceptor(listening, self._runner.server, free_capacity=self._connections.free_capacity)
             self._acceptor.start()
         except BaseException:
             listening.close()
