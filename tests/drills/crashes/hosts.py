@@ -35,7 +35,7 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
 
 
 def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Report:
-    """E1: the cache's disk has so much room, then enough: no half product, an error that names the disk, exact recovery."""
+    """E1: the cache's disk has a limited number of free bytes, then enough: no half product, an error that names the disk, exact recovery."""
     say(f"seed {seed}, sizes {sizes_kib} KiB")
     report = Report("E1 tmpfs")
     for size_kib in sizes_kib:
@@ -105,7 +105,7 @@ def locked_database(folder: Path, seconds: float) -> Report:
 
 @contextlib.contextmanager
 def _lock_held_by_another_program(path: Path) -> Iterator[None]:
-    # Not a connection of this process: a forked engine would inherit it, and with it SQLite's idea of who holds what.
+    # Not a connection of this process: a forked engine would inherit it, and with it SQLite's record of its locks.
     code = (
         "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); "
         "print(flush=True); input()"
@@ -124,10 +124,9 @@ def _processor_s(pid: int) -> float:
 
 
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
-    """D2: flipped bits, lost ends, zeroed and swapped pages, a lost log, another project's database: made anew, or harmless.
+    """D2: flipped bits, lost ends, zeroed and swapped pages, a lost log, another project's database: rebuilt, or harmless.
 
-    A bit that is flipped within a row is seen by nobody but `verify`; so the cache is compared, and rows only after a database made
-    anew.
+    Only `verify` finds a bit that is flipped within a row; so the cache is compared, and rows only after the database was rebuilt.
     """
     say(f"seed {seed}")
     report = Report("D2")
@@ -247,7 +246,7 @@ def interrupted(folder: Path, number: int = signal.SIGINT) -> Report:
 
 
 def deleted(folder: Path) -> Report:
-    """D4: database, cache, or both deleted, also when the engine that makes them anew is killed at once."""
+    """D4: database, cache, or both deleted, also when the engine that rebuilds them is killed immediately."""
     report = Report("D4")
     world = World(folder / "project", sources=10, commands=1)
     world.engine_run()
@@ -263,7 +262,7 @@ def deleted(folder: Path) -> Report:
 
 
 def deleted_and_killed(folder: Path, step: int) -> Report:
-    """D4: the engine that finds no database is killed at every point; what no row speaks of must not stay."""
+    """D4: the engine that finds no database is killed at every point; files without a row must not stay."""
     from ..worlds.children import Fault
 
     report = Report("D4 killed")

@@ -53,7 +53,7 @@ def spread_kills(
 ) -> Report:
     """K1 by points: of the calls that change anything during 12 changes, kill at `count` that lie evenly among them, in any order.
 
-    A time drawn at random is mostly one at which the engine waits for its workers; here each kill falls between two deeds.
+    At a random time the engine mostly waits for its workers; here each kill falls between two changes.
     """
     say(f"seed {seed}")
     report = Report("K1-points")
@@ -115,8 +115,8 @@ def every_point(
 ) -> Report:
     """K3 and E1: kill at, or fail, the n-th call that changes anything, n = 1, 2, 3 … until an engine gets through.
 
-    The changes are the same kind each time; every second time they are taken back before the restart. A mutant is sought no further
-    once it has shown. To start `workers` is most of what a point costs.
+    The changes are the same kind each time; every second time they are taken back before the restart. The search for a mutant ends
+    when it has shown. Starting `workers` takes most of the time of a point.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")

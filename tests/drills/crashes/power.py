@@ -62,7 +62,7 @@ def _unsynced_products() -> None:
 
 
 def _unsynced_rows() -> None:
-    """Break the contract: notes of what is about to be placed are not durable when it is."""
+    """Break the contract: intents are not durable when their products are placed."""
     from aptui.store.db.writer import Writer
 
     begin = Writer._begin
@@ -77,7 +77,7 @@ children.MUTANTS.update(MUTANTS)
 
 
 class PoweredWorld(World):
-    """A world whose database has a log that nobody has read since the cut: a copy of both is read."""
+    """A world whose database has a log that was not read since the cut: a copy of both is read."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
@@ -106,13 +106,13 @@ class Disk:
         _run("mount", "-o", "loop,noauto_da_alloc", str(self._images[0]), str(self.place))
 
     def _written(self) -> list[str]:
-        """Return what was written to the device so far, and what is under way."""
+        """Return the numbers of completed and of pending writes of the device."""
         device = os.stat(self.place).st_dev
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
         return [fields[4], fields[6], fields[8]]
 
     def copy(self) -> None:
-        """Keep the disk as it is now, for `cut`; nobody may write to it meanwhile but the kernel."""
+        """Copy the disk for `cut`; in the meantime only the kernel may write to it."""
         for _ in range(_COPIES):
             before = self._written()
             _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
@@ -122,7 +122,7 @@ class Disk:
         raise AssertionError("the kernel writes all the time")
 
     def cut(self) -> None:
-        """Go on with what `copy` kept: all that came later, or was not written, is lost."""
+        """Continue with the state that `copy` stored: later changes and unwritten ones are lost."""
         self.close()
         self._images.reverse()
         self._mount()

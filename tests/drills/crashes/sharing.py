@@ -1,7 +1,6 @@
 """L1: a machine dies, at every step that it takes on a disk, while it keeps, uploads and fetches results.
 
-Whatever moment that is: whoever looks afterwards finds each result as it was made, or none, and the next run puts right what is
-missing.
+After a death at any moment, every other machine finds each result complete or not at all, and the next run completes the missing ones.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def killed_at_every_point(folder: Path, *, first: int = 1, step: int = 1, mutant
 
     With `mutant` the program is broken on purpose, and once to see it is enough.
     """
-    with mock.patch.object(os, "fsync"):  # what is written survives a kill, and this disk is others' too
+    with mock.patch.object(os, "fsync"):  # written data survives a kill, and other processes use this disk, too
         return _killed(folder, Report("L1-killed"), first, step, mutant)
 
 
@@ -109,7 +108,7 @@ def _count_down(at: int) -> None:
 
 
 def _look(world: Path, moment: str, report: Report) -> None:
-    """Everybody looks; the dead machine starts again, and then everything is there."""
+    """Check the results on all machines, restart the dead one, and check that all results exist."""
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})
     if placing.living(str(world / "mine" / "store")):
@@ -140,7 +139,7 @@ def _check(world: Path, name: str, moment: str, report: Report, *, keeps: bool, 
 
 
 def in_place() -> None:
-    """Break the contract: what is published is written where it is looked for."""
+    """Break the contract: a result is written directly under its final name."""
     from aptui.features.sharing.stores.folder_store import FolderStore
 
     def publish(_self: FolderStore, written: str, path: str, *, if_absent: bool) -> bool:

@@ -29,7 +29,7 @@ from ..worlds.report import Report, Say
 GOODS_PER_HOSTILE = 6
 RSS_GROWTH_BYTES = 20 << 20
 _MISSED_S = 8.0
-"""For so long a limit that is taken away is looked for."""
+"""Timeout of the search for a limit that a mutant took away (seconds)."""
 
 
 class Hostile(Struct, frozen=True):
@@ -76,7 +76,7 @@ LIES = {
     "Folder": "product 'f.out' is not a regular file",
     "ChangesSource": "the source changed ",
 }
-"""What is said of each; a source that changed makes its run STALE, all others fail."""
+"""The expected message of each; a source that changed makes its run STALE, all others fail."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- mutants
@@ -110,7 +110,7 @@ def credulous() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
-    """Break the contract: a builder may kill workers for ever."""
+    """Break the contract: a builder may kill workers without limit."""
     with mock.patch("aptui.engine.pool.admission.MAX_FAILURES", 1 << 30):
         yield
 
@@ -135,7 +135,7 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
     chosen = [hostile for hostile in HOSTILES if not names or hostile.name in names]
     builders = [python_builder("Good", "good"), *(python_builder(hostile.name, hostile.name) for hostile in chosen)]
     with MUTANTS[mutant](), _pool(folder, builders) as pool:
-        pool.run(pool.process_order("good"))  # what a pool needs at all is not growth
+        pool.run(pool.process_order("good"))  # the pool's initial size is not growth
         rss_bytes = resident_bytes(os.getpid())
         for number in range(rounds):
             pool.pool.reconfigure(builders, PLATFORMS)  # or those that kill their workers are broken after three rounds
@@ -189,7 +189,7 @@ def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> li
 def _send_again(
     pool: Harness, todo: list[tuple[ProcessOrder, Hostile | None]], queue: list[tuple[ProcessOrder, Hostile | None]]
 ) -> None:
-    """What came back untouched is owed again, as in the core."""
+    """Orders that came back unprocessed are pending again, as in the core."""
     for item in todo:
         result = pool.results.get(item[0].run_key)
         if isinstance(result, RunResult) and result.outcome == Outcome.RETURNED:
@@ -198,7 +198,7 @@ def _send_again(
 
 
 def _is_late(pool: Harness, order: ProcessOrder, hostile: Hostile, began: dict[int, float], start_s: float) -> bool:
-    """Whether a run was not over within its limit and what the start of a worker takes on a busy machine."""
+    """Return whether a run exceeded its limit plus the time in which a worker starts on a busy machine."""
     if order.run_key not in began:
         return False
     until_s = pool.times.get(order.run_key, time.monotonic())

@@ -1,6 +1,6 @@
-"""`hostile-assets` and `names`: what strangers made and what they called it, against every builder and a real shell.
+"""`hostile-assets` and `names`: untrusted files and file names, against every builder and a real shell.
 
-Canaries lie outside the project: a secret that nobody may read, programs that nobody may run, a folder that nobody may write to.
+Canaries lie outside the project: a secret that must not be read, programs that must not run, a folder that must not change.
 The kernel says who opened them (inotify), and every byte that the engine leaves behind is searched for the secret.
 """
 
@@ -162,7 +162,7 @@ def _scripts(outside: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
-    """Folders with a `.aptui.yaml` of their own: what it may not say, and a source for whom it would be said."""
+    """Folders with a `.aptui.yaml` of their own: a key that it must not set, and a source that the key would affect."""
     evil, secret = f"{outside}/evil", f"{outside}/secret"
     said = {
         "compiler": ("a.frag", f"shaders: {{params: {{compiler: {evil}}}}}"),
@@ -213,7 +213,7 @@ def assets(folder: Path, seed: int, mutant: str = "", only: str = "") -> Report:
         try:
             path = project.write(f"assets/{rel}", data)
         except OSError:
-            continue  # the file system has no such name
+            continue  # the file system does not allow this name
         if path.name == "evil":
             path.chmod(0o755)
         report.faults += 1
@@ -240,7 +240,7 @@ def _canaries(folder: Path) -> Path:
     for path in (outside / "evil", tools / "gs"):
         path.write_text(f"#!/bin/sh\ntouch '{outside}/ran'\n")
         path.chmod(0o755)
-    # A compiler that reads what it is told to, as real ones do.
+    # A compiler that reads every file its input names, as real ones do.
     (tools / "glslangValidator").write_text(
         '#!/bin/sh\nfor last; do :; done\nsed -n \'s/^.*include[ \\t]*["<]\\(.*\\)[">].*/\\1/p\' "$last" | while read -r name; do\n'
         'cat "$(dirname "$last")/$name" "$name"; done 2>/dev/null\n'
@@ -272,7 +272,7 @@ def _holders(cache: Path) -> Iterator[Path]:
 
 @contextmanager
 def _watched(folder: Path) -> Iterator[Callable[[], set[str]]]:
-    """Let the kernel take note of what is opened in `folder`; the function says what was."""
+    """Let the kernel record which files in `folder` are opened; the returned function lists them."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_IN_NONBLOCK)
     libc.inotify_add_watch(descriptor, os.fsencode(folder), _IN_OPEN | _IN_ACCESS)
@@ -298,7 +298,7 @@ def _events(descriptor: int) -> Iterator[str]:
         while at < len(data):
             _, _, _, size = struct.unpack_from("iIII", data, at)
             name = data[at + 16 : at + 16 + size].rstrip(b"\0")
-            if name:  # the folder itself may be looked at
+            if name:  # the folder itself may be opened
                 yield os.fsdecode(name)
             at += 16 + size
 

@@ -1,6 +1,6 @@
 """Another user of this machine against everything that belongs to an engine: sockets, ports, files and locks.
 
-Needs root, to be somebody else. `MUTANTS` take one rule away each: a drill that does not notice is no drill.
+Needs root, to become another user. Each of the `MUTANTS` removes one rule, and the drill must notice it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ builders: [{name: data, copy: ["*.txt"]}]
 NOBODY = 65534
 
 
-# ----------------------------------------------------------------------------------------------------------- somebody else
+# ----------------------------------------------------------------------------------------------------------- another user
 
 
 class Somebody:
-    """Another user: a process that gave up being us, and tries what it is told. Make one before there are threads."""
+    """Another user: a process that changed its user and runs the given attempts. Make one before there are threads."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -116,14 +116,14 @@ def _open_files(folder: Path, _stack: ExitStack) -> None:
 
 
 def _open_socket(folder: Path, stack: ExitStack) -> None:
-    """Break the contract: others reach the socket, and nobody looks who they are."""
+    """Break the contract: other users reach the socket, and the engine does not check its peers."""
     (folder / "run").chmod(0o755)
     (folder / "run" / "socket").chmod(0o666)
     stack.enter_context(mock.patch.object(places.Credentials, "is_trusted", True))
 
 
 def _open_control(_folder: Path, stack: ExitStack) -> None:
-    """Break the contract: nobody looks who orders."""
+    """Break the contract: the engine does not check the peer of a request."""
     stack.enter_context(mock.patch.object(ControlChannel.__init__, "__defaults__", (lambda _channel: os.geteuid(),)))
 
 
@@ -146,7 +146,7 @@ MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """N1: every private file, lock, socket and port in `folder`, which others may enter, tried by somebody else."""
+    """N1: another user tries every private file, lock, socket and port in `folder`, which others may enter."""
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(Somebody()))
@@ -190,7 +190,7 @@ def _turn_around(selector: selectors.BaseSelector, server: LinkServer, stack: Ex
 
 
 class Quiet:
-    """A processor that only ever waits, and answers whoever asks nothing of it."""
+    """A processor that only waits, and refuses every request."""
 
     def is_idle(self) -> bool:
         return False

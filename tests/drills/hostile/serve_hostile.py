@@ -42,14 +42,14 @@ from tests.waiting import PATIENCE_S
 from ..worlds.report import Report, Say
 
 GROWTH_LIMIT_BYTES = 192 << 20
-"""What all may have begun to say at once: 64 clients and 128 strangers, a frame each."""
+"""Maximum of unfinished frames: one of each of 64 clients and 128 unauthenticated peers."""
 LOG_LIMIT_BYTES = 1 << 20
-"""Who sends nonsense must not fill the disk with what is said of it."""
+"""Maximum size of the log: a client that sends nonsense must not fill the disk."""
 _MISSED_S = 5.0
-"""For so long a broken rule is looked for; what is asked of one that is not broken has the patience of all tests."""
+"""Timeout of the search for a broken rule (seconds); checks of rules that hold use the timeout of all tests."""
 HALF_OPEN = 1_000
 _HELD_MOST = guard.UNIDENTIFIED_LIMIT + accepting.PENDING_LIMIT + 16
-"""Strangers, and those who are still being let in, at any moment."""
+"""Maximum number of connections that are not authenticated yet."""
 _SILENT = 20
 _SILENT_TLS = 400
 _SOURCES = 300
@@ -71,12 +71,12 @@ def _endless_frames() -> None:
 
 
 def _open_doors() -> None:
-    """Break the contract: whoever says nothing may stay."""
+    """Break the contract: silent connections stay open."""
     guard.ConnectionLimits.__init__.__defaults__ = (1e9, 1 << 30)
 
 
 def _open_handshakes() -> None:
-    """Break the contract: whoever never agrees on TLS may stay, and is not counted."""
+    """Break the contract: connections without a TLS handshake stay open and are not counted."""
     accepting.Acceptor.__init__.__kwdefaults__.update(limit=1 << 30, handshake_s=600.0)
 
 
@@ -157,7 +157,7 @@ class Victim:
         return token
 
     def rest(self) -> None:
-        """Wait until nothing is owed."""
+        """Wait until no job is pending."""
         while self.engine.ask(port.ReadStatus(), PATIENCE_S)["state"] != "idle":
             time.sleep(0.02)
 
@@ -279,7 +279,7 @@ def noise(victim: Victim, dice: random.Random, seconds: float) -> Iterator[str]:
 
 
 def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Sockets that never begin their handshake, while the owner connects anew."""
+    """Sockets that never begin their handshake, while the owner reconnects."""
     before = victim.descriptors()
     with contextlib.ExitStack() as stack:
         over = threading.Event()

@@ -1,4 +1,4 @@
-"""A1: whatever is sent to an engine's socket, and however little is read, it lives, stays small and serves everybody else."""
+"""A1: malformed frames and slow readers on an engine's socket; the engine lives, stays small and serves all other clients."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Desk:
                 request.answer(connections=self.server.connections())
 
     def forget_client(self, client) -> None:
-        """Nothing is held for anybody."""
+        """The engine holds no data for any client."""
 
     def tell(self) -> None:
         """Publish a turn's news."""

@@ -25,9 +25,9 @@ SEEN_S = 2.0
 BUILDS_PER_STORM = 2
 _QUIET_S = 0.4
 _TRUST_S = 3.0
-"""What was fresh is looked at twice, which would find what was lost too: a drill of losses begins when that is over."""
+"""Duration of the second checks of fresh files, which would also find lost changes: a drill of losses begins after them."""
 _FOLDERS = 40
-"""So few that changes in all of them are no reason to look at everything: only what was heard is looked at."""
+"""Few enough that changes in all of them do not cause a full scan: only notified files are checked."""
 
 
 def _in_threads(count: int, act: Callable[[int], None]) -> None:
@@ -104,7 +104,7 @@ def _storm(world: LiveWorld, number: int, seed: int, files: int) -> None:
 
 
 def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W3: too few watches at the start and while running, no inotify instance to be had: polled, told, nothing lost; needs root."""
+    """W3: too few watches at the start and while running, no inotify instance available: polled, reported, nothing lost; needs root."""
     report = Report("W3 live")
     for name, value, is_late in (
         ("max_user_watches", 100, False),
@@ -152,7 +152,7 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                rel = f"assets/d{number * 50 // changes}/{number}.txt"  # what is lost at the end is in folders of its own
+                rel = f"assets/d{number * 50 // changes}/{number}.txt"  # the changes that are lost at the end are in folders of their own
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
                     world.delete(rel)
@@ -446,7 +446,7 @@ def _under_mount(world: LiveWorld, command: list[str], name: str) -> Iterator[st
 
 
 def invisible(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W6: writes that nobody is told of, or that look like none: found at once, by a second look, or at the next scan."""
+    """W6: writes without a notification, or that leave size and time: found immediately, by a second check, or at the next scan."""
     report = Report("W6 live")
     world = LiveWorld(folder / "project")
     with serving(world, report, mutant=mutant) as engine:
@@ -529,7 +529,7 @@ def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = p
 
 # ----------------------------------------------------------------------------------------------------------------------- N1
 
-NAMES: tuple[bytes, ...] = (  # those that are no text stand last: after them the scan folder may be polled
+NAMES: tuple[bytes, ...] = (  # names that are not text stand last: after them the scan folder may be polled
     b"x" * 251 + b".txt",
     b"new\nline.txt",
     b"tab\t.txt",

@@ -239,7 +239,7 @@ def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
 
 
 def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 45: the top source goes, and all its products; a product goes, and comes back; a stranger goes alone."""
+    """Scenario 45: the top source is deleted with all its products; a product is deleted and rebuilt; an unrelated file is deleted alone."""
     report = Report("scenario 45")
     world = LiveWorld(folder / "project", _WITH_TOOL)
     for number in range(20):
@@ -255,7 +255,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         if len(engine.runs) > 5:
             report.violations.append(f"{len(engine.runs)} jobs ran for 5 products")
         engine.forget()
-        # What it puts back meanwhile may stand in the way.
+        # The products that it restores in the meantime may block the deletion.
         shutil.rmtree((world.cache / products[0]).parent, ignore_errors=True)
         report.faults += 1
         engine.judge(report, "a folder of products deleted")
@@ -277,7 +277,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
 
 
 def much(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """Scenario 67: `count` files and folders are made, changed, renamed, deleted; what is ignored is.
+    """Scenario 67: `count` files and folders are made, changed, renamed, deleted; ignored ones stay ignored.
 
     Nothing doubled, nothing lost.
     """

@@ -1,4 +1,4 @@
-"""A bounded choice of `vanished-folders`, and what its mutants show."""
+"""A bounded choice of `vanished-folders`, and the violations of its mutants."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _mounted_over(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_a_disk_of_its_own(folder: Path) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """Have `folder` be a mount point; what is given unmounts it for a while."""
+    """Make `folder` a mount point; the context manager that is yielded unmounts it temporarily."""
     disk = folder.with_name(f"{folder.name}.disk")
     disk.mkdir()
     mount = ["mount", "--bind", str(disk), str(folder)]

@@ -65,9 +65,9 @@ def _kind(mutant: str) -> type[Watcher]:
 
 
 class Looked(Room):
-    """An engine that looks when it is told.
+    """An engine that checks files when it is notified.
 
-    What it did not find at any look is not covered, however often its folder was told before.
+    A change that no check found is not covered, however often its folder was notified before.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Looked(Room):
 
 
 def fact_of(path: bytes) -> tuple[int, int, int] | None:
-    """Return what tells one version of a file from another, None if there is no such file."""
+    """Return the stamp that distinguishes versions of a file, None if the file does not exist."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             return None
@@ -144,7 +144,7 @@ def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> 
 
 
 def _judge(room: Looked, top: bytes, report: Report, where: str) -> None:
-    """Note what the engine does not know when everything has been told."""
+    """Note which changes the engine missed after all notifications."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         truth = facts_below(top)
@@ -449,7 +449,7 @@ class _Child:
         self._rest = b""
 
     def read_until(self, files: int, timeout_s: float = 10.0) -> int:
-        """Take what the child says until it knows so many files, or the time is up; return how many it knows."""
+        """Read the child's reports until it knows the wanted number of files, or the time is up; return the number it knows."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + timeout_s
         while self._known < files and time.monotonic() < deadline:

@@ -1,8 +1,8 @@
-"""A storm: everything that people and programs do to a project, at random, under an engine that stays up, is killed, or is a batch.
+"""A storm: random changes of a project by users and programs, under an engine that stays up, is killed, or is a batch.
 
-Two scan folders of which one hides files of the other; copies, commands with companions, depfiles and tools, a builder in Python
+Two scan folders, one of which hides files of the other; copies, commands with companions, depfiles and tools, a builder in Python
 that analyses (source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After
-each round `aptui batch` settles, and products and rows equal those of a clean build; what failed keeps its last good products. Some
+each round `aptui batch` settles, and products and rows equal those of a clean build; failed jobs keep their last good products. Some
 storms have files with coarse times; now and then the project is moved, or goes on in a copy.
 """
 
@@ -93,7 +93,7 @@ MUTANTS = {
         "changes.ChangeTracker.take = lambda self, hint: take(self, hint) if hint.tag == changes.COOKIE_TAG else None\n"
     ),
 }
-"""What the engine's process runs first to break a rule on purpose: only sync cookies are heard."""
+"""Code that the engine's process runs first to break a rule on purpose: only sync cookies are noticed."""
 _TICKS_NS = (0, 0, 0, 1_000_000_000, 2_000_000_000)
 """How coarse the times of files are; 0 = as they are."""
 _EARLIER_CLOCK = (
@@ -102,7 +102,7 @@ _EARLIER_CLOCK = (
 
 
 class Storm(Programs):
-    """One project, what is done to it, and the engine that runs meanwhile, if one does."""
+    """One project, its changes, and the engine that runs during them, if any."""
 
     def __init__(self, root: Path, seed: int, mutant: str = "") -> None:
         super().__init__(Project(root, ""), seed, MUTANTS[mutant])
@@ -314,7 +314,7 @@ class Storm(Programs):
         if not self.project.cache.is_dir():
             return "there is no cache"
         copy = self._next_root()
-        subprocess.run(["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False)  # files go meanwhile
+        subprocess.run(["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False)  # files are deleted in the meantime
         self._go_on_in(copy)
         self.process = None
         return copy.name
@@ -409,7 +409,7 @@ class Storm(Programs):
         return victim
 
     def batch(self) -> str:
-        """Run a batch, by itself or by the engine that runs; one that looks at everything, or one that is killed."""
+        """Run a batch, alone or beside the running engine; sometimes with a full scan, sometimes killed."""
         how = self.random.choice(((), (), ("--full-scan",), ("killed",)))
         if how == ("killed",):
             self.aptui("batch", kill_after_s=self.random.uniform(0.2, 2.0))

@@ -1,4 +1,4 @@
-"""A builder for the storm, copied into its project: analysed sources that say what they depend on.
+"""A builder for the storm, copied into its project: analysed sources that name their dependencies.
 
 Lines: `use PATH` and `own PATH` (declared; the file of the scan folder that wins, and that of the source's own scan folder), `glob
 PATTERN` (declared), `early PATH` and `inner PATH` (as `use` and `own`, but read by the analysis, which hands the text to the job),

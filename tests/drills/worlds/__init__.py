@@ -1,1 +1,1 @@
-"""What the drills share: projects whose products are known beforehand, children to kill, programs, oracles."""
+"""Parts that the drills share: projects with predictable products, children to kill, programs, oracles."""

@@ -24,7 +24,7 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 class ChainedWorld(World):
     """`<name>.top` becomes the intermediates `.mid` and `.low`, and that the product `.low`; many a `.top` has a `.meta` file.
 
-    The second stage looks at the head of the first alone, so that an edit often goes no further. Each `.mid` has a `.meta` file,
+    The second stage reads only the head of the first, so that an edit often has no further effect. Each `.mid` has a `.meta` file,
     which comes and goes with it.
     """
 
@@ -91,7 +91,7 @@ class ChainedWorld(World):
         return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
 
     def violations(self) -> list[str]:
-        """Return what is wrong after a restart, also with who the sources are."""
+        """Return the violations after a restart, including wrong identities of sources."""
         wanted: dict[str, bytes] = {}
         for rel in sorted(self.sources, reverse=True):  # as in `expected`
             wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))

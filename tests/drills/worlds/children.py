@@ -1,6 +1,6 @@
-"""An engine in a forked process that can be killed, interrupted, given errors, or told to break the commit contract.
+"""An engine in a forked process that can be killed, interrupted, given errors, or made to break the commit contract.
 
-Nothing in the program knows about this: the fail-points are put around functions of `os` and of the database writer after the fork.
+The program has no code for this: the fail-points are put around functions of `os` and of the database writer after the fork.
 Every point counts; at the n-th the process kills itself, or the call fails with an error.
 """
 

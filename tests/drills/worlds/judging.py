@@ -1,4 +1,4 @@
-"""What is settled against a clean build, in products and in rows; what failed keeps its last good products."""
+"""Compare a settled project with a clean build, in products and in rows; failed jobs keep their last good products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERMEDIATES = "Intermediate Assets"
 _REST_S = 10.0
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
-"""Who a source is: two scan folders may have one of a name, and two of one folder may differ in case alone."""
+"""The identity of a source: two scan folders may have sources of one name, and two of one folder may differ in case alone."""
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
@@ -50,7 +50,7 @@ def judged(weather: Programs, clean: Path) -> list[str]:
 
 
 def _find_restless(cache: Path) -> list[str]:
-    """Return what does not rest, and stays so: an engine that runs may read a file again, with an intent and a copy meanwhile."""
+    """Return the jobs that do not settle: a running engine may read a file again, with an intent and a copy in the meantime."""
     deadline = time.monotonic() + _REST_S
     while True:
         found = [text for text in violations_of_rest(cache) if text != "staging: shared"]
@@ -72,7 +72,7 @@ def _failed_sources(cache: Path) -> Iterator[str]:
 
 
 def _kept_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
-    """Return the intermediates of makers that fail, and what is made of them, as far as a clean build never had them."""
+    """Return the intermediates of failed jobs, and products that depend on them, as far as a clean build never had them."""
     sql = (
         f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
         f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE p.ProductName LIKE 'common/%'"

@@ -1,4 +1,4 @@
-"""The real programs over one project: an engine that stays up, verbs beside it, and whoever kills them."""
+"""The real programs over one project: an engine that stays up, verbs beside it, and kills of both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from disk_project import Project
 
 _SETTLE_S = 900.0
-"""More than a machine under load takes for a few dozen jobs: what takes longer hangs, and its stacks are told."""
+"""Timeout, longer than a machine under load takes for a few dozen jobs: a program that takes longer hangs, and its stacks are printed."""
 _START_S = 300.0
 
 
@@ -51,7 +51,7 @@ class Programs:
         """Return when the engine answers and has nothing to do.
 
         Raises:
-            AssertionError: there is none.
+            AssertionError: no engine answers.
         """
         deadline = time.monotonic() + _START_S
         while ", idle," not in self.aptui("status").stdout:
@@ -93,7 +93,7 @@ class Programs:
 
 
 def keep(folder: Path) -> str:
-    """Copy the project, the logs of its engines and what a user's folders hold, for whoever looks into it; return where."""
+    """Copy the project, the logs of its engines and the user's folders for a later examination; return the path of the copy."""
     kept = tempfile.mkdtemp(prefix="drill-kept-")
     with suppress(shutil.Error):  # sockets are not copied
         shutil.copytree(folder, kept, symlinks=True, dirs_exist_ok=True)

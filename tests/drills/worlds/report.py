@@ -1,4 +1,4 @@
-"""What a drill says, meanwhile and at its end."""
+"""The output of a drill, while it runs and at its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Say = Callable[[str], None]
 
 
 class Report(Struct):
-    """What a drill did and found."""
+    """The counts and violations of a drill."""
 
     name: str
     faults: int = 0

@@ -1,6 +1,6 @@
-"""A real `aptui serve` over a world that changes meanwhile.
+"""A real `aptui serve` over a world that changes in the meantime.
 
-Heard over its socket, judged by what lies on the disk, or broken on purpose. `python -m tests.drills.worlds.serving MUTANT VERB
+Its notices are read over its socket, its products are compared on the disk, and mutants break it on purpose. `python -m tests.drills.worlds.serving MUTANT VERB
 …` is the same engine without one of its rules.
 """
 
@@ -39,7 +39,7 @@ workers: 2
 """
 _LOOK_S = 0.02
 _LONGEST = 4
-"""times the patience: then an engine of which something is heard all the time is wrong, too."""
+"""times the timeout: then an engine that reports all the time is wrong, too."""
 _ROOT = Path(__file__).parent.parent.parent.parent
 
 
@@ -57,7 +57,7 @@ def without_second_looks() -> None:
 
 
 def without_losses() -> None:
-    """Break the contract: what may be lost is taken for heard."""
+    """Break the contract: possibly lost notifications count as received."""
     from msgspec.structs import replace
 
     take = ChangeTracker.take
@@ -65,7 +65,7 @@ def without_losses() -> None:
 
 
 def without_leases() -> None:
-    """Break the contract: nobody asks whether a file is being written."""
+    """Break the contract: the engine does not check whether a file is being written."""
     from aptui.core.orders import HashOrder
     from aptui.engine.live import writing
     from aptui.engine.loop import hashing
@@ -75,12 +75,12 @@ def without_leases() -> None:
 
 
 def without_holds() -> None:
-    """Break the contract: nobody can hold changes back."""
+    """Break the contract: changes cannot be held back."""
     ChangeTracker._is_held = lambda _self, _now: False
 
 
 def without_product_looks() -> None:
-    """Break the contract: nobody looks after products that go."""
+    """Break the contract: deleted products are not noticed."""
     ChangeTracker._products_gone = lambda *_: None
 
 
@@ -99,7 +99,7 @@ def without_start_scan() -> None:
 
 
 def without_polling() -> None:
-    """Break the contract: where the kernel does not tell, nobody looks."""
+    """Break the contract: folders without notifications are not polled."""
     from aptui.engine.watch import polling
 
     polling.Poller._run = lambda _self: None
@@ -120,7 +120,7 @@ def without_memory() -> None:
 
 
 def without_recovery() -> None:
-    """Break the contract: in trouble the engine waits for somebody to restart it."""
+    """Break the contract: in trouble the engine waits for a restart by the user."""
     from aptui.engine.live.supervisor import EngineSupervisor
 
     EngineSupervisor._try_again = lambda _self: None
@@ -152,7 +152,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
 
 
 class LiveWorld(World):
-    """A world whose truth is what lies on the disk: whoever changes it need not say what became of it."""
+    """A world whose expected state is read from the disk: a change need not be announced to it."""
 
     def __init__(self, root: Path, settings: str = TEXTS, *, sources: int = 0, commands: int = 0, seed: int = 0) -> None:
         self.whole: set[bytes] = set()
@@ -170,7 +170,7 @@ class LiveWorld(World):
         return super().write(rel, data)
 
     def expected(self) -> dict[str, bytes]:
-        """Return what a clean build would make of what lies there."""
+        """Return the products of a clean build of the existing files."""
         made: dict[str, bytes] = {}
         tops = ("shared", "assets") if "path: shared" in (self.root / "aptui.yaml").read_text() else ("assets",)
         for top in tops:
@@ -199,7 +199,7 @@ class LiveWorld(World):
 
 
 class Serving:
-    """An engine as a process of its own; `runs` {`source:key[!]`: count}, `said` and `healths` are what it told since `forget`."""
+    """An engine as a process of its own; `runs` {`source:key[!]`: count}, `said` and `healths` are its messages since `forget`."""
 
     def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
         self.world, self.started_s = world, time.monotonic()
@@ -254,14 +254,14 @@ class Serving:
                     self.scans += notice.is_scanning
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Restart counting."""
         self.runs: Counter[str] = Counter()
         self.said: list[str] = []
         self.healths: list[Health] = []
         self.scans = 0
 
     def output(self) -> str:
-        """Return the end of what it printed."""
+        """Return the end of its output."""
         return self._log.read_text(errors="replace")[-2000:]
 
     # ------------------------------------------------------------------------------------------------------------- asking
@@ -272,7 +272,7 @@ class Serving:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it says that nothing is owed."""
+        """Return whether it reports that no job is pending."""
         return self.status()["state"] == "idle"
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -286,11 +286,11 @@ class Serving:
         return bool(came(lambda: is_true() or self.process.poll() is not None, patience_s) and is_true())
 
     def judge(self, report: Report, where: str, patience_s: float = PATIENCE_S) -> float:
-        """Wait until the cache is what a clean build would make, and idle; note what is wrong.
+        """Wait until the engine is idle and the cache equals a clean build; note violations.
 
-        A busy machine makes it late; it is wrong when nothing is heard of it for `patience_s` seconds, or no end is seen.
+        A busy machine makes it late; it is wrong when it reports nothing for `patience_s` seconds, or when it never ends.
 
-        Return how long that took, in seconds.
+        Return the seconds that it took.
         """
         began = time.monotonic()
         expected = self.world.expected()
@@ -325,7 +325,7 @@ class Serving:
         return self.process.poll() is not None
 
     def _standing(self, expected: dict[str, bytes]) -> str:
-        """Return what the engine says of itself, and which products are not what they should be."""
+        """Return the engine's report of itself, and which products are wrong."""
         if self._has_ended():
             return f"the engine is dead ({self.process.returncode}): {self.output()}"
         try:

@@ -1,8 +1,8 @@
 """A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
 
-At rest only the truth is there. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
+An idle engine has only correct products. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
 a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
-contradicts any. Edits: saves, double saves, removed and written anew, deletions, renames, products deleted by hand, and checkouts
+contradicts any. Edits: saves, double saves, files that are removed and rewritten, deletions, renames, products deleted by hand, and checkouts
 that change builders, tools and sources at once and change them back (`changes_code`).
 """
 
@@ -21,9 +21,9 @@ _STORIES = Path(__file__).parent.parent.parent / "stories"
 _COUNT = 8
 _ROUND_S = 6.0
 _HEARD_S = 90.0
-"""For a machine under load. What was not heard is not made up for before the scan of every ten minutes."""
+"""For a machine under load. A missed change is not made up for before the scan of every ten minutes."""
 _VICTIMS = ("family", "engine", "worker", "batch")
-"""Who is killed: the engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers."""
+"""The processes that are killed: the engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers."""
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders:
@@ -45,12 +45,12 @@ _MUTANTS = {
     ),
     "deaf-to-products": "from aptui.engine.live import changes\nchanges.ChangeTracker._products_gone = lambda *_: None\n",
 }
-"""What the engine's process runs first to break the rule on purpose: files of even sizes count as gone; deleted products go
-unheard."""
+"""Code that the engine's process runs first to break a rule on purpose: files of even sizes count as deleted; deleted products are
+not noticed."""
 
 
 class Truth(Programs):
-    """One project and who edits it."""
+    """One project and its edits."""
 
     def __init__(self, root: Path, seed: int, mutant: str, *, changes_code: bool) -> None:
         super().__init__(Project(root, SETTINGS.replace("ROOT", str(root))), seed, _MUTANTS.get(mutant, ""))
@@ -108,7 +108,7 @@ class Truth(Programs):
 
 
 def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", changes_code: bool = True, say: Say = print) -> Report:
-    """Edit for so many minutes, in rounds; in every second one something is killed without being asked (`_VICTIMS`)."""
+    """Edit for some minutes, in rounds; in every second round a process is killed (`_VICTIMS`)."""
     report = Report("live-truth")
     truth = Truth(folder / "project", seed, mutant, changes_code=changes_code)
     truth.aptui("batch")
@@ -128,7 +128,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("engine", "family", "worker"):
                 truth.kill(victim, process)
             if victim in ("", "worker"):
-                time.sleep(1.5)  # at rest without being asked: what was not heard is not made up for
+                time.sleep(1.5)  # idle without a request: a missed change is not made up for
                 truth.aptui("status")
                 unrested = _unrested(truth)
                 if process.poll() is not None:
@@ -185,7 +185,7 @@ def _store_differences(truth: Truth, other: Path) -> list[str]:
 def _differences(truth: Truth, clean: Path) -> list[str]:
     """Return what is not as it has to be at rest."""
     again = truth.aptui("batch")
-    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # what failed is tried again at each start
+    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # failed jobs run again at each start
     found = [] if is_still else [again.stdout[-200:]]
     found += truth.project.differences_from_clean_build(clean)
     found += _store_differences(truth, clean)

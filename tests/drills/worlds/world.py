@@ -87,7 +87,7 @@ class World(Project):
         return dict(self.sources)
 
     def go_back(self, before: dict[str, bytes]) -> None:
-        """Make the sources what they were: the edits are taken back before anybody looked."""
+        """Restore the sources: the edits are taken back before a scan saw them."""
         for rel in sorted(self.sources.keys() - before.keys()):
             self.take(rel)
         for rel, data in before.items():
@@ -123,9 +123,9 @@ class World(Project):
         return database(self.cache)
 
     def wrong_rows(self) -> list[str]:
-        """Return products whose row is not the file's and which no intent speaks of.
+        """Return products whose row does not match the file and that no intent names.
 
-        Nobody would ever find them (O3, after a kill).
+        The engine would never find them (O3, after a kill).
         """
         if not (self.cache / "assetdb.sqlite").exists():
             return []
