@@ -1,6 +1,6 @@
 """Frames of the screen → one animated SVG: a row that many frames share is drawn once, and seen while it stands on the screen.
 
-`tests.pictures` takes the frames, and keeps what is made of them in `pictures/`.
+`tests.pictures` records the frames, and stores the animation in `pictures/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Piece = tuple[int, str, str, str, bool, bool]
 
 
 class Frame(NamedTuple):
-    """What stands on the screen for so many seconds: the pieces of each row."""
+    """A frame and the seconds that it stays: the pieces of each row."""
 
     rows: tuple[tuple[Piece, ...], ...]
     seconds: float
@@ -44,7 +44,7 @@ def row_of(segments: Sequence[tuple[str, Style | None]]) -> tuple[Piece, ...]:
 
 
 def svg_of(frames: Sequence[Frame], columns: int, *, poster: int) -> str:
-    """Return the animation, which begins anew when it has ended; where nothing moves it is the frame number `poster`."""
+    """Return the animation, which repeats; viewers without animation show the frame with the number `poster`."""
     ground = _most_common_ground(frames)
     total_s = sum(frame.seconds for frame in frames)
     starts = [sum(frame.seconds for frame in frames[:at]) / total_s for at in range(len(frames) + 1)]

@@ -24,7 +24,7 @@ PROGRAM = find_program("chromium")
 _FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # as root there is none
+    "--no-sandbox",  # as root there is no sandbox
     "--no-first-run",
     "--mute-audio",
     "--hide-scrollbars",
@@ -113,7 +113,7 @@ class Browser:
 
 
 def _started(words: list[str], theirs: int, back: int) -> subprocess.Popen[bytes]:
-    """Start it with what it reads as descriptor 3 and what it writes to as 4; `/proc/self/fd` has names for any others."""
+    """Start it with its input as descriptor 3 and its output as descriptor 4; `/proc/self/fd` has names for any others."""
     command = ["bash", "-c", f'exec "$@" 3</proc/self/fd/{theirs} 4>/proc/self/fd/{back}', "bash", *words]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, pass_fds=(theirs, back))
@@ -129,7 +129,7 @@ class Page:
         return self.browser.ask(method, self._session, **params)
 
     def begin(self, expression: str) -> int:
-        """Evaluate, and go on meanwhile; `Page.value` waits."""
+        """Evaluate without waiting; `Page.value` waits."""
         return self.browser.post("Runtime.evaluate", self._session, expression=expression, awaitPromise=True, returnByValue=True)
 
     def value(self, number: int) -> Any:
@@ -155,12 +155,12 @@ class Page:
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def screenshot(self, *, whole: bool = False) -> bytes:
-        """Return a PNG of what is seen, or of everything."""
+        """Return a PNG of the visible part, or of the whole page."""
         return base64.b64decode(self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
 
     @property
     def complaints(self) -> list[str]:
-        """What the browser did not like: errors of scripts, refused resources, breaches of the policy."""
+        """The browser's complaints: errors of scripts, refused resources, breaches of the policy."""
         told = []
         for event in self.browser.events:
             if event.get("sessionId") != self._session:

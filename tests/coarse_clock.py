@@ -80,7 +80,7 @@ def coarse_functions(tick_ns: int) -> dict[str, Callable[..., Any]]:
 
 
 def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
-    """Have all files of this test have coarse times; what its processes need for that lies in `folder`."""
+    """Give all files of this test coarse times; `folder` receives the modules that its processes need for that."""
     from aptui.engine.scan import walk
 
     functions = coarse_functions(tick_ns)
@@ -99,7 +99,7 @@ def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object])
 
 
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
-    """Return variables with which each Python process has coarse times; what they name lies in `folder`."""
+    """Return environment variables that give each Python process coarse times; they name modules in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(__file__, folder)  # a sandbox shows that folder alone
     (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")

@@ -18,7 +18,7 @@ import pytest
 from forks import Forks
 from hypothesis import HealthCheck, settings
 
-# Containers often forbid it, and then every process of some thousand compiles anew what it imports: half of the suite's time.
+# Containers often forbid it, and then each of some thousand processes compiles its imports again: half of the suite's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -81,7 +81,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Keep the caches, settings and state of whoever runs the tests out of them."""
+    """Keep the caches, settings and state of the user out of the tests."""
     home = tmp_path_factory.mktemp("xdg")
     before = {
         name: os.environ.get(name)
@@ -102,7 +102,7 @@ _unused: list[Path] = []
 
 @pytest.fixture(autouse=True)
 def _results_of_no_other_test(_folders_of_nobody: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """What one test has made another one makes itself, but for the shipped themes and keys: they are read from YAML once.
+    """Clear caches between tests, except the shipped themes and keys, which are read from YAML once.
 
     A folder in which a test left nothing is the next one's, unless a process may still be about to write there.
     """

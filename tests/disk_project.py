@@ -1,4 +1,4 @@
-"""A project in a folder, its engine, and the global oracle over what is settled: for stories and drills."""
+"""A project in a folder, its engine, and the oracle over settled results: for stories and drills."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOST = dirs.host_platform()
 
 
 class Ran(Struct):
-    """What one engine did: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said` to people."""
+    """The actions of one engine: `runs` {`source:key[@platform][!]`: count}, `!` = it failed; `said`: its messages to the user."""
 
     runs: Counter[str] = field(default_factory=Counter)
     said: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Project:
     # ---------------------------------------------------------------------------------------------------------------- edits
 
     def path(self, rel: str | bytes) -> Path:
-        """Return the absolute path of `rel`, which may be bytes that are no text."""
+        """Return the absolute path of `rel`, which may be bytes that are not text."""
         return self.root / os.fsdecode(rel)
 
     def config(self, settings: str) -> None:
@@ -91,7 +91,7 @@ class Project:
         with mock.patch.object(scans, "RACY_NS", 0):
             opening = PreparedSession(settings, trusts_times=not is_full_scan)
             opening.take()
-            if opening.is_current:  # as `aptui batch` does: where nothing is owed there is no engine
+            if opening.is_current:  # as `aptui batch` does: without pending jobs there is no engine
                 opening.close()
                 walk = opening.walk
                 ran.said.extend((*opening.sentences, *(walk.sentences if walk else ())))
@@ -119,7 +119,7 @@ class Project:
             return {job_name(job.source, job.job_key, job.platform): job.status for job in reader.jobs()}
 
     def errors(self) -> dict[str, str]:
-        """Return {name: error text} of what failed."""
+        """Return {name: error text} of failed jobs."""
         with closing(open_reader(self.cache / "assetdb.sqlite")) as reader:
             return {job_name(job.source, job.job_key, job.platform): job.error for job in reader.jobs(statuses=["failed"])}
 
@@ -149,7 +149,7 @@ class Project:
         assert violations_of_rest(self.cache) == []
 
     def check_clean_build(self, work: Path) -> None:
-        """Assert O1: the cache equals that of a clean build of the present sources, but for products of failed jobs."""
+        """Assert O1: the cache equals that of a clean build of the present sources, except products of failed jobs."""
         assert self.differences_from_clean_build(work) == []
 
     def differences_from_clean_build(self, work: Path) -> list[str]:

@@ -1,10 +1,10 @@
-"""Processes of tests that are forked from one that has loaded what they need, where they would load it anew: a fifth of the time.
+"""Fork the Python processes of tests from one that has already imported their modules: a fifth of the time of a start.
 
-What is spared is the start of the interpreter and its imports; everything else is as it was: a process of its own, a child of the
-test's process, with the descriptors, the environment, the folder, the session and the words that `subprocess.Popen` was told.
-Nor is taken apart at the end what was loaded, or looked at by the collector: both would copy all that is shared.
-Whatever this cannot give is started as always: other interpreters and switches, another `PYTHON…` of the environment, programs
-that are wrapped in others. Rooms and tests whose subject are starts say so (`conftest`), and have none of this.
+Only the start of the interpreter and its imports are saved. The rest stays as with `subprocess.Popen`: a process of its own, a
+child of the test's process, with the given descriptors, environment, folder, session and arguments. At the end, modules are not
+torn down and the collector does not run, because both would copy the shared memory. All other processes are started as usual: other
+interpreters and switches, another `PYTHON…` variable, programs that are wrapped in others. Tests whose subject is a start opt out
+(`conftest`).
 
 What is forked as `aptui` has one of its own to fork from, a child that waits from its first moment: so are the engine that it
 starts and all workers their starters' children. A worker forked there has loaded what one has that was started, and nothing more.
@@ -40,10 +40,13 @@ _FLOOR = 900
 """Own descriptors stand above this one, out of the way of those that a child has to get."""
 _FRAME_BYTES = 1 << 20
 _TOLERATED = "multiprocessing.forkserver"
-"""What `aptui.worker.processes` calls a helper that outlives a run: runs within a test's process end all of its other children."""
+"""Name of a helper process that outlives a run (`aptui.worker.processes`).
+
+Runs within a test's process end all of its other children.
+"""
 _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
-"""Room for what the children's command lines and environments say in /proc."""
+"""Bytes reserved for the children's command lines and environments in /proc."""
 _WORKER, _APTUI = "aptui.worker.main", "aptui"
 _PROGRAMS = {
     _WORKER: (
@@ -67,7 +70,7 @@ _SWITCHES = {
     _APTUI: (set(), {"-P"}, {"-P", "-X faulthandler"}),
 }
 _KEPT = ("LANG", "LC_ALL", "LC_CTYPE")
-"""What an interpreter reads as it starts, beside `PYTHON…`; its PYTHONPATH a child can be given."""
+"""Variables that an interpreter reads as it starts, beside `PYTHON…`; a forked child can be given a PYTHONPATH."""
 
 
 class Forks:
@@ -142,7 +145,7 @@ class Forks:
         return True
 
     def _nursery(self, command: list[str], environment: dict[str, str]) -> _Nursery | None:
-        """Return the process to fork from, None when there is none."""
+        """Return the process to fork from, None if it is not running."""
         if command[0] != sys.executable or "-m" not in command or os.getpid() != self._pid:
             return None
         program, switches = _program(command)
@@ -230,7 +233,7 @@ def _serve(channel: socket.socket) -> list[str]:
 
 
 def _fork_for_parent() -> int:
-    """Fork a child of this process's parent: who ordered it is who waits for it, and with whom it dies."""
+    """Fork a child of this process's parent: the process that ordered the child waits for it, and its death ends the child."""
     arguments = (ctypes.c_uint64 * 8)(_CLONE_PARENT, 0, 0, 0, 0, 0, 0, 0)  # `exit_signal` has to be 0: it is this process's own
     library = ctypes.PyDLL(None, use_errno=True)
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -315,7 +318,7 @@ def _lift(fd: int) -> int:
 
 
 def _open_stream(name: str, number: int, mode: str, errors: str) -> None:
-    """Open a standard stream as the interpreter does: by what stands behind it."""
+    """Open a standard stream as the interpreter does, depending on the kind of its file."""
     old = getattr(sys, name)
     is_line = name == "stderr" or os.isatty(number)
     raw = open(number, f"{mode}b", buffering=0 if mode == "w" and _is_unbuffered() else -1, closefd=False)  # noqa: SIM115

@@ -1,8 +1,8 @@
-"""Lanes and second tries of the tests: who is fast, that nobody is it in name only, who begins, and how many were tried again.
+"""Lanes and retries of the tests: which tests are fast, a check that they are, the order of tests, and the number of retries.
 
-A test that is not marked `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
-does. No test leaves those after it in another folder. A test may be tried once more (`retry`) if it says why; a run that needed
-more than `MOST_RETRIES` of them has failed.
+A test without the mark `real` or `slow` is `fast`: it starts no process, opens no socket and never sleeps, and fails when it
+does. A test that changes the current folder and does not restore it fails. A test may be retried once (`retry`) if its mark gives a
+reason; a run with more than `MOST_RETRIES` retries fails.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _LONGEST = (
     "tests/tui/test_terminal.py",
     "tests/engine/cluster/test_cluster.py",
 )
-"""Modules whose tests take ten seconds and more: begun last, one of them is what everybody waits for."""
+"""Modules whose tests take ten seconds and more: they start first, because the whole run would wait for one that starts last."""
 
 
 class _Watch:
-    """What the running fast test does that it may not; `breaches` is None while none runs."""
+    """Forbidden actions of the running fast test; `breaches` is None while no fast test runs."""
 
     def __init__(self) -> None:
         self.breaches: set[str] | None = None
@@ -60,7 +60,7 @@ class _Watch:
         """Watch a test; threads that others left running are not its doing."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
-        time.sleep = self._note_sleep  # before Python 3.13 no audit event tells of it
+        time.sleep = self._note_sleep  # before Python 3.13 there is no audit event for it
 
     def end(self) -> None:
         """Watch no longer."""
@@ -72,7 +72,7 @@ class _Watch:
         self._sleep(seconds)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Note an audit event; a sleep of no time is none."""
+        """Record an audit event; a sleep of zero seconds does not count."""
         if self.breaches is None or threading.get_ident() in self._others or (event == "time.sleep" and not arguments[0] > 0):
             return
         self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
@@ -88,7 +88,10 @@ _watch = _Watch()
 
 
 def _hear(event: str, arguments: tuple[Any, ...], real: Container[str] = frozenset(_REAL)) -> None:
-    """Pass on what matters: the screen alone calls `id`, an event too, ten thousand times a test; the end does, without globals."""
+    """Pass on relevant events only: the screen alone calls `id`, which is an event, ten thousand times a test.
+
+    No globals exist at the end.
+    """
     if event in real:
         _watch.hear(event, arguments)
 

@@ -1,4 +1,4 @@
-"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs, and what they
+"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs, and which output they
 read (§3.8)."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class O3deProject:
 
 @dataclass
 class Run:
-    """What LyTestTools makes of one run: the lines without what is before them, and the numbers in them."""
+    """A run as LyTestTools reads it: the lines without their prefix, and the numbers in them."""
 
     lines: list[str] = field(default_factory=list)
     numbers: dict[str, int | float | tuple[int, int]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """`python -m tests.pictures` makes the README's pictures, SVGs in `pictures/`, from the snapshots' scene and the real screens.
 
-One of them moves: what the recorded engine said is said again, and keys are pressed.
+One of them is animated: the notices of a recorded engine are replayed, and keys are pressed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CAST_STEPS: tuple[tuple[str, str, float], ...] = (
     ("m", "Analysis", 2.4),
     ("1", "failed first", 0.8),
 )
-"""(What is pressed, words it brings, seconds it stays); `play N` says again, in so many pieces, what the recorded engine said."""
+"""(Keys, words that appear, seconds that it stays); `play N` replays the notices of the recorded engine in N pieces."""
 MOST_CAST_BYTES = 300_000
 
 
@@ -114,7 +114,7 @@ async def _cast(here: Scene) -> str:
 
 
 def _pieces(said: list[Notice], count: int) -> Iterator[list[Notice]]:
-    """Yield what was said while the project was built, in so many pieces of one length."""
+    """Yield the notices of the build, in `count` pieces of equal length."""
     built = [each for each in said if isinstance(each, (JobChanged, Progress))]
     step = -(-len(built) // count)
     for start in range(0, len(built), step):

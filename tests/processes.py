@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def has_ended(pid: int | str) -> bool:
-    """Whether a process is gone, or nobody has heard of its end yet: tests of workers take orphans in, whoever they were."""
+    """Return whether a process is gone or a zombie: tests of workers adopt orphans of any origin."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

@@ -44,10 +44,10 @@ TURNS: dict[str, str] = {
     r"rests\b(?! on)|is at rest|are at rest": "is idle",
     r"is said|are said|was said|be said|is not said": "report, print",
     # Rule 5: a limit has its noun.
-    r"for so long|so long as|so many|that many|that often|so often|so much(?! as)": "timeout, limit, maximum, interval",
+    r"for so long|so long as|so many|that often|so often|so much(?! as)": "timeout, limit, maximum, interval",
     # Rule 6: negation uses the verb.
-    rf"(?<!there )(?<!here )(?:is|are|was|were|be|been) (?:no|none)(?! (?:one|matter|{_COMPARED}))": "negate the verb",
-    r"there (?:is|are|was|were) none|has none|have none|had none|of no|to no|by no|at no|if none|of none": "negate the verb",
+    rf"(?<!there )(?<!here )(?:is|are|was|were|be|been) (?:no|(?-i:none))(?! (?:one|matter|{_COMPARED}))": "negate the verb",
+    r"there (?:is|are|was|were) none|has none|have none|had none|of no|to no|by no|at no|of none": "negate the verb",
     r"knows? nothing|knows? of": "negate the verb",
     # Rule 7: conditions use if, when, unless.
     rf"{_START}(?:Is|Are|Has|Does|Was|Were) [^?.]*, [^?.]*[.;]": "begin the condition with if or when",

@@ -15,7 +15,7 @@ import sys
 from types import CodeType
 
 _TOOL = 1
-"""sys.monitoring.COVERAGE_ID, which coverage.py does not use meanwhile."""
+"""sys.monitoring.COVERAGE_ID, which coverage.py does not use during these runs."""
 _MAP, _FILES = "map", "files"
 
 

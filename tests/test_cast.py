@@ -1,4 +1,4 @@
-"""The picture that moves: a row that many frames share is drawn once, and seen while it is on the screen and at no other time."""
+"""The animated picture: a row that many frames share is drawn once, and is visible only while it is on the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is forked is the process that was asked for."""
+"""A forked process equals the process that was ordered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_is_a_child_of_the_test_in_its_folder_and_session_with_its_pipes(tmp_
         assert (answer, process.returncode) == (b"[]", 0)
 
 
-def test_what_the_system_says_of_it_is_what_it_says_of_others(tmp_path: Path) -> None:
+def test_forked_process_has_the_system_attributes_of_a_started_one(tmp_path: Path) -> None:
     with started(tmp_path, env=python_environment({"APTUI_WORKER": "4711-mark"})) as process:
         until(lambda: b"describe" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
@@ -175,7 +175,7 @@ def test_workers_of_an_aptui_that_is_started_are_started(asking: Path) -> None:
     assert not command.endswith(b"\0\0")
 
 
-def test_an_engine_that_is_started_by_what_is_forked_lives_on_alone_and_stops(asking: Path) -> None:
+def test_engine_started_by_a_forked_process_survives_it_and_stops(asking: Path) -> None:
     with aptui(asking, "start") as process:
         assert process.communicate()[1] == ""
     with aptui(asking, "ps", "--json") as process:
@@ -201,7 +201,7 @@ def test_what_an_aptui_forks_from_ends_with_it_however_it_ends(asking: Path) -> 
     until(lambda: not any(map(places.process_start, children)))
 
 
-def test_a_forked_aptui_says_how_it_ended_and_what_was_wrong(asking: Path) -> None:
+def test_forked_aptui_returns_its_exit_status_and_errors(asking: Path) -> None:
     with aptui(asking, "bach") as process:
         assert is_forked(process)
         _said, errors = process.communicate()

@@ -12,7 +12,7 @@ import pytest
 from aptui.link.places import state_dir
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.real  # what may not be done has to be done
+pytestmark = pytest.mark.real  # the test has to do the forbidden action
 
 _SECOND = """
     import pytest
@@ -98,7 +98,7 @@ def test_what_a_fixture_does_counts_too(suite: pytest.Pytester) -> None:
     run(suite).assert_outcomes(passed=1, failed=1, errors=1)
 
 
-def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> None:
+def test_test_without_real_or_slow_mark_is_fast(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import pytest
         def test_fast(): pass
@@ -113,7 +113,7 @@ def test_whoever_is_neither_real_nor_slow_is_fast(suite: pytest.Pytester) -> Non
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
-def test_who_goes_to_another_folder_and_stays_there_fails_and_nobody_after_it(suite: pytest.Pytester) -> None:
+def test_only_the_test_that_leaves_its_folder_fails(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         "import os\nhere = os.getcwd()\n"
         "def test_a():\n    os.chdir('/')\n"
@@ -127,7 +127,7 @@ def test_who_goes_to_another_folder_and_stays_there_fails_and_nobody_after_it(su
 
 
 def test_modules_that_take_longest_come_first(suite: pytest.Pytester) -> None:
-    """Else one of them may be begun last, and the other worker has nothing to do meanwhile."""
+    """Otherwise one of them may start last, and the other worker idles."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_second_try_of_a_whole_module_is_refused(suite: pytest.Pytester) -> No
 
 
 def test_the_folders_of_tests_leave_room_for_sockets(tmp_path: Path) -> None:
-    """Else engines of two workers share a folder, and who stops all of his own stops those of the other."""
+    """Otherwise engines of two workers share a folder, and a worker that stops all of its engines stops those of the other."""
     assert "popen-gw" not in str(tmp_path)
     assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(tmp_path.parent)
     assert str(state_dir()).startswith(os.environ["XDG_STATE_HOME"])

@@ -1,4 +1,4 @@
-"""Python's `re` goes back and tries again: a pattern that a stranger writes can keep it for hours.
+"""Python's `re` backtracks: a pattern from an untrusted source can block it for hours.
 
 Only places on a list build one from data.
 """
@@ -34,10 +34,10 @@ PROVEN = {
     "aptui.features.o3de.scripts.python_builder": "patterns of the project's own builders",
     "aptui.shared.param_schema": "a rule of a builder about its parameters",
 }
-"""{module: why its patterns take no time, or are no stranger's}."""
+"""{module: why its patterns are fast or trusted}."""
 
 
-def test_patterns_are_made_of_data_in_proven_places_alone() -> None:
+def test_only_listed_modules_build_patterns_from_data() -> None:
     root = Path(aptui.__file__).parent
     texts = {_module(file, root): file.read_text(encoding="utf-8") for file in root.rglob("*.py")}
     found = {name: lines for name, text in texts.items() if _NAMES_RE.search(text) and (lines := _made_of_data(ast.parse(text)))}
@@ -46,7 +46,7 @@ def test_patterns_are_made_of_data_in_proven_places_alone() -> None:
     assert PROVEN.keys() - found.keys() == set()
 
 
-def test_the_lint_finds_a_pattern_that_is_made_of_data() -> None:
+def test_lint_finds_a_pattern_built_from_data() -> None:
     assert _made_of_data(ast.parse("import re\ndef f(given):\n    return re.compile(given)")) == [3]
     assert _made_of_data(ast.parse("import re\n_A = 'a'\n_B = re.compile(_A + 'b')\ndef f(x):\n    return re.sub(_A, '', x)")) == []
 

@@ -1,4 +1,4 @@
-"""What the documents say is what the program does."""
+"""The documents and the code describe the program as it is."""
 
 import ast
 import re
@@ -64,7 +64,7 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 
 def test_a_jobs_state_is_assigned_in_one_line_of_one_file() -> None:
-    """Whatever the variable is called; what assigns its own state is no job."""
+    """The name of the variable does not matter; an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
     places = [
         f"{name}:{node.lineno}"
@@ -99,7 +99,7 @@ def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
         ("self.state = x", False), ("state = job.state", False), ("job.state == x", False),
     ],
 )  # fmt: skip
-def test_it_would_be_seen(line: str, is_it: bool) -> None:
+def test_assignment_of_a_state_is_recognized(line: str, is_it: bool) -> None:
     assert any(map(_assigns_a_state, ast.walk(ast.parse(line)))) is is_it
 
 
@@ -109,7 +109,7 @@ _IRREGULAR = re.compile(
 )
 WORDS_IN_ED = re.compile("bleed|embed|exceed|feed|need|proceed|seed|shed|speed|succeed|weed")
 PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "affected", "affected_arguments"})
-"""What builders of others import (`aptui.sdk`), and the functions of a verb, which are called as the verb is."""
+"""Names of `aptui.sdk`, which builders of other authors import, and functions that are named after their verb."""
 
 
 def test_functions_are_called_by_verbs() -> None:
@@ -185,7 +185,7 @@ WORDS_WITH_A_REASON = {
     "look_up_commit": "the same",
     "_ring_bell": "the terminal's bell",
 }
-"""{identifier: why it has such a word all the same}: names on a wire, and English verbs."""
+"""{identifier: why it may have a banned word}: names on a wire, and English verbs."""
 
 
 def test_identifiers_use_the_words_of_the_field() -> None:

@@ -1,8 +1,8 @@
 """Optional programs of the tests. A test that needs one is skipped for that program's name alone, so that two runs can be compared.
 
-    python -m tests.tools packages                print the Debian packages of the programs that are missing
-    python -m tests.tools hide FOLDER             fill FOLDER with links to the programs of PATH, without the optional ones
-    python -m tests.tools compare WITH WITHOUT    compare the skipped tests of a run that had the programs and one that did not
+* `python -m tests.tools packages` prints the Debian packages of the programs that are missing.
+* `python -m tests.tools hide FOLDER` fills FOLDER with links to the programs of PATH, without the optional ones.
+* `python -m tests.tools compare WITH WITHOUT` compares the skipped tests of a run with the programs and one without.
 
 A run writes its skipped tests to the file that `APTUI_TEST_SKIPS` names (`lanes`).
 """
@@ -31,7 +31,7 @@ ALIASES = {"chromium-browser": "chromium", "glslang": "glslangValidator", "httpd
 MISSING = "missing program: "
 """Begin of the reason of a test that is skipped for a program."""
 MACHINE = "this machine: "
-"""Begin of the reason of a test that is skipped for what the machine or its user cannot do."""
+"""Start of the reason of a test that is skipped because the machine or its user cannot do something."""
 
 
 def find_program(name: str) -> str | None:

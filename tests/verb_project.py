@@ -1,4 +1,4 @@
-"""A tiny project for the tests of verbs: all kinds of job, one that fails, one that warns, a file that nobody wants."""
+"""A tiny project for the tests of verbs: all kinds of job, one that fails, one that warns, a file without a builder."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def runner(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return what runs verbs in this process; what was printed before is nobody's."""
+    """Return a function that runs verbs in this process; earlier output is discarded."""
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

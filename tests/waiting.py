@@ -1,4 +1,4 @@
-"""Waits of the tests, each with an end: the one place that looks at the clock and sleeps until something is so."""
+"""Waits of the tests, each with a timeout: the one place that reads the clock and sleeps until a condition holds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeVar
 PATIENCE_S = 60.0
 """How long a wait lasts at most: far more than a machine needs that is taken by others."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
-"""How long it rests between two looks, at least and at most: as long as the last one took, which may be a process of its own."""
+"""Minimum and maximum pause between two checks (seconds): as long as the last check took, which may start a process."""
 
 T = TypeVar("T")
 Step = Callable[[float], object]
-"""What is done between two looks; it gets the seconds that are left."""
+"""Function that is called between two checks with the remaining seconds."""
 
 
 def came(is_so: Callable[[], T], patience_s: float = PATIENCE_S, step: Step | None = None) -> T:

@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed has its bytecode: nobody pays for compiling at each start
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has bytecode, so that a start compiles nothing

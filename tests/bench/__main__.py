@@ -56,7 +56,7 @@ class Bench:
         )
 
     def build(self, project: Path, *options: str) -> tuple[Cost, dict[str, int]]:
-        """Run `aptui batch` and return what it cost and what it says it did."""
+        """Run `aptui batch` and return its cost and its own summary."""
         settle()
         cost = run(aptui(project, *options))
         return cost, json.loads(cost.output[cost.output.index("{") :])
@@ -186,7 +186,7 @@ def tools(bench: Bench) -> None:
         f"platforms: {{linux: {{}}}}\nscan_folders: [{{name: game, path: {chosen}}}]\nbuilders:\n"
         '  - {name: all, patterns: ["*"], version: 1, command: "cp {source} {products_dir}/{name}", products: ["*"]}\n'
         "cache: Cache\n"
-        "local_store: {enabled: false}\n",  # nobody else keeps results, and those of the last run must not be found
+        "local_store: {enabled: false}\n",  # no other store keeps results, and those of the last run must not be found
     )
     cost, did = bench.build(project)
     if did["jobs_run"] != count:

@@ -1,7 +1,7 @@
 """python -m tests.bench.generate --jobs N --dir DIR.
 
 A real asset database with N jobs of a believable mix, the same every time, without files. DIR gets an `aptui.yaml` and the database
-in its cache. There are no sources on the disk: look at it without an engine, which would drop all.
+in its cache. There are no sources on the disk: open it without an engine, which would drop all jobs.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _edges(products: int, dependencies: int, seed: int) -> Iterator[tuple[int, i
 
 
 def graph(bench: Bench) -> None:
-    """Who needs the hub, and what ships with a product."""
+    """Queries: which sources need the hub, and which files ship with a product."""
     measure(make(bench.base / f"graph-{bench.count}", bench.count, bench.count * _PER_SOURCE), bench.runs)
 
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench hub [--count N]`: a game whose products need each other, and what touching its hub costs.
+"""`python -m tests.bench hub [--count N]`: a game whose products need each other, and the cost of touching its hub.
 
 N sources with four product dependencies each, an asset id and three paths; every hundredth reads the hub, a material all of them
 share. Touching the hub must run the hub and those that read it, once each, and nothing else; touching a source that others only

@@ -80,7 +80,7 @@ class Engine:
         return time.monotonic()
 
     def rest(self) -> float:
-        """Wait until nothing is owed."""
+        """Wait until no job is pending."""
         return self.until(lambda: self.status()["state"] == "idle")
 
     def processor_s(self) -> float:
@@ -326,7 +326,7 @@ def _is_same(source: Path, product: Path) -> bool:
 
 @row
 def live_new_tree(bench: Bench) -> None:
-    """A tree of so many files is copied into a scan folder."""
+    """Copy a tree of `count` files into a scan folder."""
     project = bench.project("live-new-tree", f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
     (project / "sources").mkdir()
     with engine_of(project) as engine:
@@ -360,7 +360,7 @@ def live_stopped(bench: Bench) -> None:
 
 @row
 def live_folders(bench: Bench) -> None:
-    """Watching 20,000 folders: how long until all are watched, and how long the engine keeps a client waiting meanwhile."""
+    """Watch 20,000 folders: the time until all are watched, and the longest wait of a client in the meantime."""
     count = 20_000
     project = bench.project("live-folders", f"scan_folders: [{{name: game, path: sources}}]\n{_COPY}")
     for number in range(count):
@@ -403,7 +403,7 @@ def live_folders(bench: Bench) -> None:
 
 @row
 def live_idle(bench: Bench) -> None:
-    """What an idle engine costs."""
+    """The cost of an idle engine."""
     project = bench.copy_project("live-idle")
     bench.build(project)
     with engine_of(project) as engine:

@@ -61,7 +61,7 @@ def aptui(project: Path, *options: str) -> list[str]:
 
 
 def settle() -> None:
-    """Let the disk finish what earlier runs left to it, so that nobody pays for it but them."""
+    """Let the disk finish the writes of earlier runs, so that they do not slow down the next run."""
     os.sync()
     time.sleep(0.5)
 

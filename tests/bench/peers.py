@@ -1,4 +1,4 @@
-"""What other programs need for the same work: ninja, gulp and watchman, where they are installed.
+"""The same work done by other programs: ninja, gulp and watchman, if they are installed.
 
 gulp is taken from `node_modules` of the bench's folder (`npm install gulp` there).
 """

@@ -1,8 +1,8 @@
-"""`python -m tests.bench.reports [--pairs N]`: what run reports cost, in processor time of whoever pays.
+"""`python -m tests.bench.reports [--pairs N]`: the cost of run reports, in processor time of each process.
 
 In a worker: the same run of a Python builder with its report and without, taking turns in one process, so that a
-busy machine is busy for both. In the engine: the time that passes in what compares reports, of a batch in this process, against
-the processor time of all of it; what the clock itself takes is measured and taken off.
+busy machine is busy for both. In the engine: the time of comparing reports in a batch of this process, against
+the processor time of the whole batch; the time of reading the clock is measured and subtracted.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _no_code(_builder: Builder) -> type[bytes]:
 
 @contextlib.contextmanager
 def _without_reports() -> Iterator[None]:
-    """Plain functions: a mock of `unittest` takes longer than what it stands for."""
+    """Plain functions: a mock of `unittest` takes longer than the function that it replaces."""
     with (
         mock.patch.object(used, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
@@ -157,7 +157,7 @@ def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
         with _without_reports():
             return one()
 
-    with mock.patch.object(run, "sync_products", _nothing):  # waiting for a disk is no work
+    with mock.patch.object(run, "sync_products", _nothing):  # waiting for a disk does not count as work
         return _compared(one, bare, pairs)
 
 

@@ -1,7 +1,7 @@
-"""Rows of the outer wire: a save heard by a client, what a thousand subscribers cost the engine, files beside nginx.
+"""Rows of the outer wire: a save reported to a client, the cost of a thousand subscribers to the engine, files beside nginx.
 
-`python -m tests.bench.serve N` is N subscribers that have the kernel throw away what comes, for in life they are other machines;
-`APTUI_URL` and `APTUI_TOKEN` say whose. One of them, the witness, keeps it and says what it heard.
+`python -m tests.bench.serve N` starts N subscribers of the gateway at `APTUI_URL` (`APTUI_TOKEN`). The kernel discards what they
+receive, because real subscribers are other machines. One of them, the recorder, keeps its notices and prints them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 
 @row
 def subscribers(bench: Bench) -> None:
-    """Every job runs again: with a thousand clients who hear of each, and with none, by turns."""
+    """Run every job again, alternately with a thousand clients that are notified of each, and with none."""
     project, _sources = own_project(bench, "subscribers")
     _add_room(project)
     none: list[_Cost] = []
@@ -202,7 +202,7 @@ def _crowd(url: str, token: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def _heard(crowd: subprocess.Popen[str]) -> str:
-    """Have the clients say what they heard."""
+    """Let the clients print their notices."""
     assert crowd.stdin is not None
     assert crowd.stdout is not None
     crowd.stdin.write("what\n")
@@ -265,7 +265,7 @@ Sec-WebSocket-Extensions: permessage-deflate
 
 
 def _told(stream: bytes) -> Counter[str]:
-    """Return how often each notification stands in what a gateway sent after its welcome."""
+    """Return how often a gateway sent each notification after its welcome."""
     found: Counter[str] = Counter()
     at = 0
     while at + 2 <= len(stream):

@@ -1,4 +1,4 @@
-"""What a slow save waited for: the spans of an engine's trace that lie within its time.
+"""Explain slow saves: list the spans of an engine's trace that lie within the time of a save.
 
 The engine's trace and the bench read one clock (`time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux), so that a span can be
 laid beside a sample without any guess.
@@ -51,7 +51,10 @@ def read_spans(trace: Path) -> list[Span]:
 
 
 def explain(samples: Iterable[Sample], spans: list[Span], limit_s: float) -> list[str]:
-    """Return a line for each sample that took longer than the limit, slowest first: what the engine was at, and what it was not."""
+    """Return a line for each sample that took longer than the limit, slowest first.
+
+    A line names the engine's spans in the sample, and the time outside of spans.
+    """
     slow = sorted((sample for sample in samples if sample.took_s > limit_s), key=lambda sample: -sample.took_s)
     return [_explain_one(sample, spans) for sample in slow]
 

@@ -1,4 +1,4 @@
-"""The explanation of slow saves: the right ones, slowest first, with what lay within them."""
+"""The explanation of slow saves: the right ones, slowest first, with the spans that lay within them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def row(function: Callable[[Room], None]) -> Callable[[Room], None]:
 
 
 class Room:
-    """Where it happens, and what is printed of it."""
+    """Run in a folder and print the result."""
 
     def __init__(self, base: Path, state: Path, jobs: Sequence[int], project: Path | None) -> None:
         self.base, self.jobs, self._project = base, jobs, project
@@ -56,7 +56,7 @@ class Room:
         os.environ.update(self.environ)
 
     def folder(self, jobs: int) -> Path:
-        """Return a generated project with so many jobs."""
+        """Return a generated project with `count` jobs."""
         folder = self.base / f"jobs-{jobs}"
         if not (folder / "Cache" / "assetdb.sqlite").is_file():
             generate.make(folder, jobs)
@@ -294,9 +294,11 @@ def _spent(terminal: TimedTerminal, seconds: float) -> tuple[float, float]:
 
 @row
 def line(room: Room) -> None:
-    """A line of 16 KB/s and 150 ms while an engine tells news ten thousand times a second: a key to its echo on the far screen.
+    """A line of 16 KB/s and 150 ms while an engine sends ten thousand notices a second.
 
-    What tells the news and what plays the terminal compete with the app for the processor: what they took is said, too.
+    Measures the time from a key to its echo on the far screen.
+
+    The sender and the simulated terminal compete with the app for the processor: their processor time is printed, too.
     """
     jobs = room.jobs[0]
     folder = room.folder(jobs)

@@ -43,7 +43,7 @@ def resident_mb() -> float:
 
 
 def timed(function: Callable[[], Any], times: int = 3) -> tuple[list[float], Any]:
-    """Return how many milliseconds each call took, and what the last one returned."""
+    """Return the milliseconds of each call, and the result of the last one."""
     walls = []
     result = None
     for _ in range(times):

@@ -1,7 +1,7 @@
 """A terminal at the far end of a slow line, as through SSH.
 
-The near end takes everything at once, as sshd does; it arrives at so many bytes a second, half a round trip later. Keys and answers
-take the other half.
+The near end accepts all bytes immediately, as sshd does; they arrive at a limited rate (bytes/s), half a round trip later. Keys and
+answers take the other half.
 """
 
 from __future__ import annotations

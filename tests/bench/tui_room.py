@@ -1,6 +1,6 @@
-"""What the rows of `tui` are measured with.
+"""Instruments of the rows of `tui`.
 
-A terminal that notes when bytes came, a screen replayed from them, an engine that only tells news.
+A terminal that records the arrival time of bytes, a screen replayed from them, and an engine that only sends notices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS, LINES = 160, 45
 _TICK_S = 0.02
 _VISIBLE = 40
 _VISIBLE_SHARE = 0.2
-"""So many of the updates hit the rows that are on the screen."""
+"""Share of the updates that concern rows on the screen."""
 
 
 class Chunk(Struct, frozen=True):
@@ -69,7 +69,7 @@ class TimedTerminal(Terminal):
                 return
 
     def stroke(self, data: str, quiet_s: float = 0.04, patience_s: float = 3.0) -> tuple[float, int]:
-        """Type, and wait for what comes of it until it is quiet; return when it was typed and how many chunks had come before."""
+        """Type, and wait until the output ends; return the time of typing and the number of chunks that came before."""
         before, sent_s = len(self.chunks), time.perf_counter()
         self.send(data)
         while True:
@@ -149,7 +149,7 @@ class _Desk:
                 request.answer(connections=self.server.connections())
 
     def forget_client(self, client: int) -> None:
-        """Hold nothing for anybody."""
+        """Hold no data for clients."""
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
@@ -166,9 +166,9 @@ def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str
 
 
 def serve(cache: Path, rate: int) -> None:
-    """Tell `rate` pieces of news a second from the first SIGUSR1 on, until SIGTERM.
+    """Send `rate` notices a second from the first SIGUSR1 on, until SIGTERM.
 
-    Then print how many there were and who still listens.
+    Then print the number of notices and of remaining clients.
     """
     database = cache / "assetdb.sqlite"
     with closing(open_reader(database)) as reader:

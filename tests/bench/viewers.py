@@ -1,4 +1,4 @@
-"""An engine that is looked at: what those that listen as a screen does cost jobs and saves."""
+"""An engine with viewers: how clients that subscribe like a screen slow down jobs and saves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAVES = 30
 
 
 def live_save_viewers(bench: Bench) -> None:
-    """From a save to its product, with nobody and with two that listen as a screen does, in turns."""
+    """From a save to its product, without and with two clients that subscribe like a screen, in turns."""
     project, sources = own_project(bench, "live-save-viewers")
     times: dict[int, list[float]] = {0: [], 2: []}
     with engine_of(project) as engine:
@@ -40,7 +40,7 @@ def live_save_viewers(bench: Bench) -> None:
 
 
 def live_viewers(bench: Bench) -> None:
-    """All jobs once more, with nobody, one, and five that listen as a screen does."""
+    """All jobs once more, with zero, one and five clients that subscribe like a screen."""
     project = bench.copy_project("live-viewers")
     rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
     costs: dict[int, list[float]] = {0: [], 1: [], 5: []}
@@ -65,7 +65,7 @@ def live_viewers(bench: Bench) -> None:
 
 @contextlib.contextmanager
 def _viewers(engine: Engine, count: int) -> Iterator[None]:
-    """So many that listen as a screen does."""
+    """Connect clients that subscribe like a screen."""
     clients = [EngineClient.connect(places.socket_path(engine.cache)) for _ in range(count)]
     threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Builders in Python: what two workers make of two cores, and what a source costs that is analysed and has two jobs."""
+"""Builders in Python: the speed-up of two workers on two cores, and the cost of a source that is analysed and has two jobs."""
 
 from __future__ import annotations
 

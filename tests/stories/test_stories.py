@@ -1,4 +1,4 @@
-"""Stories: a small project, a script of edits, and after every step which jobs ran, how they ended, and what rests.
+"""Stories: a small project, a script of edits, and after every step the jobs that ran, their outcome, and the settled state.
 
 Each `NNN-name/story.py` holds `CONFIG` (aptui.yaml), `FILES` {path: text or bytes} and `play(story)`. A run is written `source:job
 key[@platform][!]`; the host's platform is left out, `!` means that it failed. After every step the cache is checked against the

@@ -79,7 +79,8 @@ def test_jobs_with_one_resource_stand_in_order_and_each_is_a_message_of_its_own(
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))
 
-    messages = [[order.rel for order in command.orders] for command in commands if isinstance(command, StartRuns)]  # type: ignore[union-attr]
+    # type: ignore[union-attr]
+    messages = [[order.rel for order in command.orders] for command in commands if isinstance(command, StartRuns)]
     assert messages == [["a.bake.s"], ["b.light.s"]]
 
 

@@ -35,7 +35,10 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
 
 
 def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Report:
-    """E1: the cache's disk has a limited number of free bytes, then enough: no half product, an error that names the disk, exact recovery."""
+    """E1: the cache's disk has a limited number of free bytes, then enough.
+
+    No half product, an error that names the disk, exact recovery.
+    """
     say(f"seed {seed}, sizes {sizes_kib} KiB")
     report = Report("E1 tmpfs")
     for size_kib in sizes_kib:

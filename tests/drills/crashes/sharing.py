@@ -1,6 +1,7 @@
 """L1: a machine dies, at every step that it takes on a disk, while it keeps, uploads and fetches results.
 
-After a death at any moment, every other machine finds each result complete or not at all, and the next run completes the missing ones.
+After a death at any moment, every other machine finds each result complete or not at all, and the next run completes the missing
+ones.
 """
 
 from __future__ import annotations

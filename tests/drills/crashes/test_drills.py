@@ -66,7 +66,7 @@ _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
 
 
 @pytest.mark.parametrize(("error", "is_lasting"), [(errno.ENOSPC, True), (errno.EIO, False)])
-def test_an_error_at_any_point_is_told_and_recovered_from(tmp_path: Path, error: int, is_lasting: bool) -> None:
+def test_error_at_any_point_is_reported_and_recovered(tmp_path: Path, error: int, is_lasting: bool) -> None:
     report = kills.every_point(tmp_path, seed=404, error=error, is_lasting=is_lasting, first=2, step=11, workers=1)
 
     assert report.faults > 3
@@ -90,12 +90,12 @@ def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
     assert not hosts.locked_database(tmp_path, 1.0).violations
 
 
-def test_a_damaged_database_is_made_anew_or_harmless(tmp_path: Path) -> None:
+def test_damaged_database_is_rebuilt_or_harmless(tmp_path: Path) -> None:
     assert not hosts.damaged_database(tmp_path, 5, seed=606).violations
 
 
 @pytest.mark.starts
-def test_a_second_engine_is_told_who_holds_the_cache(tmp_path: Path) -> None:
+def test_second_engine_names_the_owner_of_the_cache(tmp_path: Path) -> None:
     assert not hosts.two_engines(tmp_path).violations
 
 
@@ -103,11 +103,11 @@ def test_an_interrupt_ends_cleanly_and_the_next_start_goes_on(tmp_path: Path) ->
     assert not hosts.interrupted(tmp_path).violations
 
 
-def test_a_deleted_cache_or_database_is_made_anew(tmp_path: Path) -> None:
+def test_deleted_cache_or_database_is_rebuilt(tmp_path: Path) -> None:
     assert not hosts.deleted(tmp_path).violations
 
 
-def test_an_engine_killed_while_it_makes_a_database_leaves_no_strangers(tmp_path: Path) -> None:
+def test_engine_killed_while_creating_its_database_leaves_no_unknown_files(tmp_path: Path) -> None:
     assert not hosts.deleted_and_killed(tmp_path, step=9).violations
 
 

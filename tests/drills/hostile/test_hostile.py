@@ -11,14 +11,14 @@ from ..hostile import hostile
 pytestmark = pytest.mark.real
 
 
-def test_hostile_builders_harm_nobody_but_themselves(tmp_path: Path) -> None:
+def test_hostile_builder_harms_only_its_own_jobs(tmp_path: Path) -> None:
     report = hostile.hostile_mix(tmp_path, rounds=1, seed=707)
 
     assert report.faults == len(hostile.HOSTILES) == 19
     assert not report.violations
 
 
-def test_hostile_commands_harm_nobody_in_a_whole_engine(tmp_path: Path) -> None:
+def test_hostile_command_harms_only_its_own_jobs_in_an_engine(tmp_path: Path) -> None:
     assert not hostile.hostile_batch(tmp_path).violations
 
 

@@ -11,7 +11,7 @@ from ..hostile import hostile_content
 pytestmark = pytest.mark.real
 
 
-def test_what_strangers_made_reads_writes_and_runs_nothing(tmp_path: Path) -> None:
+def test_untrusted_content_reads_writes_and_runs_nothing(tmp_path: Path) -> None:
     report = hostile_content.assets(tmp_path, seed=1)
 
     assert report.faults >= 180
@@ -21,7 +21,7 @@ def test_what_strangers_made_reads_writes_and_runs_nothing(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("mutant", "only", "what"), [("trusting-names", "pack/n00", "was opened outside"), ("trusting-folders", "set/luac", "ran: ")]
 )
-def test_the_harness_catches_an_engine_that_trusts_strangers(tmp_path: Path, mutant: str, only: str, what: str) -> None:
+def test_drill_catches_an_engine_that_trusts_untrusted_content(tmp_path: Path, mutant: str, only: str, what: str) -> None:
     assert any(what in text for text in hostile_content.assets(tmp_path, seed=1, mutant=mutant, only=only).violations)
 
 

@@ -19,14 +19,14 @@ def project(tmp_path):
     return folder
 
 
-def test_nobody_notices_clients_who_mean_no_good(tmp_path):
+def test_hostile_clients_disturb_no_other_client(tmp_path):
     report = attacked(project(tmp_path), 7, 0.3)
 
     assert report.faults == len(serve_hostile.ATTACKS)
     assert report.violations == []
 
 
-def test_nobody_notices_clients_who_never_agree_on_tls(tmp_path):
+def test_clients_without_tls_handshake_disturb_no_other_client(tmp_path):
     report = attacked(project(tmp_path), 7, 0.3, attacks=serve_hostile.SAFE_ATTACKS, is_safe=True)
 
     assert report.violations == []

@@ -104,7 +104,10 @@ def _storm(world: LiveWorld, number: int, seed: int, files: int) -> None:
 
 
 def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W3: too few watches at the start and while running, no inotify instance available: polled, reported, nothing lost; needs root."""
+    """W3: too few watches at the start and while running, no inotify instance available: polled, reported, nothing lost.
+
+    Needs root.
+    """
     report = Report("W3 live")
     for name, value, is_late in (
         ("max_user_watches", 100, False),
@@ -152,7 +155,8 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                rel = f"assets/d{number * 50 // changes}/{number}.txt"  # the changes that are lost at the end are in folders of their own
+                # the changes that are lost at the end are in folders of their own
+                rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
                     world.delete(rel)

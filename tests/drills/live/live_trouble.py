@@ -79,7 +79,10 @@ _TAKEN: tuple[Callable[[LiveWorld, Serving], None], ...] = (_cache, _database, _
 
 
 def full_disk(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """E1: the disk of the cache runs full: the engine reports it, no product is half, no thread spins; with free space it continues. Needs root."""
+    """E1: the disk of the cache runs full: the engine reports it, no product is half, no thread spins.
+
+    With free space it continues. Needs root.
+    """
     report = Report("E1 live")
     with small_disk(folder / "disk", _FULL_KIB) as disk:
         world = LiveWorld(folder / "project", f"{TEXTS}cache: {disk}/Cache\n")

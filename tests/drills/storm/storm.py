@@ -1,9 +1,9 @@
 """A storm: random changes of a project by users and programs, under an engine that stays up, is killed, or is a batch.
 
-Two scan folders, one of which hides files of the other; copies, commands with companions, depfiles and tools, a builder in Python
-that analyses (source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After
-each round `aptui batch` settles, and products and rows equal those of a clean build; failed jobs keep their last good products. Some
-storms have files with coarse times; now and then the project is moved, or goes on in a copy.
+Two scan folders with equal paths in both; copies, commands with companions, depfiles and tools, a builder in Python that analyses
+(source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After each round
+`aptui batch` settles, and products and rows equal those of a clean build; failed jobs keep their last good products. Some storms
+have files with coarse times; now and then the project is moved, or goes on in a copy.
 """
 
 from __future__ import annotations
@@ -314,7 +314,9 @@ class Storm(Programs):
         if not self.project.cache.is_dir():
             return "there is no cache"
         copy = self._next_root()
-        subprocess.run(["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False)  # files are deleted in the meantime
+        subprocess.run(
+            ["cp", "-a", self.project.root, copy], stderr=subprocess.DEVNULL, check=False
+        )  # files are deleted in the meantime
         self._go_on_in(copy)
         self.process = None
         return copy.name

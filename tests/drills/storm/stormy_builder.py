@@ -1,8 +1,12 @@
 """A builder for the storm, copied into its project: analysed sources that name their dependencies.
 
-Lines: `use PATH` and `own PATH` (declared; the file of the scan folder that wins, and that of the source's own scan folder), `glob
-PATTERN` (declared), `early PATH` and `inner PATH` (as `use` and `own`, but read by the analysis, which hands the text to the job),
-`read PATH` (found while processing), `order|fingerprint PATH` (job dependencies), `fail`, `refuse` (the analysis fails), and text.
+Its lines:
+
+* `use PATH` and `own PATH` are declared: the file of the scan folder that wins, and that of the source's own scan folder.
+* `glob PATTERN` is declared. `read PATH` is found while processing.
+* `early PATH` and `inner PATH` are like `use` and `own`, but the analysis reads them and hands the text to the job.
+* `order|fingerprint PATH` are job dependencies.
+* `fail` fails the job, `refuse` fails the analysis. Every other line is text.
 """
 
 import glob

@@ -17,7 +17,10 @@ from pathlib import Path
 from disk_project import Project
 
 _SETTLE_S = 900.0
-"""Timeout, longer than a machine under load takes for a few dozen jobs: a program that takes longer hangs, and its stacks are printed."""
+"""Timeout, longer than a machine under load takes for a few dozen jobs.
+
+A program that takes longer hangs, and its stacks are printed.
+"""
 _START_S = 300.0
 
 

@@ -1,7 +1,7 @@
 """A real `aptui serve` over a world that changes in the meantime.
 
-Its notices are read over its socket, its products are compared on the disk, and mutants break it on purpose. `python -m tests.drills.worlds.serving MUTANT VERB
-…` is the same engine without one of its rules.
+Its notices are read over its socket, its products are compared on the disk, and mutants break it on purpose. `python -m
+tests.drills.worlds.serving MUTANT VERB …` is the same engine without one of its rules.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
 
-An idle engine has only correct products. At the end of each round `aptui batch` runs nothing, products equal those of a clean build without
-a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
-contradicts any. Edits: saves, double saves, files that are removed and rewritten, deletions, renames, products deleted by hand, and checkouts
-that change builders, tools and sources at once and change them back (`changes_code`).
+An idle engine has only correct products. At the end of each round `aptui batch` runs nothing, products equal those of a clean build
+without a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
+contradicts any. Edits: saves, double saves, files that are removed and rewritten, deletions, renames, products deleted by hand, and
+checkouts that change builders, tools and sources at once and change them back (`changes_code`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _ROUND_S = 6.0
 _HEARD_S = 90.0
 """For a machine under load. A missed change is not made up for before the scan of every ten minutes."""
 _VICTIMS = ("family", "engine", "worker", "batch")
-"""The processes that are killed: the engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers."""
+"""The processes that are killed.
+
+The engine with all its workers, it alone, a worker of it, or a batch that comes after it, with its workers.
+"""
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 builders:

@@ -1,4 +1,4 @@
-"""An edit that is taken back runs again; one that is taken back before anybody looked runs nothing."""
+"""An edit that is taken back runs again; one that is taken back before a scan saw it runs nothing."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""What is deleted takes its products along, and cache folders that are empty without them."""
+"""Deleting files and folders deletes their products, and cache folders that become empty."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

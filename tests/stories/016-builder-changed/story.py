@@ -1,4 +1,4 @@
-"""A builder's new version, parameters or patterns run its jobs again, and nobody else's."""
+"""A builder's new version, parameters or patterns run its own jobs again, and no other jobs."""
 
 TEXT = """
 scan_folders: [{{name: game, path: assets}}]

@@ -1,4 +1,4 @@
-"""What a command names in its depfile is watched: inside a scan folder, and gone or come back."""
+"""Files that a command names in its depfile are watched: inside a scan folder, deleted or restored."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A ring of job dependencies blocks nobody; each member warns once, and nothing runs twice."""
+"""A cycle of job dependencies blocks no job; each member warns once, and nothing runs twice."""
 
 from scripted_source import SCRIPTED
 

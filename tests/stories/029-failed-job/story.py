@@ -24,7 +24,7 @@ def play(story):
     assert story.texts() == {"a.out": "good", "b.out": "new part"}
 
     story.write("assets/a.scr", "text good")
-    story.run()  # what it was when its product was made: nothing to do
+    story.run()  # the source has the bytes of the last product again: nothing to do
     story.write("assets/a.scr", "text better")
     story.run("a.scr:scripted")
     story.run(analysed=0)

@@ -1,4 +1,4 @@
-"""A product deleted by hand is made again at the next start; a stranger in the cache goes."""
+"""A product deleted by hand is made again at the next start; an unknown file in the cache is deleted."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A deleted cache is made anew, whole or by platform."""
+"""A deleted cache is rebuilt, whole or by platform."""
 
 CONFIG = """
 platforms: {server: {}}

@@ -1,4 +1,4 @@
-"""Without its database the cache is made anew; one that is damaged is set aside, and said so."""
+"""Without its database the cache is rebuilt; a damaged database is set aside and reported."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""What is ignored is no source: files, folders, by glob and regex; a rule that is added or taken away shows at once."""
+"""Ignored files and folders, by glob and regex, are not sources; adding or removing a rule takes effect immediately."""
 
 TEXT = """
 scan_folders: [{{name: game, path: assets}}]

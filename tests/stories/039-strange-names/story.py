@@ -1,4 +1,4 @@
-"""Names that are no UTF-8, hold control characters or markup, or are as long as they may be, are sources like any other."""
+"""Files whose names are not UTF-8, contain control characters or markup, or have the maximum length are sources like any other."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,7 @@
-"""Links to files are read where they may lead, links to folders are said and not followed, dangling links are said."""
+"""Links to files are read if their target is allowed, links to folders are reported and not followed.
+
+Dangling links are reported.
+"""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""FIFOs, sockets and devices are no sources and hang nobody."""
+"""FIFOs, sockets and devices are not sources and never block the engine."""
 
 import os
 import socket

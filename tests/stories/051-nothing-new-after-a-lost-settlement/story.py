@@ -1,4 +1,4 @@
-"""A product deleted after an engine died without settling is made again all the same."""
+"""A product deleted after an engine died without settling is still made again."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""A project may lie in a folder with blanks, quotes and letters that are no ASCII in its name."""
+"""A project may lie in a folder whose name has blanks, quotes and letters outside ASCII."""
 
 CONFIG = """
 scan_folders: [{name: game, path: assets}]

@@ -1,6 +1,6 @@
 """A file in one scan folder and a folder of the same name in another make products that cannot both be there.
 
-Both fail, whoever came first, and the one that stays heals.
+Both fail, in any order, and the one that stays heals.
 """
 
 CONFIG = """

@@ -1,6 +1,6 @@
 """Intermediates are sources of other builders, stage by stage.
 
-What ends at one stage ends below it, and what is equal goes no further.
+A file deleted at one stage is deleted in all later stages, and an equal intermediate runs no further jobs.
 """
 
 from pathlib import Path
@@ -34,19 +34,19 @@ def play(story):
     story.run(*A)
     assert story.texts()["sub/a.end"] == "three"
 
-    # deleted by hand: it comes back, and all that was made of it
+    # deleted by hand: it is restored with all products that depend on it
     story.delete("Cache/Intermediate Assets/sub/a.mid")
     story.run(*A)
     story.delete("Cache/linux/sub/a.end")
     story.run(A[2])
-    # changed by hand, in another size or the same: it is made again before anything is made of it
+    # changed by hand, in another size or the same: it is made again before jobs that depend on it run
     for text in ("changed by hand", "THREE"):
         story.write("Cache/Intermediate Assets/sub/a.mid", text)
         story.run(A[0], analysed=0)
         assert story.texts()["common/sub/a.mid"] == "three"
         assert story.texts()["sub/a.end"] == "three"
         story.run(analysed=0)
-    # a stray file in the folder of intermediates is nobody's source
+    # an unknown file in the folder of intermediates is not a source
     story.write("Cache/Intermediate Assets/sub/stray.low", "stray")
     story.run(analysed=0)
     assert "common/sub/stray.low" not in story.texts()

@@ -1,4 +1,4 @@
-"""Two sources that make the same intermediate both fail, and nothing is made of it; when one of them stops, the other has it."""
+"""Two sources that make the same intermediate both fail, and no job uses it; when one of them stops, the other owns it."""
 
 from pathlib import Path
 
@@ -18,7 +18,11 @@ def play(story):
     story.write("assets/b.top", "as same.low\nb")
     ran = story.engine_run()
     assert set(ran.runs) >= {"a.top:chained@common!", "b.top:chained@common!"}
-    assert story.texts() == {"common/b.mid": "b", "common/b.low": "b", "b.end": "b"}  # what b made before it failed
+    assert story.texts() == {
+        "common/b.mid": "b",
+        "common/b.low": "b",
+        "b.end": "b",
+    }  # the intermediate that b made before it failed
 
     story.delete("assets/a.top")
     story.run("b.top:chained@common", "same.low:chained")

@@ -1,4 +1,4 @@
-"""A source with a `.meta` file keeps its UUID wherever it goes; what is wrong with such a file is said, and heals."""
+"""A source with a `.meta` file keeps its UUID when it moves; mistakes in a `.meta` file are reported, and heal."""
 
 import json
 
@@ -38,11 +38,11 @@ def play(story):
     one, two = ONE.replace("-", ""), TWO.replace("-", "")
     story.run("a.txt:copies", "plain.txt:copies", "user.scr:scripted")
     assert uuids(story)["a.txt"] == one
-    assert uuids(story)["plain.txt"] != one  # nothing is made by who only builds
+    assert uuids(story)["plain.txt"] != one  # a batch writes no `.meta` files
     assert not story.path("assets/plain.txt.meta").exists()
     story.run(analysed=0)
 
-    # moved with its file: the same, and who names it by UUID follows
+    # moved with its file: the identity stays, and sources that name it by UUID follow
     story.move("assets/a.txt", "assets/sub/b.txt")
     story.move("assets/a.txt.meta", "assets/sub/b.txt.meta")
     story.run("sub/b.txt:copies", "user.scr:scripted")
@@ -70,7 +70,7 @@ def play(story):
     story.run("sub/b.txt:copies")
     assert uuids(story)["sub/b.txt"] not in (one, two)
 
-    # a copy with its identity file: the original keeps it, whoever is seen first
+    # a copy with its identity file: the original keeps it, in any order of notices
     story.write("assets/sub/b.txt.meta", meta(ONE, "sub/b.txt"))
     story.write("assets/aa.txt", "copied")
     story.write("assets/aa.txt.meta", meta(ONE, "sub/b.txt"))

@@ -1,4 +1,4 @@
-"""A product `a` and one in a folder `a/` cannot lie in one cache: both fail and name each other, whoever came first.
+"""A product `a` and one in a folder `a/` cannot lie in one cache: both fail and name each other, in any order.
 
 One alone heals.
 """

@@ -1,4 +1,4 @@
-"""Who looks beside a source finds others when a file, or the source, moves to another scan folder, or its name changes case."""
+"""A builder that searches beside its source finds other files after a move to another scan folder or a change of case."""
 
 from scripted_source import SCRIPTED
 
@@ -51,5 +51,5 @@ def play(story):
     assert set(story.engine_run().runs) == set(BOTH)  # the first is fetched, and once more when its name counts again
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
-    story.config(CONFIG + "ignore: ['*.none']\n")  # everything is considered anew
+    story.config(CONFIG + "ignore: ['*.none']\n")  # every file is checked again
     story.run(analysed=0)

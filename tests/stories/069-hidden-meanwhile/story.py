@@ -1,4 +1,4 @@
-"""A kept result of a file that counted is not that of the file which hides it now, and who reads what is hidden is told apart."""
+"""The stored result of a file does not count for a file that hides it now, and readers of the hidden file are kept apart."""
 
 SEARCHER = """
 import os
@@ -48,7 +48,7 @@ def play(story):
     assert story.texts() == {"a.out": "another", "b.out": "of all"}
     story.run(analysed=0)
 
-    story.move("assets/part.inc", "assets/PART.inc")  # it hides the other as before, and who asks for `part.inc` finds the other
+    story.move("assets/part.inc", "assets/PART.inc")  # it hides the other again, and a reader of `part.inc` finds the other
     story.engine_run()
     assert story.texts() == {"a.out": "of all", "b.out": "of all"}
     story.run(analysed=0)

@@ -1,4 +1,7 @@
-"""What a call reads, or looks for in vain, beside its source though another scan folder has that path counts at that very place."""
+"""A file that a run reads or misses beside its source counts at that exact path.
+
+This holds even if another scan folder has the same relative path.
+"""
 
 LOOKER = '''
 import os
@@ -73,7 +76,7 @@ def play(story):
     story.delete("shared/part.inc")
     story.config(CONFIG.replace("order: 0", "order: 20"))
     story.write("shared/c.late", "part.inc")
-    story.engine_run()  # what comes there now counts: nobody need look at that very place
+    story.engine_run()  # a file that appears there counts: no run has to read that exact path first
     assert story.texts() == {"a.out": "(none)", "b.out": "(none)", "c.out": "(none)"}
     story.config(CONFIG)
     story.engine_run()

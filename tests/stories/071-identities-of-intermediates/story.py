@@ -92,7 +92,7 @@ def play(story):
     story.run()
     assert identity_files(story) == []
 
-    # and comes anew; one beside nothing belongs to no product
+    # and is written again; a `.meta` file without a product beside it has no owner
     story.write("assets/sub/A.top", "e")
     story.write("Cache/Intermediate Assets/gone.mid.meta", meta(BY_HAND, "gone.mid"))
     story.run(*CHAIN)

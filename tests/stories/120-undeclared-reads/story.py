@@ -49,7 +49,7 @@ FILES = {
     "assets/declared.part": "d",
     "assets/ignored.tmp": "i",
 }
-CHECKS_CLEAN_BUILD = False  # a change that nobody declared goes unnoticed: that is what the warning says
+CHECKS_CLEAN_BUILD = False  # a change of an undeclared file goes unnoticed: the warning is about this
 ADDS = CONFIG + "undeclared_reads: add\n"
 
 

@@ -1,4 +1,4 @@
-"""Builders without a line of Python say what their products need: by what their text names, or in a file that a command writes."""
+"""Builders without a line of Python declare what their products need: by names in a text, or in a file that a command writes."""
 
 import sqlite3
 from contextlib import closing
@@ -23,7 +23,7 @@ FILES = {
 
 
 def needs(story, name):
-    """Return what a product needs: names of products, and paths that nothing has; `!` before what is loaded first."""
+    """Return the needs of a product: names of products, and paths without a product; `!` marks those that are loaded first."""
     sql = """SELECT COALESCE(o.ProductName, d.UnresolvedPath), d.DependencyFlags FROM Products p
         JOIN ProductDependencies d ON d.ProductPK = p.ProductID
         LEFT JOIN Sources s ON s.SourceGuid = d.DependencySourceGuid
@@ -42,7 +42,7 @@ def play(story):
     assert needs(story, "c.bin") == {"a.lvl", "b.json"}
     story.run(analysed=0)
 
-    # what is needed comes and changes: nothing runs again
+    # a needed file appears and changes: nothing runs again
     story.write("assets/sky.png", "sky")
     story.write("assets/grass.png", "other grass")
     story.run("sky.png:copies", "grass.png:copies")
