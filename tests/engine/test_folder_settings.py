@@ -112,8 +112,7 @@ def seen(root: Path, *, unfinished: dict[str, FileFact | None] | None = None) ->
     """Return {folder: what the scan says of its settings}."""
     folders = tuple(ScanFolder(number, name, str(root / name)) for number, name in enumerate(("game", "shared"), 1))
     project = CoreProject((), "linux", folders, ())
-    # type: ignore[arg-type]
-    scanner = Scanner(project, Walk(project), Nothing(), iter(range(99)).__next__, unfinished=unfinished or {})
+    scanner = Scanner(project, Walk(project), Nothing(), iter(range(99)).__next__, unfinished=unfinished or {})  # type: ignore[arg-type]
     return {event.folder: event.settings for step in scanner.steps() for event in step if isinstance(event, FolderSeen)}
 
 

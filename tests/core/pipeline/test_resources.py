@@ -78,9 +78,7 @@ def test_jobs_with_one_resource_stand_in_order_and_each_is_a_message_of_its_own(
     world = analysed(world_with(("gpu", 2), ("licence", 2)), "a.bake.s", "b.light.s", "c.bake.s")
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 4))
-
-    # type: ignore[union-attr]
-    messages = [[order.rel for order in command.orders] for command in commands if isinstance(command, StartRuns)]
+    messages = [[order.rel for order in command.orders] for command in commands if isinstance(command, StartRuns)]  # type: ignore[union-attr]
     assert messages == [["a.bake.s"], ["b.light.s"]]
 
 

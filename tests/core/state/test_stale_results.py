@@ -150,8 +150,7 @@ def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp
-    # type: ignore[method-assign]  # nobody else sees it
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
 
     world.settle()
 
@@ -163,8 +162,7 @@ def test_a_file_that_is_there_for_good_and_ignored_fails_no_analysis_that_reads_
     world = World()
     world.write("a.s", "jobs-from e.txt")
     look = world._stamp
-    # type: ignore[method-assign]  # nobody else sees it
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
 
     world.settle()
 

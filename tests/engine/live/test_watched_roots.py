@@ -49,8 +49,7 @@ def room(tmp_path, monkeypatch):
     folder = SimpleNamespace(name="game", path=str(tmp_path / "assets"), recursive=True)
     project = SimpleNamespace(scan_folders=[folder], platforms=[SimpleNamespace(id="linux")], builders=())
     cache = tmp_path / "Cache"
-    # type: ignore[arg-type]  # three fields are read
-    config = Config(tmp_path, "p", cache, cache / "logs", cache / "temp", project)
+    config = Config(tmp_path, "p", cache, cache / "logs", cache / "temp", project)  # type: ignore[arg-type]  # three fields are read
     roots = WatchedRoots(lambda: config, lambda _hint: None, lambda: None, lambda text, level: said.append((level, text)))
     return SimpleNamespace(roots=roots, watchers=watchers, said=said, cache=cache, assets=folder.path)
 

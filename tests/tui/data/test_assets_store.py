@@ -44,8 +44,7 @@ def tree_of(paths: list[str], folder_keys: FolderKeys | None = None) -> AssetTre
 
 def drawn(tree: AssetTree, nodes: object = None) -> list[str]:
     wanted = range(len(tree)) if nodes is None else nodes
-    # type: ignore[attr-defined]
-    return [f"{'  ' * int(tree.depth[node])}{tree.name(node)}{'/' if tree.is_folder(node) else ''}" for node in wanted]
+    return [f"{'  ' * int(tree.depth[node])}{tree.name(node)}{'/' if tree.is_folder(node) else ''}" for node in wanted]  # type: ignore[attr-defined]
 
 
 @pytest.fixture

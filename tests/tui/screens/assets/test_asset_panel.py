@@ -19,8 +19,7 @@ def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path
     known: Any = SimpleNamespace(size=7, mtime_ns=0)
 
     fresh = dict(_file_facts(SimpleNamespace(file=lambda _path: known), "a.png", b"", str(file)))  # type: ignore[arg-type]
-    # type: ignore[arg-type]
-    gone = dict(_file_facts(SimpleNamespace(file=lambda _path: known), "a.png", b"", str(tmp_path / "b.png")))
+    gone = dict(_file_facts(SimpleNamespace(file=lambda _path: known), "a.png", b"", str(tmp_path / "b.png")))  # type: ignore[arg-type]
     new = dict(_file_facts(SimpleNamespace(file=lambda _path: None), "a.png", b"", str(file)))  # type: ignore[arg-type]
 
     assert fresh["Changed"] == new["Changed"] == moment(1_700_000_000)
