@@ -7,22 +7,158 @@ Tests: `tests/batch/test_attach.py`.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable
+import math
+import os
+from argparse import Action, ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from aptui import feature
-from aptui.batch.gates import FailOn, StopAfter
 from aptui.config import dirs, load, trust
 from aptui.config import model as configuration
+from aptui.config.compiled import find_compiled_file, read_compiled
+from aptui.config.dirs import host_platform, own_folder
+from aptui.config.model import Config
 from aptui.core.model import PathKey
-from aptui.core.project import BuilderKind
+from aptui.core.project import BuilderKind, Project
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+
+if TYPE_CHECKING:
+    from aptui.core.notices import Notice
+    from aptui.core.pipeline.pipeline import PipelineStatus
+
+
+# The last configuration that was valid, for verbs that ask a running engine or read its database while the files are broken.
+
+
+def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
+    """Return the last configuration of a project that could be loaded with these options, None when nobody remembers one.
+
+    Where this machine's cache folder has none, the engine that runs says where its cache is; of such a configuration only the
+    places are true, it has no builders and no scan folders.
+    """
+    project_dir = Path(os.path.abspath(project_dir))
+    config = read_compiled(find_compiled_file(project_dir, sets, None if platforms is None else tuple(platforms)))
+    return config or _of_engine(project_dir)
+
+
+def _of_engine(project_dir: Path) -> Config | None:
+    from aptui.link import places  # a valid configuration needs no engine
+
+    projects = [record for record in places.engines() if record.project == str(project_dir)]
+    cache = next((record.cache for record in projects if places.engine_of(record.cache) is not None), "")
+    own = own_folder(cache)
+    if not cache:
+        return None
+    nothing = Project(platforms=(), host_platform=host_platform(), scan_folders=(), builders=())
+    return Config(project_dir, project_dir.name, Path(cache), own / "logs", own / "temp", nothing)
+
+
+# What a run is judged by beside its failures: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
+
+STOPPED_EARLY = 5
+"""The exit code of a run that `--stop-after` ended."""
+_LEVELS = ("warning", "error")
+_SLOWER = "slower:"
+_FLAKY = "flaky"
+_SAME_CAUSE = "same-cause"
+_QUOTES = "'\"`"
+
+
+class FailOn(Action):
+    """`--fail-on`: a level goes to `fail_on`, a factor to `fail_slower`, a word to `fail_flaky`; all may be given."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, _option: str | None = None) -> None:
+        """Take one value."""
+        if values in _LEVELS:
+            namespace.fail_on = values
+        elif values.startswith(_SLOWER):
+            namespace.fail_slower = _factor(values.removeprefix(_SLOWER))
+        elif values == _FLAKY:
+            namespace.fail_flaky = True
+        else:
+            parser.error(f"argument --fail-on: '{values}' is not warning, error, flaky or slower:FACTOR (such as slower:2x)")
+
+
+def _factor(text: str) -> float:
+    try:
+        factor = float(text.removesuffix("x"))
+    except ValueError:
+        factor = math.nan
+    if not 1.0 < factor < math.inf:
+        raise UserError(f"--fail-on: '{_SLOWER}{text}' has no factor above 1", hint="for example --fail-on slower:2x")
+    return factor
+
+
+class StopAfter(Struct, frozen=True):
+    """So many failures end a run; `is_same_cause`: so many of one cause."""
+
+    count: int
+    is_same_cause: bool = False
+
+
+def stop_after(text: str) -> StopAfter:
+    """Return what `--stop-after` says: a count, and `:same-cause` behind it.
+
+    Raises:
+        UserError: it says something else.
+    """
+    number, colon, rest = text.partition(":")
+    is_number = number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 0
+    if not is_number or (colon and rest != _SAME_CAUSE):
+        raise UserError(f"--stop-after: '{text}' is no count of failures", hint="for example --stop-after 20, or 20:same-cause")
+    return StopAfter(int(number), bool(colon))
+
+
+class FailureCounter:
+    """A listener of the engine that has it stopped after so many failures.
+
+    Args:
+        limit: how many.
+        stop: called once.
+    """
+
+    def __init__(self, limit: StopAfter, stop: Callable[[], object]) -> None:
+        self.why = ""
+        """Why the run was stopped, "" while it was not."""
+        self._limit = limit
+        self._stop = stop
+        self._failed: set[tuple[int, str, str, str]] = set()
+        self._causes: Counter[tuple[str, str]] = Counter()
+
+    def __call__(self, notice: Notice) -> None:
+        """Take one piece of news."""
+        from aptui.core.notices import JobChanged
+
+        if not isinstance(notice, JobChanged) or notice.status != "failed" or self.why:
+            return
+        job = notice.job_id, notice.source, notice.platform, notice.job_key
+        if job in self._failed:
+            return
+        self._failed.add(job)
+        cause = (notice.builder, mask_error(notice.error)) if self._limit.is_same_cause else ("", "")
+        self._causes[cause] += 1
+        if self._causes[cause] >= self._limit.count:
+            failures = printing.count(self._limit.count, "failure")
+            self.why = f"{failures} of one cause: {cause[1]}" if self._limit.is_same_cause else failures
+            self._stop()
+
+
+def knows_all_jobs(status: PipelineStatus) -> bool:
+    """Whether every source was looked at, read and analysed: then what is pending is all there is."""
+    return status.is_scanned and not status.reading and not status.is_analysing
+
+
+def mask_error(error: str) -> str:
+    """Return an error without what differs from job to job: paths, numbers and what is in quotes."""
+    words = ("…" if any(char.isdigit() or char in "/\\" or char in _QUOTES for char in word) else word for word in error.split())
+    return " ".join(words)
 
 
 class RunOptions(Struct):
@@ -141,8 +277,6 @@ def load_last_config(arguments: Namespace) -> configuration.Config:
     try:
         return load_config(arguments, warns=False)
     except UserError as error:
-        from aptui.batch.config import last_good  # nobody else pays for it
-
         config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))
         if config is None:
             raise

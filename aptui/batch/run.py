@@ -17,8 +17,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from aptui import feature
-from aptui.batch.gates import STOPPED_EARLY, FailureCounter, knows_all_jobs, stop_after
-from aptui.batch.options import RunOptions, adopt_argument, adopt_cache, engine_arguments, load_to_run, options_of, report_arguments
+from aptui.batch.options import (
+    STOPPED_EARLY,
+    FailureCounter,
+    RunOptions,
+    adopt_argument,
+    adopt_cache,
+    engine_arguments,
+    knows_all_jobs,
+    load_to_run,
+    options_of,
+    report_arguments,
+    stop_after,
+)
 from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, add_complaints, add_drafts, add_findings, add_flaky, add_left, add_slower, collect
 from aptui.config import load, own_files

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from aptui import __version__
-from aptui.shared import printing, starting
+from aptui.shared import printing
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
 INTERRUPTED = 130
@@ -80,13 +80,13 @@ class Parser(ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help; what ends it is read only now."""
-        from aptui.cli import guide
+        from aptui.cli import verbs
 
         self.formatter_class = RawDescriptionHelpFormatter
         if self.verb:
-            self.epilog = "\n\n".join(filter(None, [self.epilog, guide.ending(self.verb)]))
+            self.epilog = "\n\n".join(filter(None, [self.epilog, verbs.ending(self.verb)]))
         else:
-            self.epilog = guide.overview(all_verbs())
+            self.epilog = verbs.overview(all_verbs())
         return super().format_help()
 
     def _print_message(self, message: str, _file: object = None) -> None:
@@ -100,7 +100,7 @@ class Parser(ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
-    starting.prepare()
+    printing.prepare()
     if printing.find_redirected():
         import_module("aptui.config.own_files").note_printing()  # most output goes to a terminal or a pipe
     try:

@@ -5,18 +5,185 @@ Everything is made from the parsers, so that no page says what the program does 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import Any
 
-from aptui import __version__
-from aptui.cli import guide, main, reference
+from msgspec import Struct
+
+from aptui import __version__, feature
+from aptui.cli import main
+from aptui.cli import verbs as guide
+from aptui.config.dirs import data_dir
 from aptui.shared import printing
 from aptui.shared.errors import UserError
+
+# Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter, addresses, and pages of features.
+#
+# Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document.
+
+Rows = list[tuple[str, str]]
+FIELD_TEXTS = {
+    "source": "path of the source; also `path`, and what a term without a field means",
+    "status": "pending, processing, completed, failed or cancelled; warnings, errors: completed with some",
+    "platform": "id of the platform",
+    "key": "the builder's name for the job",
+    "builder": "name of the builder",
+    "reason": "why it ran last",
+    "error": "its first error, or any line of its last run's log that is one; only logs of jobs with errors are read, each once",
+    "warning": "the same of warnings",
+    "cause": "the error without the paths, numbers and names in it: failures with one cause have the same text",
+    "folder": "name of the scan folder",
+    "check": "what a check of `aptui.yaml` found of it: its name and the finding; `check:.` = anything, `aptui check` lists all",
+    "after": "completed since a moment (`14:30`, `2026-11-20`) or within so long (`2h`); `9:00..10:00` has both ends",
+    "before": "completed before a moment, or longer ago",
+    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",
+    "faster": "took less",
+    "width": "pixels of a product, as its builder says; also `w`: `4096`, `>4096`, `<=512`, `1..64`; of several products the most",
+    "height": "the same; also `h`",
+    "format": "format of a product: png, webp, wav, glb …",
+    "seconds": "how long a sound is",
+    "triangles": "how many triangles a model has",
+    "rate": "samples a second of a sound",
+    "is": "`flaky`: it succeeded after a run of the same had failed; `draft`: its final is still to come, or failed; "
+    "`critical`: it runs before others",
+}
+FORM_TEXTS = {
+    "rock failed": "terms are separated by blanks, and all must hold",
+    "!server": "`!` inverts a term",
+    '"old rock"': "a blank in a pattern needs quotes; so does a word that would be a status",
+    "key:^text": "a pattern is a regular expression in the syntax of RE2, found anywhere; `^` and `$` are the ends; "
+    r"`\w` and `\d` match ASCII, `\pL` any letter",
+    "(?-i)[A-Z]": "a pattern ignores case; with `(?-i)` in front it does not",
+}
+
+
+_KEYS_INTRODUCTION = """\
+`[]` stands for each entry of a list, `NAME` for a name of yours. [config/defaults.yaml](../config/defaults.yaml) and
+[config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` tells which file says what.
+"""
+_FILTERS_INTRODUCTION = """\
+For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.
+"""
+_HTTP_INTRODUCTION = """\
+Every address but `/` needs a token, on this machine too: `Authorization: Bearer TOKEN`; `aptui token add NAME` prints one.
+`GET /v1/openapi` answers with the same for programs, `GET /v1/protocol` with what is said on the WebSocket.
+"""
+
+
+class ReferencePage(Struct, frozen=True):
+    """A page of `aptui docs`: `file` is the page that ships, `sections` returns {heading: rows of (name, text)}."""
+
+    file: str
+    title: str
+    introduction: str
+    sections: Callable[[], dict[str, Rows]]
+
+
+def pages() -> dict[str, ReferencePage]:
+    """Return {topic: page}: ours, then those of features (extension point `reference`)."""
+    ours = {
+        "keys": ReferencePage("KEYS.md", "Keys of aptui.yaml", _KEYS_INTRODUCTION, _key_sections),
+        "filters": ReferencePage("FILTERS.md", "The filter of jobs", _FILTERS_INTRODUCTION, _filter_sections),
+        "http": ReferencePage("HTTP.md", "HTTP addresses of the gateway", _HTTP_INTRODUCTION, _http_sections),
+    }
+    return ours | {topic: page for more in feature.load_all("reference") for topic, page in more().items()}
+
+
+def reference_markdown(topic: str) -> str:
+    """Return a page as it ships."""
+    page = pages()[topic]
+    lines = [f"# {page.title}", "", f"Made by `aptui docs {topic} --markdown`; a test compares it with the program.", ""]
+    lines += [page.introduction]
+    for name, rows in page.sections().items():
+        lines += [f"## {name}", "", *table(rows), ""]
+    return "\n".join(lines)
+
+
+def reference_text(topic: str) -> str:
+    """Return a page as plain text."""
+    return reference_markdown(topic).replace("`", "").replace("\\|", "|").replace("| | |\n|---|---|\n", "").replace("](", " (")
+
+
+def table(rows: Rows) -> list[str]:
+    """Return rows as a table of Markdown."""
+    cells = [(name.replace("|", "\\|"), reference_text.replace("|", "\\|").replace("\n", " ")) for name, reference_text in rows]
+    return ["| | |", "|---|---|", *(f"| `{name}` | {reference_text} |" for name, reference_text in cells)]
+
+
+# -------------------------------------------------------------------------------------------------------------------- keys
+
+
+def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (key with dots, its part of the schema) of all that `aptui.yaml` may say."""
+    if part is None:
+        from aptui.config.yaml.schema import schema
+
+        part = schema()
+    for name, inner in part.get("properties", {}).items():
+        yield from _one(f"{path}.{name}" if path else name, inner)
+    for inner in (*part.get("oneOf", ()), *part.get("anyOf", ())):
+        yield from schema_keys(inner, path)
+    if isinstance(others := part.get("additionalProperties"), dict):
+        yield from _one(f"{path}.NAME", others)
+    if isinstance(items := part.get("items"), dict):
+        yield from schema_keys(items, f"{path}[]")
+
+
+def _one(path: str, part: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, part
+    yield from schema_keys(part, path)
+
+
+def _key_sections() -> dict[str, Rows]:
+    sections: dict[str, Rows] = {}
+    for path, part in dict(schema_keys()).items():
+        words = [part.get("description", ""), f"({part['title']})" if part.get("title") else ""]
+        sections.setdefault(path.partition(".")[0].partition("[")[0], []).append((path, " ".join(filter(None, words))))
+    return sections
+
+
+# ----------------------------------------------------------------------------------------------------------------- filters
+
+
+def _filter_sections() -> dict[str, Rows]:
+    return {"Terms": list(FORM_TEXTS.items()), "Fields": _fields()}
+
+
+def _fields() -> Rows:
+    from aptui.store.jobs.filter import FIELDS
+
+    return [(f"{field}:", FIELD_TEXTS[field]) for field in FIELDS]
+
+
+# -------------------------------------------------------------------------------------------------------------------- http
+
+
+def _http_sections() -> dict[str, Rows]:
+    with open(data_dir() / "config" / "aptui-serve.openapi.json", encoding="utf-8") as file:
+        document = json.load(file)
+    rows: Rows = []
+    parameters: dict[str, str] = {}
+    for path, operations in document["paths"].items():
+        methods: dict[str, list[str]] = {}
+        for method, operation in operations.items():
+            scope = f" Scope: `{operation['x-scope']}`." if "x-scope" in operation else ""
+            methods.setdefault(operation["summary"] + scope, []).append(method.upper())
+            for parameter in operation.get("parameters", ()):
+                if parameter.get("description"):
+                    parameters.setdefault(parameter["name"], parameter["description"])
+        rows += [(f"{' '.join(names)} {path}", summary) for summary, names in methods.items()]
+    change = document["components"]["schemas"]["Change"]
+    records = [(name, field["description"]) for name, field in change["properties"].items()]
+    scopes = list(document["x-scopes"].items())
+    return {"Addresses": rows, "Scopes": scopes, "Parameters": list(parameters.items()), "Records of `/v1/changes`": records}
+
 
 # -------------------------------------------------------------------------------------------------------------------- help
 
@@ -39,7 +206,7 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
-    topics = ", ".join(reference.pages())
+    topics = ", ".join(pages())
     parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"of this verb alone, or of {topics}")
     parser.add_argument("--man", action="store_true", help="print a man page (roff)")
     parser.add_argument("--markdown", action="store_true", help="print Markdown, as the pages in aptui/ have it")
@@ -47,14 +214,14 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 def docs(arguments: Namespace) -> int:
     """Show the reference, in a pager where people look."""
-    if arguments.verb in reference.pages():
+    if arguments.verb in pages():
         if arguments.markdown:
-            printing.say(reference.markdown(arguments.verb).rstrip())
+            printing.say(reference_markdown(arguments.verb).rstrip())
         else:
-            _page(reference.text(arguments.verb))
+            _page(reference_text(arguments.verb))
         return 0
     if arguments.verb and arguments.verb not in main.all_verbs():
-        topics = ", ".join(reference.pages())
+        topics = ", ".join(pages())
         raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists them; or one of {topics}")
     verbs = [arguments.verb] if arguments.verb else list(_in_order())
     if arguments.man:
@@ -141,7 +308,7 @@ def markdown(verbs: list[str]) -> str:
         "",
         "Every verb takes:",
         "",
-        *reference.table(common_options()),
+        *table(common_options()),
     ]
     group_of = {verb: group for group, names in guide.GROUPS.items() for verb in names}
     last = ""
@@ -152,12 +319,12 @@ def markdown(verbs: list[str]) -> str:
         text = actions_of(verb)[action] if action else main.place_of(verb)[1]
         lines += ["", f"### `aptui {verb} {action}".rstrip() + "`", "", _sentence(text)]
         own = _own_options(verb, action) if action or not actions_of(verb) else []
-        lines += ["", *reference.table(own)] if own else []
+        lines += ["", *table(own)] if own else []
         if not action:
             lines += ["", "```", *guide.EXAMPLES[verb], "```"]
-    lines += ["", "## Exit codes", "", *reference.table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
-    lines += ["", "## Environment variables", "", *reference.table(list(guide.ENVIRONMENT.items())), ""]
-    lines += [f"More: {', '.join(f'[{page}]({page})' for page in (each.file for each in reference.pages().values()))}.", ""]
+    lines += ["", "## Exit codes", "", *table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
+    lines += ["", "## Environment variables", "", *table(list(guide.ENVIRONMENT.items())), ""]
+    lines += [f"More: {', '.join(f'[{page}]({page})' for page in (each.file for each in pages().values()))}.", ""]
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from aptui import feature
 from aptui.batch.options import RunOptions, consent, load_config, project_dir
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
-from aptui.config import dirs, explain, load, packing, proposal, trust
+from aptui.config import dirs, load, packing, proposal, trust
 from aptui.config import model as configuration
 from aptui.config.dirs import asset_database
 from aptui.shared import printing
@@ -185,7 +185,7 @@ def config_arguments(parser: ArgumentParser) -> None:
 
 def _explain(arguments: Namespace) -> int:
     """Tell what every layer says about one key: the one in force first, then what it overrode."""
-    messages = explain.explain(project_dir(arguments), arguments.explain, arguments.set)
+    messages = load.explain(project_dir(arguments), arguments.explain, arguments.set)
     for explain_more in feature.load_all("explain"):
         messages = [*messages, *explain_more(arguments.explain, partial(load_config, arguments))]
     if arguments.json:

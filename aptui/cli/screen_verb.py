@@ -38,8 +38,7 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
     Raises:
         UserError: `broken`, where no engine runs and nobody asks for a look alone, or nobody knows where the cache is.
     """
-    from aptui.batch.config import last_good
-    from aptui.batch.options import platforms_of, project_dir
+    from aptui.batch.options import last_good, platforms_of, project_dir
     from aptui.link import places
 
     config = last_good(project_dir(arguments), getattr(arguments, "set", ()), platforms_of(arguments))

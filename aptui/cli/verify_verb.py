@@ -7,20 +7,399 @@ Tests: `tests/features/shipping/test_verbs.py`.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+import math
+import os
+import random
+import re
+import secrets
+import shutil
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from msgspec import to_builtins
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
+from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.batch.options import RunOptions, load_config, load_to_run
 from aptui.batch.run import INTERRUPTED, run
-from aptui.cli.opening import open_for_reading
-from aptui.cli.rebuild import share
+from aptui.cli.opening import OpenedProject, all_builders, open_for_reading, os_path
+from aptui.config.dirs import asset_database
 from aptui.config.model import Config
-from aptui.core.paths import key_of
+from aptui.core.fingerprint import MISSING, combine, file_digest, rule_entries
+from aptui.core.model import Digest, Job
+from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
+from aptui.core.paths import cache_path, key_of
+from aptui.core.project import Builder
+from aptui.core.settings import SettingsTree
+from aptui.core.state.commits import name_of
+from aptui.engine.loop.opening import with_intermediates
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.integrity import Finding, OrphanFile, examine_products, orphans, still_orphans
+from aptui.store.queries.reader import JobRow, Reader
+from aptui.worker.files import FileChanged, hash_file
+
+# `verify --rebuild`: jobs run twice more, in private; products that are not the same bytes each time name their builder.
+
+# A share of many things, as the command line has it: `5%`, or `12`.
+
+
+class SharedCacheSetup(Struct, frozen=True):
+    """How many jobs: `percent` of all, or `count` when that is not 0."""
+
+    percent: float = 0.0
+    count: int = 0
+
+    def of(self, total: int) -> int:
+        """Return how many of `total` that is, at least one."""
+        return min(total, self.count or max(1, math.ceil(total * self.percent / 100)))
+
+
+def share(text: str) -> SharedCacheSetup:
+    """Return what "5%" or "12" says, for the command line."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)%|(\d+)", text.strip())
+    if match is None or (match[1] and not 0 < float(match[1]) <= 100) or (match[2] and int(match[2]) == 0):
+        raise ArgumentTypeError(f"'{text}' is neither a percentage like 5% nor a number of jobs")
+    return SharedCacheSetup(percent=float(match[1])) if match[1] else SharedCacheSetup(count=int(match[2]))
+
+
+_AT_A_TIME = 64
+"""Jobs whose products lie on the disk twice before they are compared."""
+_HASH_SEEDS = ("1", "4294967295")
+"""PYTHONHASHSEED of the two runs: the order of a Python set, and so what is written from it, differs between them."""
+_BITE_BYTES = 1 << 16
+DIFFERENT = 1
+
+
+class RebuildDifference(Struct, frozen=True):
+    """What a job made otherwise than before.
+
+    `against` is "second run", or what both runs agree against: "recorded" (by the database) or "kept" (in this machine's store).
+    `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is that of the first byte that differs, -1 = not known;
+    `said` is a sentence.
+    """
+
+    builder: str
+    source: str
+    platform: str
+    job_key: str
+    product: str
+    against: str
+    kind: str
+    offset: int
+    message: str = field(name="said")
+
+
+class ExpectedProduct(Struct, frozen=True):
+    """What a job made before: `digest` b"" = not known; its bytes are at `path`, if they are still there."""
+
+    digest: bytes
+    size: int
+    path: str
+
+
+class RebuildTask(Struct, frozen=True):
+    """One job of the sample; its two results are known by `number`.
+
+    `expected` are its products by name, as `compared_with` has them (`RebuildDifference.against`).
+    """
+
+    number: int
+    row: JobRow
+    job: Job
+    root: str
+    builder: Builder
+    scan_folder: str
+    expected: Mapping[str, ExpectedProduct]
+    compared_with: str = "recorded"
+
+
+class RebuildSample(Struct, frozen=True):
+    """The jobs to run, the settings of folders that apply to them, and sources that are left out: they are owed a run."""
+
+    tasks: list[RebuildTask]
+    settings: Mapping[str, str]
+    left_out: list[str]
+
+
+class Rebuilt(Struct, frozen=True):
+    """What came of it: `total` jobs could be run; `counts` are those of the sample by their builders."""
+
+    seed: int
+    total: int
+    counts: Counter[str]
+    chosen: RebuildSample
+    differences: list[RebuildDifference]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What `--json` prints."""
+        return {
+            "seed": self.seed,
+            "jobs": self.total,
+            "rebuilt": len(self.chosen.tasks),
+            "builders": dict(sorted(self.counts.items())),
+            "left_out": self.chosen.left_out,
+            "differences": [to_builtins(difference) for difference in self.differences],
+        }
+
+    def report(self, verdict: str) -> None:
+        """Say it for people; `verdict` where nothing differs."""
+        for item in self.differences:
+            job = printing.line(f"{item.source}@{item.platform}:{item.job_key}")
+            product = f" {printing.line(item.product)}:" if item.product else ""
+            printing.say(f"{job}:{product} {printing.line(item.message)}", "red")
+        for source in self.chosen.left_out:
+            printing.say(f"left out: '{printing.line(source)}' is not as it was processed; 'aptui batch' first", "yellow")
+        count = printing.count(len(self.chosen.tasks), "job")
+        run = f"{count} of {self.total:,}, of {printing.count(len(self.counts), 'builder')}, run twice; seed {self.seed}"
+        if not self.differences:
+            printing.say(f"{run}: {verdict}", "green")
+            return
+        printing.say(run)
+        jobs = {(item.builder, (item.source, item.platform, item.job_key)) for item in self.differences}
+        for name, count_of in sorted(Counter(name for name, _job in jobs).items()):
+            all_jobs = printing.count(self.counts[name], "job")
+            printing.say(f"builder '{printing.line(name)}': {count_of:,} of {all_jobs} made something else", "red")
+
+
+# ------------------------------------------------------------------------------------------------------------------ sample
+
+
+def sample(rows: Sequence[JobRow], wanted: SharedCacheSetup, seed: int) -> list[JobRow]:
+    """Return a sample of jobs, the same for the same seed: of every builder one at least, the rest as they come."""
+    dice = random.Random(seed)  # a sample that can be drawn again, no secret
+    shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
+    dice.shuffle(shuffled)
+    first: dict[bytes, JobRow] = {}
+    for row in shuffled:
+        first.setdefault(row.builder, row)
+    job_ids = {row.job_id for row in first.values()}
+    chosen = [*first.values(), *(row for row in shuffled if row.job_id not in job_ids)][: max(len(first), wanted.of(len(rows)))]
+    return sorted(chosen, key=lambda row: (row.source, row.platform, row.job_key))
+
+
+# ----------------------------------------------------------------------------------------------------------------- rebuild
+
+
+def rebuild(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
+    """Run a sample of the completed jobs twice, say what differs; exit 1 when something does."""
+    seed = any_seed() if seed is None else seed
+    builders = {builder.uuid: builder for builder in all_builders(config)}
+    rows = list_completed(project, builders)
+    chosen = sample_of(config, project, sample(rows, wanted, seed), builders)
+    differences = list(differences_of(config, chosen.tasks, chosen.settings))
+    rebuilt = Rebuilt(seed, len(rows), counts_of(chosen.tasks), chosen, differences)
+    if as_json:
+        printing.say_json(rebuilt.facts)
+    else:
+        rebuilt.report("every product as recorded")
+    return DIFFERENT if differences else 0
+
+
+def any_seed() -> int:
+    """Return a number that people can repeat."""
+    return secrets.randbelow(1_000_000)
+
+
+def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) -> list[JobRow]:
+    """Return the completed jobs of these builders.
+
+    Raises:
+        UserError: there is none.
+    """
+    rows = [
+        row
+        for row in project.database.jobs(statuses=["completed"])
+        if row.job_id and row.builder in builders and not row.is_restored  # a run of today would make other products
+    ]
+    if not rows:
+        raise UserError("there is no completed job to run again", hint="'aptui batch' processes the project")
+    return rows
+
+
+def counts_of(tasks: Iterable[RebuildTask]) -> Counter[str]:
+    """Return {name of a builder: how many of these jobs are its}."""
+    return Counter(task.builder.name for task in tasks)
+
+
+def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], builders: Mapping[bytes, Builder]) -> RebuildSample:
+    """Return what is needed to run these jobs, with what the database says that they made."""
+    from aptui.store.db.archive import DatabaseArchive
+
+    archive = DatabaseArchive(asset_database(config.cache_dir), {})
+    names = {folder.path: folder.name for folder in config.project.scan_folders}
+    inputs = UnchangedInputs(config, project.database)
+    chosen = RebuildSample([], {}, [])
+    try:
+        sources = archive.sources(list(dict.fromkeys(key_of(row.source) for row in rows)))
+        chosen = replace(chosen, settings=archive.settings())
+    finally:
+        archive.close()
+    for row in rows:
+        source, stored = sources.get(key_of(row.source)), project.database.source(row.source)
+        job = source.jobs.get((row.builder, row.platform, row.job_key)) if source else None
+        builder = builders[row.builder]
+        if job is None or stored is None or not inputs.are_those_of(job, builder, stored.root):
+            chosen.left_out.append(row.source)
+        else:
+            folder, expected = names.get(stored.root, ""), _read_recorded(config, job)
+            chosen.tasks.append(RebuildTask(len(chosen.tasks) + 1, row, job, stored.root, builder, folder, expected))
+    return chosen
+
+
+def _read_recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
+    return {
+        item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
+        for item in job.products
+    }
+
+
+def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:
+    """Run all of these twice, in private, and yield what differs."""
+    builders = tuple({task.builder.uuid: task.builder for task in tasks}.values())
+    settings = SettingsTree(replace(config.project, builders=builders), dict(texts))
+    folder = new_folder(config, "verify-")
+    try:
+        with (
+            Workers(config, builders, config.workers, {"PYTHONHASHSEED": _HASH_SEEDS[0]}) as one,
+            Workers(config, builders, config.workers, {"PYTHONHASHSEED": _HASH_SEEDS[1]}) as other,
+        ):
+            for start in range(0, len(tasks), _AT_A_TIME):
+                part = tasks[start : start + _AT_A_TIME]
+                # The second time in the other order: what a builder remembers from one job must not show in the next.
+                first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
+                second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
+                for task in part:
+                    yield from _compare_runs(task, first[task.number], second[task.number])
+                shutil.rmtree(folder, ignore_errors=True)
+                os.mkdir(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _order(config: Config, task: RebuildTask, settings: SettingsTree, staging: str) -> ProcessOrder | CopyOrder:
+    adjusted = settings.adjustment(task.job.source.key, task.builder).order
+    manner = RerunOptions(adjusted, debug_output=config.project.debug_output)
+    return order_for(task.job, task.root, scan_paths(config), task.builder, staging, task.number, manner)
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Iterator[RebuildDifference]:
+    for which, result in (("first", first), ("second", second)):
+        if result.outcome != Outcome.SUCCEEDED:
+            message = f"the {which} run failed: {result.error}, though the job is completed"
+            yield _difference(task, "", task.compared_with, "failed", -1, message)
+    if first.outcome != Outcome.SUCCEEDED or second.outcome != Outcome.SUCCEEDED:
+        return
+    ones = {name_of(task.job, product, task.scan_folder): product for product in first.products}
+    others = {name_of(task.job, product, task.scan_folder): product for product in second.products}
+    expected = task.expected
+    if ones.keys() != others.keys():
+        yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))
+    elif ones.keys() != expected.keys():
+        yield _difference(task, *_other_names(ones, expected, task.compared_with, "both runs", f"the {task.compared_with} one"))
+    for name in sorted(ones.keys() & others.keys()):
+        one, other = ones[name], others[name]
+        if one.digest != other.digest:
+            kind, offset, message = _describe_difference(one, other.size, os_path(other.staged), "two runs differ")
+            yield _difference(task, name, "second run", kind, offset, message)
+        elif name in expected and expected[name].digest and one.digest != expected[name].digest:
+            what = f"both runs differ from what is {task.compared_with}"
+            kind, offset, message = _describe_difference(one, expected[name].size, expected[name].path, what)
+            yield _difference(task, name, task.compared_with, kind, offset, message)
+
+
+def _difference(task: RebuildTask, product: str, against: str, kind: str, offset: int, message: str) -> RebuildDifference:
+    job = task.job
+    return RebuildDifference(task.builder.name, job.source.rel, job.platform, job.key, product, against, kind, offset, message)
+
+
+def _other_names(
+    ones: Mapping[str, StagedProduct], others: Mapping[str, object], against: str, one: str, other: str
+) -> tuple[str, str, str, int, str]:
+    more, less = sorted(ones.keys() - others.keys()), sorted(others.keys() - ones.keys())
+    parts = [f"{who} made '{', '.join(names)}'" for who, names in ((one, more), (other, less)) if names]
+    return (more or less)[0], against, "names", -1, "other products: " + ", ".join(parts)
+
+
+def _describe_difference(one: StagedProduct, size: int, path: str, what: str) -> tuple[str, int, str]:
+    """Return (kind, offset, sentence) of how the file of `one` differs from the file at `path`, which should have `size` bytes."""
+    offset = _first_difference(os_path(one.staged), path)
+    at = f" from byte {offset:,} on" if offset >= 0 else ""
+    if size not in (one.size, -1):
+        return "size", offset, f"{what} in size, {one.size:,} and {size:,} bytes{at and ', and' + at}"
+    return "bytes", offset, f"{what}{at}, of {one.size:,} bytes"
+
+
+def _first_difference(one: str, other: str) -> int:
+    """Return the offset of the first byte that differs, -1 when there is none, or a file cannot be read."""
+    try:
+        with open(one, "rb") as left, open(other, "rb") as right:
+            offset = 0
+            while True:
+                here, there = left.read(_BITE_BYTES), right.read(_BITE_BYTES)
+                if here != there:
+                    return offset + next(
+                        (at for at, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]),
+                        min(len(here), len(there)),
+                    )
+                if not here:
+                    return -1
+                offset += len(here)
+    except OSError:
+        return -1
+
+
+# Whether a job would be made today of what its last run was made of: the configuration of its builder, and every file's bytes.
+#
+# Products of other jobs that it waits for are taken for what they were.
+
+_FILES = frozenset({"source", "dependency", "companion", "discovered"})
+
+
+class UnchangedInputs:
+    """Answers for the jobs of one database; each file is read once."""
+
+    def __init__(self, config: Config, database: Reader) -> None:
+        self._project, self._database = with_intermediates(config.project, str(config.cache_dir)), database
+        self._platforms = {platform.id: platform for platform in self._project.platforms}
+        self._roots = database.folder_paths()
+        self._digests: dict[str, str] = {}
+
+    def are_those_of(self, job: Job, builder: Builder, root: str) -> bool:
+        """Whether builder, source (in the scan folder at `root`) and files of a job are those of its last run."""
+        platform = self._platforms.get(job.platform)
+        if platform is None:
+            return False
+        rule = "rule", builder.name, combine(rule_entries(builder, platform, debug_output=self._project.debug_output))
+        files = [
+            (f"{root}/{job.source.rel}" if kind == "source" else self._path(name), digest)
+            for kind, name, digest in job.inputs
+            if kind in _FILES and "*" not in name
+        ]
+        return rule in job.inputs and bool(files) and all(self._digest(path) == digest for path, digest in files)
+
+    def _path(self, name: str) -> str:
+        fact = None if name.startswith("/") else self._database.file(name)
+        return f"{self._roots[fact.scan_folder]}/{fact.rel}" if fact is not None else name if name.startswith("/") else ""
+
+    def _digest(self, path: str) -> str:
+        if path not in self._digests:
+            self._digests[path] = _digest_of(path)
+        return self._digests[path]
+
+
+def _digest_of(path: str) -> str:
+    try:
+        return file_digest(Digest(hash_file(os_path(path), sees_through=True)[0][0])) if path else MISSING
+    except (FileChanged, OSError):
+        return MISSING
+
 
 DAMAGED = 1
 
@@ -42,8 +421,6 @@ def verify(arguments: Namespace) -> int:
     """Compare all products; exit 1 when something is wrong (and was not repaired)."""
     config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
-        from aptui.cli.rebuild import rebuild
-
         if arguments.repair:
             raise UserError("'--repair' cannot be used with '--rebuild'", hint="a builder that differs has to be fixed")
         with open_for_reading(arguments, config) as project:

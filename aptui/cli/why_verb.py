@@ -174,15 +174,15 @@ def _run_json(run: RunRow, project: OpenedProject) -> dict[str, Any]:
 
 def _without_jobs(word: str, project: OpenedProject) -> dict[str, Any]:
     """Say what a file without jobs is: ignored, wanted by nobody, outside, not looked at yet, or not there at all."""
-    from aptui.cli import unwanted
+    from aptui.cli import explain_verb
 
     found = [named for named in meanings(word, project.config) if named.rel and os.path.lexists(named.path)]
     if not found:
-        outside = unwanted.outside(word, project.config)
+        outside = explain_verb.outside(word, project.config)
         if outside:
             return {"path": word, "is": "outside", "said": outside, "jobs": []}
         raise unknown(word, project.database)
-    answer = {**unwanted.explain(found[0], project), "jobs": []}
+    answer = {**explain_verb.explain_unwanted(found[0], project), "jobs": []}
     return {**answer, "dependents": _dependents(found[0].rel, [found[0].path], project)}
 
 

@@ -13,12 +13,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.config.merge import digests_of
+from aptui.config import settings
+from aptui.config.merge import MergedTree, digests_of
 from aptui.config.model import Config, ResourceLimits, ToolSettings
 from aptui.config.packing import canonical
-from aptui.config.sections import runs
 from aptui.config.tools import identify, tools_digest
-from aptui.config.tree import MergedTree
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
@@ -210,9 +209,9 @@ class BuilderCompiler:
             trusted_params=self._find_trusted_params(node),
             takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self._variables(node),
-            retry=runs.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
-            resources=runs.find_resources(node),
-            has_drafts=runs.has_drafts(node),
+            retry=settings.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
+            resources=settings.find_resources(node),
+            has_drafts=settings.has_drafts(node),
         )
         return builder if platforms else None
 

@@ -11,14 +11,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from aptui.config import settings
+from aptui.config import settings as config_cluster
 from aptui.config.dirs import xdg
 from aptui.config.merge import refresh_variables
 from aptui.config.model import Config, ResourceLimits, SharedCachePattern, SharedCacheSettings, ToolSettings
 from aptui.config.packing import canonical, digest_of, frozen, pack
-from aptui.config.sections import alerts
-from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections.runs import restore_rule
-from aptui.config.sections.serve import restore_gateway
+from aptui.config.settings import restore_gateway, restore_rule
 from aptui.config.tools import refresh_tools
 from aptui.core.asset_checks import Check, Limit
 from aptui.core.project import (
@@ -59,7 +58,7 @@ def _unpack(data: dict[str, Any]) -> Config:
         project=_unpack_project(data["project"]),
         limits=ResourceLimits(**data["limits"]),
         serve=restore_gateway(data["serve"]),
-        on=alerts.restore_alerts(data["on"]),
+        on=settings.restore_alerts(data["on"]),
         cluster=config_cluster.restore_cluster(data["cluster"]),
         checks=_unpack_checks(data["checks"]),
         tools=tuple(ToolSettings(**_plain(tool)) for tool in data["tools"]),

@@ -10,14 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from aptui.config import settings
+from aptui.config import settings as config_cluster
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
 from aptui.config.dirs import host_platform, own_folder, store_dir
+from aptui.config.merge import MergedTree
 from aptui.config.model import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
 from aptui.config.packing import sign_project
-from aptui.config.sections import alerts, runs, serve
-from aptui.config.sections import cluster as config_cluster
-from aptui.config.sections.sharing import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own
-from aptui.config.tree import MergedTree
+from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
 from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.asset_checks import Check, CheckLevel, Limit
@@ -147,7 +147,7 @@ def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
     store = members.get("store")
     if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return
-    if not ("team_key_file" in members or "writers" in members or is_own(tree.store(store.value))):
+    if not ("team_key_file" in members or "writers" in members or is_own_store(tree.store(store.value))):
         tree.wrong(
             OPEN_STORE,
             store,
@@ -285,10 +285,10 @@ class Compiler:
         if pool is not None and cluster is not None and cluster.is_used and self._tree.plain("sandbox", "auto") == "require":
             what = "jobs on a cluster run without a sandbox, which 'sandbox: require' forbids"
             self._tree.wrong(what, pool, "take 'pool' out, or write 'sandbox: auto'")
-        self._tree.mistakes += serve.mistakes(self._tree.root.get("serve"))
-        self._tree.mistakes += alerts.mistakes(self._tree.root.get("on"))
+        self._tree.mistakes += settings.serve_mistakes(self._tree.root.get("serve"))
+        self._tree.mistakes += settings.alert_mistakes(self._tree.root.get("on"))
         self._tree.mistakes += mistakes(self._tree.root.get("checks"))
-        self._tree.mistakes += runs.mistakes(self._tree.root.get("resources"), self._tree.items("builders"))
+        self._tree.mistakes += settings.run_mistakes(self._tree.root.get("resources"), self._tree.items("builders"))
         if self._tree.mistakes:
             raise ConfigErrors(self._tree.mistakes)
         all_checks = compile_checks(self._tree.plain_tree("checks"))
@@ -307,8 +307,8 @@ class Compiler:
             places=self._builders.places,
             warnings=tuple(one_line(warning) for warning in self._tree.warnings),
             tools=tuple(self._builders.tools),
-            serve=serve.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
-            on=alerts.compile_alerts(self._tree.plain_tree("on")),
+            serve=settings.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
+            on=settings.compile_alerts(self._tree.plain_tree("on")),
             cluster=cluster or config_cluster.ClusterSettings(),
             meta_delay_ms=round(1000 * scalars.seconds(self._tree.plain("meta_delay", 0.0))),
             sharing=results,
@@ -336,7 +336,7 @@ class Compiler:
             declared_builders=tuple(node.value["name"].value for node in self._tree.items("builders")),
             declared_platforms=tuple(dict.fromkeys([*tags, *(tag for each in tags.values() for tag in each)])),
             unlisted_builder=self._builders.compile_unlisted(),
-            retry=runs.retry_rule(self._tree.plain_tree("retry")),
+            retry=settings.retry_rule(self._tree.plain_tree("retry")),
             retry_failed=RetryFailed(self._tree.plain("retry_failed", "always")),
             resources=tuple(sorted(self._tree.plain_tree("resources").items())),
         )

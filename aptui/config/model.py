@@ -14,9 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from aptui.config.sections.alerts import AlertSettings
-from aptui.config.sections.cluster import ClusterSettings
-from aptui.config.sections.serve import GatewaySettings
+from aptui.config.settings import AlertSettings, ClusterSettings, GatewaySettings
 from aptui.core.asset_checks import Check
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Pattern, Project
 from aptui.shared.errors import UserError

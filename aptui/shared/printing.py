@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import stat
 import sys
 import time
@@ -265,3 +266,16 @@ def when(time_ms: int) -> str:
 def iso(time_ms: int) -> str | None:
     """Return a moment in UTC for programs (ISO 8601), None for never."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
+
+
+# What a program is made ready for before it does anything: streams and signals as it was started with them.
+
+
+def prepare() -> None:
+    """Let nothing that this process was started with stop it.
+
+    Who ignores SIGCHLD has children that nobody can wait for (wait(2)): how a command or a worker ended would not be known.
+    """
+    prepare_streams()
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import pytest
 from msgspec.structs import replace
 
-from aptui.batch.gates import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, mask_error, stop_after
+from aptui.batch.options import STOPPED_EARLY, FailOn, FailureCounter, StopAfter, knows_all_jobs, mask_error, stop_after
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.cli.main import Parser

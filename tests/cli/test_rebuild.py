@@ -9,7 +9,7 @@ import pytest
 import verb_project
 from verb_project import Run, runner
 
-from aptui.cli.rebuild import SharedCacheSetup, sample, share
+from aptui.cli.verify_verb import SharedCacheSetup, sample, share
 from aptui.store.queries.reader import JobRow
 
 pytestmark = pytest.mark.real

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from aptui.cli import main, reference
+from aptui.cli import main, manual
 from aptui.features.gateway import documents
 from aptui.store.jobs.filter import FIELDS
 
 ROOT = Path(main.__file__).parents[1]
 
 
-@pytest.mark.parametrize(("topic", "page"), [(topic, page.file) for topic, page in reference.pages().items()])
+@pytest.mark.parametrize(("topic", "page"), [(topic, page.file) for topic, page in manual.pages().items()])
 def test_the_page_that_ships_is_what_the_program_says(topic: str, page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", topic, "--markdown"]) == 0
 
@@ -22,17 +22,17 @@ def test_the_page_that_ships_is_what_the_program_says(topic: str, page: str, cap
 
 
 def test_every_key_is_explained() -> None:
-    unexplained = [path for path, part in reference.schema_keys() if not part.get("description") and not part.get("title")]
+    unexplained = [path for path, part in manual.schema_keys() if not part.get("description") and not part.get("title")]
 
     assert unexplained == []
 
 
 def test_every_field_of_the_filter_is_explained() -> None:
-    assert tuple(reference.FIELD_TEXTS) == FIELDS
+    assert tuple(manual.FIELD_TEXTS) == FIELDS
 
 
 def test_every_address_of_the_gateway_is_listed() -> None:
-    page = reference.markdown("http")
+    page = manual.reference_markdown("http")
 
     assert all(f" {address.path}` |" in page for address in documents.addresses())
 

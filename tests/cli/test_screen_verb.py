@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aptui.batch import config as batch_config
+from aptui.batch import options as batch_config
 from aptui.cli import screen_verb
 from aptui.link import places
 from aptui.shared.errors import UserError

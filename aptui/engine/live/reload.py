@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aptui.config import tools
 from aptui.config.model import Config, ToolSettings
-from aptui.config.sections.serve import GatewaySettings
+from aptui.config.settings import GatewaySettings
 from aptui.core.project import Builder
 from aptui.engine import registry
 from aptui.shared.errors import KnownError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.retry import FailureKind

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import Outcome, ProcessOrder
 from aptui.core.project import Builder
 from aptui.engine.pool.messages import Identity, Result, identity_of, make_ended

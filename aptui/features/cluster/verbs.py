@@ -14,9 +14,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from aptui.config import dirs
+from aptui.config import dirs, settings
 from aptui.config.model import Config
-from aptui.config.sections import cluster
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError, install_advice
 from aptui.shared.files.scratch import scratch_folder
@@ -54,7 +53,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
 def worker(arguments: Namespace) -> int:
     """Work until told to stop."""
     has_certificates = bool(arguments.tls_ca and arguments.tls_cert and arguments.tls_key)
-    cluster.check_address(arguments.scheduler, has_certificates=has_certificates, is_insecure=arguments.insecure)
+    settings.check_address(arguments.scheduler, has_certificates=has_certificates, is_insecure=arguments.insecure)
     try:
         import distributed  # noqa: F401  # only to say in time that it is missing
     except ImportError:
@@ -121,7 +120,7 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
     resources = {tag: float(count or slots) for tag, count in arguments.tags.items()}
     resources[MEMORY] = float(arguments.memory or int(_all_memory_bytes() * _MEMORY_SHARE))
     ca, cert, key = (os.path.abspath(path) if path else "" for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key))
-    place = cluster.ClusterSettings("dask", arguments.scheduler, ca, cert, key)
+    place = settings.ClusterSettings("dask", arguments.scheduler, ca, cert, key)
     is_plain = arguments.scheduler.startswith("tcp://")
     return Nanny(
         arguments.scheduler,

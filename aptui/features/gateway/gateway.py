@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aptui.config.model import Config
-    from aptui.config.sections.serve import GatewaySettings
+    from aptui.config.settings import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0

@@ -23,7 +23,7 @@ from msgspec import to_builtins
 
 from aptui.batch.options import load_config, load_last_config
 from aptui.config.dirs import asset_database
-from aptui.config.explain import ConfigMessage
+from aptui.config.load import ConfigMessage
 from aptui.config.model import Config
 from aptui.features.gateway.peers import peer_settings
 from aptui.link import gateways

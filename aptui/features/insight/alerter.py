@@ -31,7 +31,7 @@ from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
     from aptui.config.model import Config
-    from aptui.config.sections.alerts import Alert
+    from aptui.config.settings import Alert
 
 LISTED = 20
 """Of each digest; it tells how many there are beside."""

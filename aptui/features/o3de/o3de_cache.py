@@ -25,7 +25,7 @@ from aptui.config.model import Config
 from aptui.core.project import INTERMEDIATES
 from aptui.engine.cache import catalog
 from aptui.engine.pool.spawning import python_environment
-from aptui.shared.asset_registry import RegistryAsset, write_stream
+from aptui.features.o3de.asset_registry import RegistryAsset, write_stream
 from aptui.shared.errors import HostError
 from aptui.store.db import schema
 

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.config.model import SharedCacheSettings
-from aptui.config.sections.sharing import BUCKETS, refuse_others_store
+from aptui.config.trust import BUCKETS, refuse_others_store
 from aptui.features.sharing.records.seal import TRUSTED, Seal, read_key
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError, KnownError, UserError

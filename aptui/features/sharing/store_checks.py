@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.cli.opening import OpenedProject, all_builders
-from aptui.cli.rebuild import (
+from aptui.cli.verify_verb import (
     DIFFERENT,
     ExpectedProduct,
     RebuildDifference,

@@ -65,7 +65,7 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
 
 
 def _rebuild_arguments(parser: ArgumentParser) -> None:
-    from aptui.cli.rebuild import share
+    from aptui.cli.verify_verb import share
 
     parser.add_argument(
         "--rebuild",
@@ -424,7 +424,7 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 def _check_shared_cache(config: Config) -> DoctorCheck:
     """Say who could put a product into the cache besides this machine."""
-    from aptui.config.sections.sharing import risks_of
+    from aptui.config.trust import risks_of
 
     sharing = config.sharing
     is_sealed = bool(sharing.team_key_file or sharing.writers)

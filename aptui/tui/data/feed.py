@@ -38,7 +38,7 @@ from aptui.core.notices import (
 from aptui.shared.connections.peers import GatewayReport
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Connection, Health
-from aptui.shared.lean.heap import give_memory_back
+from aptui.shared.lean.imports import give_memory_back
 from aptui.store.jobs.parts import Beginning
 from aptui.store.jobs.reading import build_job_table, read_job_table
 from aptui.store.jobs.table import AnalysisKeys, JobTable, Moment

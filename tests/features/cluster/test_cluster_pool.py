@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import aptui
-from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.config.settings import ClusterSettings as Place
 from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads

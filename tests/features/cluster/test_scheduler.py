@@ -13,7 +13,7 @@ from waiting import until
 
 pytest.importorskip("distributed")
 
-from aptui.config.sections.cluster import ClusterSettings as Place
+from aptui.config.settings import ClusterSettings as Place
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.project import Builder, BuilderKind, Platform
 from aptui.features.cluster import cluster_messages, scheduler

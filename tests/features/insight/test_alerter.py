@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from aptui.config.sections.alerts import Alert, AlertSettings
+from aptui.config.settings import Alert, AlertSettings
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import JobChanged, Progress
 from aptui.features.insight import alerter

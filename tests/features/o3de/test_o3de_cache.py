@@ -8,8 +8,8 @@ import pytest
 
 from aptui.engine.cache import catalog
 from aptui.features.o3de import o3de_cache
+from aptui.features.o3de.asset_registry import parse
 from aptui.features.o3de.o3de_cache import RuntimeCatalogs, path_of
-from aptui.shared.asset_registry import parse
 from aptui.shared.errors import HostError
 
 GUID = "{00000000-0000-0000-0000-000000000001}"

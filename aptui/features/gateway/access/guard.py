@@ -28,7 +28,7 @@ from aptui.shared.connections.http_sockets import HttpSocket, SocketLimits
 from aptui.shared.floods import FloodGate, more_like_this
 
 if TYPE_CHECKING:
-    from aptui.config.sections.serve import GatewaySettings
+    from aptui.config.settings import GatewaySettings
 
 
 ESCALATIONS_PER_S = 100

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from aptui.config.sections.serve import GatewaySettings
+    from aptui.config.settings import GatewaySettings
     from aptui.features.gateway.gateway_context import GatewayContext
     from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
     from aptui.link.codec import NoticeLine

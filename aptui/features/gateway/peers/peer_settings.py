@@ -23,15 +23,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config.dirs import OWN_FOLDER
-from aptui.shared.connections.addresses import canonical
-from aptui.shared.connections.peer_rules import apply_order, check_dial
+from aptui.shared.connections.addresses import apply_order, canonical, check_dial
 from aptui.shared.connections.peers import Dial, PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
-    from aptui.config.sections.serve import GatewaySettings
+    from aptui.config.settings import GatewaySettings
 
 
 # Who may connect, and whom the gateway dials, as the files of the configuration say it; and how people's changes get into them.

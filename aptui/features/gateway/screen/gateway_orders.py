@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.features.gateway.peers import peer_settings
 from aptui.link import gateways
-from aptui.shared.connections.peer_rules import apply_order
+from aptui.shared.connections.addresses import apply_order
 from aptui.shared.connections.peers import GatewayReport, Peer, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.errors import KnownError
 from aptui.tui.background import BackgroundTask

@@ -17,8 +17,7 @@ from textual.containers import Horizontal, Vertical
 from aptui.features.gateway.screen import gateway_orders as rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.features.gateway.screen.gateway_orders import Orders
-from aptui.shared.connections.addresses import canonical, split
-from aptui.shared.connections.peer_rules import apply_order
+from aptui.shared.connections.addresses import apply_order, canonical, split
 from aptui.shared.connections.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.sanitize import sanitize

@@ -24,7 +24,7 @@ from aiohttp.typedefs import Middleware
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config.sections.serve import GatewaySettings
+from aptui.config.settings import GatewaySettings
 from aptui.features.gateway import gateway
 from aptui.features.gateway.access import guard, tokens
 from aptui.features.gateway.access.guard import UNIDENTIFIED_LIMIT, Audit, ConnectionLimits, Guard

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from aptui.features.o3de.asset_registry import RegistryAsset, stream_of, type_text, vector_of
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.asset_lists import ComparisonKind
 from aptui.features.o3de.bundling.object_stream import Element
-from aptui.shared.asset_registry import RegistryAsset, stream_of, type_text, vector_of
 from aptui.shared.errors import HostError, UserError
 
 # Comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest in a bundle (`manifest.xml`).

@@ -31,7 +31,7 @@ from aptui.features.o3de.programs import program_switches, run_request
 from aptui.features.o3de.programs.builder_switches import BuilderSwitches, help_lines, parse
 from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole
 from aptui.features.o3de.project_facts import is_project
-from aptui.shared import starting
+from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
@@ -128,7 +128,7 @@ _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
-    starting.prepare()
+    printing.prepare()
     console = ProgramConsole(sys.stdout, window=WINDOW)
     try:
         given = parse(sys.argv[1:] if arguments is None else arguments)

@@ -27,7 +27,7 @@ from aptui.features.o3de.programs.bundler_project import (
 )
 from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
 from aptui.features.o3de.programs.phrases import BATCH
-from aptui.shared import starting
+from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 
 FAILED = 1
@@ -36,7 +36,7 @@ Command = Callable[[BundlerSwitches, BundlerProject, BundlerOutput], None]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetBundlerBatch` and return its exit code: 0 when everything that was asked for was done, else 1."""
-    starting.prepare()
+    printing.prepare()
     output = BundlerOutput(sys.stdout)
     try:
         given = bundler_switches.parse(sys.argv[1:] if arguments is None else arguments)

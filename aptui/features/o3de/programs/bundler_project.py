@@ -20,12 +20,12 @@ from aptui.config.dirs import asset_database
 from aptui.config.model import Config
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
+from aptui.features.o3de.asset_registry import RegistryAsset, type_text
 from aptui.features.o3de.bundling import asset_lists, object_stream, seeds
 from aptui.features.o3de.bundling.asset_lists import ListedAsset
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
 from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
 from aptui.features.o3de.project_facts import ProjectFacts, facts_of
-from aptui.shared.asset_registry import RegistryAsset, type_text
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
-    from aptui.cli.reference import ReferencePage
+    from aptui.cli.manual import ReferencePage
 
 
 class SwitchArity(Enum):
@@ -274,7 +274,7 @@ for the asset processor, `/` before them.
 
 def reference_pages() -> dict[str, ReferencePage]:
     """Return the page of `aptui docs o3de`: the extension point `reference`."""
-    from aptui.cli.reference import ReferencePage  # the programs do not need it
+    from aptui.cli.manual import ReferencePage  # the programs do not need it
 
     return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}
 

@@ -29,7 +29,7 @@ from aptui.features.o3de.project_facts import BATCH_TAGS, MARKER, TAGS, Options,
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.link.client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
-from aptui.shared import starting
+from aptui.shared import printing
 from aptui.shared.errors import BusyError, KnownError, UserError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         base: the name of the log: `log_file.BATCH` or `LIVE`.
         work: does everything once it is clear what is wanted; returns the exit code.
     """
-    starting.prepare()
+    printing.prepare()
     console = ProgramConsole(sys.stdout)
     try:
         given = program_switches.parse(arguments)

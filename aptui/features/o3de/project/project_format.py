@@ -18,10 +18,10 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui.config import compiled, dirs, merge, packing
-from aptui.config import explain as config_explain
+from aptui.config import load as config_explain
 from aptui.config import load as config_load
 from aptui.config import model as configuration
-from aptui.config.explain import ConfigMessage
+from aptui.config.load import ConfigMessage
 from aptui.config.model import Config
 from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again

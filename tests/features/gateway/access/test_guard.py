@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from waiting import until
 
 from aptui.config import load
-from aptui.config.sections.serve import GatewaySettings
+from aptui.config.settings import GatewaySettings
 from aptui.features.gateway import gateway
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.access.guard import Rate

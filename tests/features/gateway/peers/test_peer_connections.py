@@ -18,7 +18,7 @@ from waiting import until as live_until
 from waiting import until_async as until
 
 from aptui.config import load
-from aptui.config.sections.serve import GatewaySettings
+from aptui.config.settings import GatewaySettings
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway.access.peer_admission import Admission, local_addresses
 from aptui.features.gateway.client import Disconnected, make_device
@@ -30,8 +30,7 @@ from aptui.features.gateway.ws.routing import answer
 from aptui.link import codec, places, port
 from aptui.link.client import EngineClient
 from aptui.link.codec import NoticeLine
-from aptui.shared.connections.addresses import canonical, entry_for, is_host_name, split
-from aptui.shared.connections.peer_rules import apply_order
+from aptui.shared.connections.addresses import apply_order, canonical, entry_for, is_host_name, split
 from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.connections.peers import Dial as ConfiguredDial
 from aptui.shared.errors import HostError, KnownError, UserError

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from aptui.features.o3de.asset_registry import RegistryAsset, parse
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.bundle_files import PackedAsset, delete_rollovers, free_names, write_bundles
-from aptui.shared.asset_registry import RegistryAsset, parse
 from aptui.shared.errors import HostError, UserError
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from lytesttools import O3deProject
 
+from aptui.features.o3de.asset_registry import parse
 from aptui.features.o3de.bundling import asset_lists
-from aptui.shared.asset_registry import parse
 
 pytestmark = pytest.mark.real
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from aptui.cli import reference
+from aptui.cli import manual
 from aptui.features.o3de.programs import builder_switches, bundler_switches
 from aptui.features.o3de.programs.program_switches import SWITCHES, SwitchArity, help_lines, parse
 from aptui.shared.errors import UserError
@@ -235,7 +235,7 @@ def test_ignored_switches_are_told_apart() -> None:
 
 def rows_of(section: str) -> dict[str, str]:
     """Return {switch: what the page of all switches says of it} of one program."""
-    text = reference.markdown("o3de").split(f"## {section}\n")[1].split("\n## ")[0]
+    text = manual.reference_markdown("o3de").split(f"## {section}\n")[1].split("\n## ")[0]
     return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, re.MULTILINE))
 
 

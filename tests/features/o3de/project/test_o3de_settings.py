@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from small_engine import PLATFORMS, RULES, SCAN_FOLDERS, SmallEngine
 
-from aptui.config.explain import explain
+from aptui.config.load import explain
 from aptui.config.model import Config
 from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches

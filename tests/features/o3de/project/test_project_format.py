@@ -14,8 +14,8 @@ from small_engine import SmallEngine
 
 import aptui
 from aptui.cli import main
-from aptui.config import dirs, explain, load
-from aptui.config.explain import ConfigMessage
+from aptui.config import dirs, load
+from aptui.config.load import ConfigMessage
 from aptui.config.model import Config
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project.project_roots import Options
@@ -252,18 +252,18 @@ def test_a_key_of_the_registry_is_explained(rich: SmallEngine) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     key = "/Amazon/AssetProcessor/Settings/RC txt/params"
 
-    said = explain.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
+    said = load.explain(rich.project, key, ["/Amazon/AssetProcessor/Settings/RC txt/params=copy"])
 
     assert [each.text for each in said] == ['"copy"', '"skip"', '"copy"']
     assert said[1].where.startswith(f"{rich.project}/Registry/own.setreg:")
-    assert explain.explain(rich.project, "RC txt/params") == said[:2]
+    assert load.explain(rich.project, "RC txt/params") == said[:2]
 
 
 def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
-    assert [each.text for each in explain.explain(rich.project, "builders.json.version")] == ["3"]
-    assert [each.text for each in explain.explain(rich.project, "limits.analyse")] == ['"2m"']
+    assert [each.text for each in load.explain(rich.project, "builders.json.version")] == ["3"]
+    assert [each.text for each in load.explain(rich.project, "limits.analyse")] == ['"2m"']
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
     section, name = key.split("/")
     rich.add({section: {name: value}})
 
-    said = explain.explain(rich.project, key)
+    said = load.explain(rich.project, key)
 
     assert said[-1].text == json.dumps(value)
     assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
@@ -287,19 +287,19 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
 
 def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
     with pytest.raises(UserError, match="no file sets '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
-        explain.explain(rich.project, "/Amazon/AssetProcessor/Setings")
+        load.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
 def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
-    said = explain.explain(tmp_path, "workers", ["workers=5"])
+    said = load.explain(tmp_path, "workers", ["workers=5"])
 
     assert [each.text for each in said] == ["0", "3", "5"]
     assert said[1:] == [ConfigMessage(f"{tmp_path}/aptui.yaml:1:10", "3"), ConfigMessage("--set workers:1:1", "5")]
     with pytest.raises(UserError, match="no file sets 'wokers'; did you mean 'workers'"):
-        explain.explain(tmp_path, "wokers")
+        load.explain(tmp_path, "wokers")
 
 
 def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:

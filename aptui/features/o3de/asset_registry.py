@@ -6,7 +6,7 @@ the CRC-32 of the name in lower case, the version in a byte, the type id, the si
 big-endian; bits of dependencies are as they lie in memory of a little-endian machine. Type ids of containers are made of those of
 what is in them: `UUID(SHA-1(a + b))`, arguments first, the container's own last.
 
-Tests: `tests/shared/test_asset_registry.py`.
+Tests: `tests/features/o3de/test_asset_registry.py`.
 """
 
 from __future__ import annotations

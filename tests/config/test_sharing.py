@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from aptui.config import load as config_load
-from aptui.config import model
-from aptui.config.sections import sharing
+from aptui.config import model, trust
 from aptui.features.sharing.namespaces import TroubleReporter, namespaces_of, open_store, probe
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.shared.errors import UserError
@@ -68,8 +67,8 @@ def test_a_folder_that_nobody_else_can_write_to_is_ones_own(load, tmp_path: Path
 
     assert load(f"mode: server, store: '{tmp_path / 'own'}'").sharing.writes
     assert load(f"mode: server, store: '{tmp_path / 'own/deeper/one'}'").sharing.writes
-    monkeypatch.setattr(sharing, "_is_network", lambda _path: True)
-    assert not sharing.is_own(str(tmp_path / "own"))
+    monkeypatch.setattr(trust, "_is_network", lambda _path: True)
+    assert not trust.is_own_store(str(tmp_path / "own"))
 
 
 def test_a_network_share_is_known_by_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +77,8 @@ def test_a_network_share_is_known_by_its_mount(tmp_path: Path, monkeypatch: pyte
     real = open
     monkeypatch.setattr("builtins.open", lambda path, *a, **k: real(mounts if path == "/proc/self/mounts" else path, *a, **k))
 
-    assert sharing._is_network("/mnt/the share/aptui")
-    assert not sharing._is_network("/mnt/theirs")
+    assert trust._is_network("/mnt/the share/aptui")
+    assert not trust._is_network("/mnt/theirs")
 
 
 def test_a_token_never_travels_over_http_but_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,4 +120,4 @@ def test_folders_of_own_store_stay_closed_whatever_the_umask(tmp_path: Path) -> 
     finally:
         os.umask(before)
 
-    assert sharing.is_own(str(tmp_path / "own"))
+    assert trust.is_own_store(str(tmp_path / "own"))

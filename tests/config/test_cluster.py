@@ -6,7 +6,7 @@ import pytest
 
 from aptui.config import compiled as config_compiled
 from aptui.config import load
-from aptui.config.sections.cluster import ClusterSettings, check_address, compile_cluster, restore_cluster
+from aptui.config.settings import ClusterSettings, check_address, compile_cluster, restore_cluster
 from aptui.shared.errors import UserError
 
 

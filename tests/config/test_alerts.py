@@ -9,7 +9,7 @@ from homes import own_project
 
 from aptui.config.load import load
 from aptui.config.model import ConfigErrors
-from aptui.config.sections.alerts import QUIET_S, Alert
+from aptui.config.settings import QUIET_S, Alert
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]

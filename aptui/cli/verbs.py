@@ -1,6 +1,6 @@
 """What help says beyond the options: verbs in groups, two examples for each, exit codes, environment variables.
 
-`--help`, the man page, `aptui docs` and the reference pages are made of these texts. Tests: `tests/cli/test_guide.py`.
+`--help`, the man page, `aptui docs` and the reference pages are made of these texts. Tests: `tests/cli/test_verbs.py`.
 """
 
 from __future__ import annotations

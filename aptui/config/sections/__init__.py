@@ -1,1 +1,0 @@
-"""Sections of the configuration that rooms of their own read: cluster, gateway, sharing, checks, alerts."""

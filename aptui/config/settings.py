@@ -1,0 +1,358 @@
+"""Sections of `aptui.yaml` that are records of their own: runs, alerts, cluster, gateway.
+
+Tests: `tests/config/test_settings.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from aptui.core.quality import Quality
+from aptui.core.retry import EXIT, FailureKind, RetryRule
+from aptui.shared.connections.peers import Dial
+from aptui.shared.errors import UserError
+
+if TYPE_CHECKING:
+    from aptui.config.yaml.nodes import Node
+
+
+_USUAL = (FailureKind.CRASH.value, FailureKind.TIMEOUT.value)
+
+
+def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
+    """Return what the checked mapping `retry:` means, None when nothing is said."""
+    if not given:
+        return None
+    kinds = given.get("on", _USUAL)
+    return RetryRule(given["times"], tuple(f"{EXIT}{kind}" if isinstance(kind, int) else kind for kind in kinds))
+
+
+def restore_rule(data: Mapping[str, Any] | None) -> RetryRule | None:
+    """Return the record that `config.packing` and JSON made `data` of."""
+    return RetryRule(data["times"], tuple(data["on"])) if data else None
+
+
+def find_resources(builder: Node) -> tuple[str, ...]:
+    """Return the resources that the runs of a builder hold."""
+    listed = builder.get("resources")
+    return tuple(sorted({item.value for item in (listed.value if listed else ())}))
+
+
+def has_drafts(builder: Node) -> bool:
+    """Whether a builder makes a draft before its final."""
+    listed = builder.get("quality")
+    return listed is not None and Quality.DRAFT in listed.plain()
+
+
+def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:
+    """Return what is wrong with the resources that builders name, each with its place."""
+    from aptui.config.yaml import nodes
+
+    known = set(resources.value) if resources else set()
+    found = []
+    for builder in builders:
+        listed = builder.get("resources")
+        for item in listed.value if listed else ():
+            if item.value not in known:
+                hint = nodes.nearest(item.value, known) if known else "say how many there are: resources: {gpu: 1}"
+                found.append(UserError(f"there is no resource '{item.value}'", where=item.where, hint=hint))
+    return found
+
+
+# Which programs are notified when jobs fail or are mended, and when all is done (`on:` in `aptui.yaml`); `batch.alerts` runs
+# them.
+#
+# Folder settings cannot say it: what is run here comes from the project's own file, or the person's.
+
+EVENTS = ("failed", "mended", "idle")
+QUIET_S = 10.0
+
+
+class Alert(Struct, frozen=True):
+    """What is done at an event.
+
+    Args:
+        event: one of `EVENTS`.
+        exec: a program and its arguments; no shell sees them.
+        webhook: a URL that gets the digest as JSON.
+        desktop: whether a desktop notification is shown.
+        bell: whether the terminal rings, and shows a notification if it can.
+    """
+
+    event: str
+    exec: tuple[str, ...] = ()
+    webhook: str = ""
+    desktop: bool = False
+    bell: bool = False
+
+
+class AlertSettings(Struct, frozen=True):
+    """All of `on:`; between two digests of one event lie `quiet_s` at least."""
+
+    alerts: tuple[Alert, ...] = ()
+    quiet_s: float = QUIET_S
+
+
+def compile_alerts(given: Mapping[str, Any]) -> AlertSettings:
+    """Return what the checked mapping `on:` means."""
+    from aptui.config.yaml import scalars
+
+    alerts = tuple(_alert({"event": event, **given[event]}) for event in EVENTS if event in given)
+    return AlertSettings(alerts, scalars.seconds(given["quiet"]) if "quiet" in given else QUIET_S)
+
+
+def alert_mistakes(given: Node | None) -> list[UserError]:
+    """Return what is wrong with `on:`, each with its place."""
+    found = []
+    for event in EVENTS:
+        value = given.get(event) if given is not None else None
+        if value is None:
+            continue
+        if not value.value:
+            found.append(UserError(f"'on.{event}' says nothing to do", where=value.where, hint="exec, webhook, desktop or bell"))
+        hook = value.get("webhook")
+        if hook is not None and (problem := _fault(hook.value)):
+            found.append(UserError(f"'{hook.value}' {problem}", where=hook.where, hint="https://…, or http:// of this machine"))
+    return found
+
+
+def _fault(address: str) -> str:
+    """Say why nothing is sent to this address, "" if it may be."""
+    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+
+    from aptui.shared.connections.addresses import is_loopback
+
+    try:
+        url = urlsplit(address)
+        has_host = bool(url.hostname) and (url.port is None or url.port > 0)
+    except ValueError:
+        has_host = False
+    if not has_host or url.scheme not in {"https", "http"}:
+        return "is no address of a web hook"
+    return "" if url.scheme == "https" or is_loopback(url.hostname or "") else "is not encrypted"
+
+
+def restore_alerts(data: Mapping[str, Any]) -> AlertSettings:
+    """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
+    return AlertSettings(tuple(map(_alert, data["alerts"])), data["quiet_s"])
+
+
+def _alert(data: dict[str, Any]) -> Alert:
+    return Alert(**{**data, "exec": tuple(data.get("exec", ()))})
+
+
+# The configuration of a cluster (`pool:` in `aptui.yaml`, `needs` and `at_most` of builders); `engine.cluster` uses it.
+
+
+class ClusterSettings(Struct, frozen=True):
+    """A cluster that jobs may go to when this machine is busy.
+
+    Args:
+        kind: "local" = there is none, "dask".
+        scheduler: `tls://host:port`; `tcp://` on the loopback alone, and only if `insecure`.
+        tls_ca, tls_cert, tls_key: absolute paths (PEM): who is believed, and who we are.
+        share: how many of its slots this engine takes at most; 0 = all there are.
+        store: where inputs and products travel through, as `shared_cache.store`; "" = that one.
+        tags: what this machine has, in lower case: a builder that needs something else goes to the cluster alone.
+        needs: (builder, tags that a machine must have to do its jobs).
+        at_most: (builder, how many of its jobs the cluster is given at once).
+        insecure: every user of this machine may run programs as us: plain `tcp://` asks nobody who they are.
+    """
+
+    kind: str = "local"
+    scheduler: str = ""
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    share: int = 0
+    store: str = ""
+    tags: tuple[str, ...] = ()
+    needs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    at_most: tuple[tuple[str, int], ...] = ()
+    insecure: bool = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a cluster at all."""
+        return self.kind != "local"
+
+
+def compile_cluster(section: Mapping[str, Any], builders: Iterable[Mapping[str, Any]], folder: Path) -> ClusterSettings:
+    """Return what the `pool` section and the entries of `builders` come to; relative paths are below `folder`.
+
+    Raises:
+        UserError: the scheduler's address cannot be used so.
+    """
+    listed = list(builders)
+    plain: dict[str, Any] = {key: section[key] for key in ("kind", "scheduler", "share", "insecure") if key in section}
+    cluster = ClusterSettings(
+        **plain,
+        tls_ca=_path(section.get("tls_ca"), folder),
+        tls_cert=_path(section.get("tls_cert"), folder),
+        tls_key=_path(section.get("tls_key"), folder),
+        store=_store(section.get("store", ""), folder),
+        tags=_words(section.get("tags", ())),
+        needs=tuple((each["name"], _words(each["needs"])) for each in listed if each.get("needs")),
+        at_most=tuple((each["name"], each["at_most"]) for each in listed if each.get("at_most")),
+    )
+    if cluster.is_used:
+        has_certificates = bool(cluster.tls_ca and cluster.tls_cert and cluster.tls_key)
+        check_address(cluster.scheduler, has_certificates=has_certificates, is_insecure=cluster.insecure)
+    return cluster
+
+
+def check_address(address: str, *, has_certificates: bool, is_insecure: bool = False) -> None:
+    """Refuse a scheduler to whom anybody on the network, or on this machine, could speak: Dask runs what it is sent.
+
+    Raises:
+        UserError: it is no address, or without certificates, or plain and not of the loopback, or that and not said to be wanted.
+    """
+    from urllib.parse import urlsplit  # a configuration that is remembered was checked
+
+    from aptui.shared.connections.addresses import is_loopback
+
+    url = urlsplit(address)
+    try:
+        has_port = url.port is not None
+    except ValueError:
+        has_port = False
+    if url.scheme not in {"tls", "tcp"} or not url.hostname or not has_port:
+        raise UserError(f"'{address}' is no address of a scheduler", hint="tls://<host>:8786")
+    if url.scheme == "tls" and not has_certificates:
+        raise UserError(f"'{address}' needs certificates", hint="tls_ca, tls_cert and tls_key name PEM files")
+    if url.scheme == "tcp" and not is_loopback(url.hostname):
+        raise UserError(
+            f"'{address}' is not encrypted: anyone who reaches it can run programs here",
+            hint="use tls://; tcp:// is for the loopback alone",
+        )
+    if url.scheme == "tcp" and not is_insecure:
+        raise UserError(
+            f"'{address}' has no authentication: every user of this machine could run programs as you",
+            hint="use tls:// with certificates; 'insecure: true' ('aptui worker --insecure') where you are the only user",
+        )
+
+
+def restore_cluster(data: Mapping[str, Any]) -> ClusterSettings:
+    """Return the record that `config.pack` and JSON made `data` of."""
+    known = set(ClusterSettings.__struct_fields__)
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
+    }
+    plain["needs"] = tuple((name, tuple(tags)) for name, tags in data.get("needs", ()))
+    plain["at_most"] = tuple((name, count) for name, count in data.get("at_most", ()))
+    return ClusterSettings(**plain)
+
+
+def _path(text: str | None, folder: Path) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(text))) if text else ""
+
+
+def _store(text: str, folder: Path) -> str:
+    return text if "://" in text else _path(text, folder)
+
+
+def _words(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({tag.lower() for tag in tags}))
+
+
+# The configuration of the gateway (`serve:` in `aptui.yaml`); `config.peer_lists` writes back what people change while it runs.
+
+PORT = 45_650
+
+
+class GatewaySettings(Struct, frozen=True):
+    """Where the gateway listens, and to whom.
+
+    Args:
+        is_enabled: the engine starts it and keeps it alive.
+        address: to listen at; any but the loopback needs TLS and a token. `port` 0 = any that is free.
+        tls_cert: absolute path of the certificate chain, `tls_key` that of its key (PEM); "" = no TLS.
+        dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = those the system
+            trusts.
+        dial_fingerprints: SHA-256 of their certificates; where there are any, they decide alone.
+        clients_limit: how many WebSockets may be open.
+        hosts: names under which clients may call it, beside the address itself and those of the loopback: `name` or `name:port`.
+        origins: web pages that may use it beside its own: `https://name`.
+        proxies: (name, URL) of services that it forwards to.
+        allowed: host names, addresses and CIDR ranges that may connect, `rejected` those that may not.
+        has_allow_list: whether `allowed` decides.
+        connections: whom it dials.
+    """
+
+    is_enabled: bool = False
+    address: str = "127.0.0.1"
+    port: int = PORT
+    tls_cert: str = ""
+    tls_key: str = ""
+    dial_ca: str = ""
+    dial_fingerprints: tuple[str, ...] = ()
+    clients_limit: int = 64
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    proxies: tuple[tuple[str, str], ...] = ()
+    allowed: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+    has_allow_list: bool = True
+    connections: tuple[Dial, ...] = ()
+
+
+def compile_gateway(given: Mapping[str, Any], project_dir: Path) -> GatewaySettings:
+    """Return what the checked mapping `serve:` means; paths are relative to the project."""
+    texts: dict[str, Any] = {
+        name: str(project_dir / Path(given[name]).expanduser()) for name in ("tls_cert", "tls_key", "dial_ca") if name in given
+    }
+    lists: dict[str, Any] = {
+        name: tuple(given[name]) for name in ("hosts", "origins", "allowed", "rejected", "dial_fingerprints") if name in given
+    }
+    plain = {name: given[name] for name in ("address", "port", "clients_limit") if name in given}
+    dials = tuple(Dial(each["id"], each["address"], each["port"], each.get("auto", True)) for each in given.get("connections", ()))
+    return GatewaySettings(
+        is_enabled=given.get("enabled", False),
+        proxies=tuple(given.get("proxies", {}).items()),
+        has_allow_list=given.get("allow_list", True),
+        connections=dials,
+        **plain,
+        **texts,
+        **lists,
+    )
+
+
+def serve_mistakes(given: Node | None) -> list[UserError]:
+    """Return what is wrong with the lists and the connections of `serve:`, each with its place."""
+    from aptui.shared.connections.addresses import (
+        canonical,  # a configuration that is remembered was checked
+        check_dial,
+    )
+
+    found = []
+    for name in ("allowed", "rejected"):
+        listed = given.get(name) if given is not None else None
+        for entry in listed.value if listed is not None else ():
+            try:
+                canonical(entry.value)
+            except UserError as error:
+                found.append(UserError(error.what, where=entry.where, hint=error.hint))
+    dials = given.get("connections") if given is not None else None
+    for entry in dials.value if dials is not None else ():
+        each = entry.plain()
+        try:
+            check_dial(Dial(each["id"], each["address"], each["port"], each.get("auto", True)))
+        except UserError as error:
+            found.append(UserError(error.what, where=entry.where, hint=error.hint))
+    return found
+
+
+def restore_gateway(data: Mapping[str, Any]) -> GatewaySettings:
+    """Return the record that `msgspec.to_builtins` and JSON made `data` of."""
+    known = set(GatewaySettings.__struct_fields__)
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in data.items() if name in known
+    }
+    plain["proxies"] = tuple((name, url) for name, url in data.get("proxies", ()))
+    plain["connections"] = tuple(Dial(**each) for each in data.get("connections", ()))
+    return GatewaySettings(**plain)
