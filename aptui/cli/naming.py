@@ -236,6 +236,8 @@ def open_asked(arguments: Namespace) -> Iterator[AskedAssets]:
         if not path.is_file():
             raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     database = open_reader(path)
+    if config is not None:
+        database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
     try:
         with database.snapshot():
             yield AskedAssets(config, database, path.parent)

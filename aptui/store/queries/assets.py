@@ -13,7 +13,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from aptui.store.db.schema import VERSION_KEY, uuid_text
-from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
+from aptui.store.queries.reader import SOURCES_SQL, JobRow, ProductRow, Reader, SourceRow
 
 INTERMEDIATE_FLAG = 2
 """Bit of `Products.Flags` (`core.model.ProductFlag`)."""
@@ -28,9 +28,6 @@ _UUID = re.compile(
 _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
 """A UUID or an asset id as narrow columns show it."""
 _JOB_BIT, _WILDCARD_BIT = 2, 4
-_SOURCES_SQL = """SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder,
-    COALESCE(o.digest, x'')
-FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
 _PRODUCTS_SQL = """SELECT p.ProductName, COALESCE(o.digest, x''), COALESCE(o.size, -1), p.JobPK, p.SubID, p.AssetType,
     p.Flags, p.ProductID
 FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
@@ -163,8 +160,8 @@ def ids_named(reader: Reader, text: str, *, of_products: bool) -> list[int] | No
 
 def source_by_id(reader: Reader, source_id: int) -> SourceRow | None:
     """Return one source."""
-    row = reader.ask(f"{_SOURCES_SQL} WHERE s.SourceID = ?", (source_id,)).fetchone()
-    return SourceRow(*row) if row else None
+    row = reader.ask(f"{SOURCES_SQL} WHERE s.SourceID = ?", (source_id,)).fetchone()
+    return reader.source_row(row) if row else None
 
 
 def source_ids(reader: Reader, uuid: bytes) -> list[int]:
@@ -258,10 +255,10 @@ def _find_origin(reader: Reader, source: SourceRow) -> SourceRow | None:
     """Return the source from which an intermediate was made."""
     if source.scan_folder_id not in {number for (number,) in reader.ask(INTERMEDIATE_FOLDERS_SQL)}:
         return None
-    sql = f"""{_SOURCES_SQL} JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
+    sql = f"""{SOURCES_SQL} JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
         WHERE p.Flags & {INTERMEDIATE_FLAG} AND p.ProductName LIKE '%/' || ? LIMIT 1"""
     row = reader.ask(sql, (source.source,)).fetchone()
-    return SourceRow(*row) if row else None
+    return reader.source_row(row) if row else None
 
 
 # ---------------------------------------------------------------------------------------------------------------- products

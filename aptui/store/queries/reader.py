@@ -68,7 +68,7 @@ SELECT s.SourceName, f.DisplayName, 'all', '', a.builder, a.state, a.reason, a.c
     a.log_file, 0, a.error, 0, s.SourceID, '', '', '', 0, 0, 0
 FROM aptui_analyses a JOIN Sources s ON s.SourceID = a.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
 WHERE a.state = 'failed'"""
-_SOURCES_SQL = """
+SOURCES_SQL = """
 SELECT s.SourceID, s.SourceName, s.SourceGuid, f.ScanFolderID, f.DisplayName, f.ScanFolder, COALESCE(o.digest, x'')
 FROM Sources s JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK LEFT JOIN aptui_sources o ON o.source_id = s.SourceID"""
 _PRODUCTS_SQL = """
@@ -337,17 +337,18 @@ class Reader:
 
     def sources(self) -> Iterator[SourceRow]:
         """Yield every source by path."""
-        for row in self._database.execute(f"{_SOURCES_SQL} ORDER BY s.SourceName, s.SourceID"):
-            yield self._source_row(row)
+        for row in self._database.execute(f"{SOURCES_SQL} ORDER BY s.SourceName, s.SourceID"):
+            yield self.source_row(row)
 
     def source(self, path_key: str) -> SourceRow | None:
         """Return the source of this path, in any case."""
         key = path_key.lower()
-        row = self._database.execute(f"{_SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
-        row = row or self._database.execute(f"{_SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()
-        return self._source_row(row) if row else None
+        row = self._database.execute(f"{SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
+        row = row or self._database.execute(f"{SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()
+        return self.source_row(row) if row else None
 
-    def _source_row(self, row: Sequence[Any]) -> SourceRow:
+    def source_row(self, row: Sequence[Any]) -> SourceRow:
+        """Return the source of a row of `SOURCES_SQL`, with the present path of its scan folder."""
         found = SourceRow(*row)
         root = self.roots.get(found.scan_folder, found.root)
         return found if root == found.root else replace(found, root=root)

@@ -197,23 +197,21 @@ def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 # Which sources need which others, in the spelling of the disk; `verbs.spelling` compares it with their texts.
 
 _NEEDS_SQL = """
-SELECT f.ScanFolder, s.SourceName, nf.ScanFolder, n.SourceName FROM aptui_edges e
-    JOIN Sources s ON s.SourceID = e.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+SELECT s.ScanFolderPK, s.SourceName, n.ScanFolderPK, n.SourceName FROM aptui_edges e
+    JOIN Sources s ON s.SourceID = e.source_id
     JOIN aptui_sources o ON o.path_key = e.target JOIN Sources n ON n.SourceID = o.source_id
-    JOIN ScanFolders nf ON nf.ScanFolderID = n.ScanFolderPK
 WHERE ? IN ('', s.SourceName)
 UNION
-SELECT f.ScanFolder, s.SourceName, nf.ScanFolder, n.SourceName FROM ProductDependencies d
+SELECT s.ScanFolderPK, s.SourceName, n.ScanFolderPK, n.SourceName FROM ProductDependencies d
     JOIN Products p ON p.ProductID = d.ProductPK JOIN Jobs j ON j.JobID = p.JobPK
-    JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
-    JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid JOIN ScanFolders nf ON nf.ScanFolderID = n.ScanFolderPK
+    JOIN Sources s ON s.SourceID = j.SourcePK JOIN Sources n ON n.SourceGuid = d.DependencySourceGuid
 WHERE d.UnresolvedPath = '' AND ? IN ('', s.SourceName)
 UNION
-SELECT f.ScanFolder, s.SourceName, '', e.target FROM aptui_edges e
-    JOIN Sources s ON s.SourceID = e.source_id JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK
+SELECT s.ScanFolderPK, s.SourceName, 0, e.target FROM aptui_edges e
+    JOIN Sources s ON s.SourceID = e.source_id
     LEFT JOIN aptui_sources o ON o.path_key = e.target
 WHERE e.kind = 0 AND o.source_id IS NULL AND ? IN ('', s.SourceName)
-ORDER BY 1, 2, 4, 3"""
+ORDER BY 2, 1, 4, 3"""
 _SAME_BUT_FOR_CASE_SQL = """
 SELECT p.ProductName, s.SourceName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
 WHERE lower(p.ProductName) IN (SELECT lower(ProductName) FROM Products GROUP BY lower(ProductName) HAVING COUNT(*) > 1)
@@ -241,11 +239,12 @@ class NamedSource(Struct, frozen=True):
 
 def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
     """Yield every source that needs others, as sources or through its products; `only` those of this path."""
-    for (root, source), rows in groupby(reader.ask(_NEEDS_SQL, (only,) * 3), key=itemgetter(0, 1)):
+    roots = reader.folder_paths()
+    for (folder, source), rows in groupby(reader.ask(_NEEDS_SQL, (only,) * 3), key=itemgetter(0, 1)):
         others = [row[2:] for row in rows if row[3] != source]
-        needs = tuple(NeededSource(folder, path) for folder, path in others if folder)
+        needs = tuple(NeededSource(roots[number], path) for number, path in others if number)
         if needs:
-            yield NamedSource(root, source, needs, tuple(path for folder, path in others if not folder))
+            yield NamedSource(roots[folder], source, needs, tuple(path for number, path in others if not number))
 
 
 def list_same_but_for_case(reader: Reader) -> list[tuple[str, str]]:

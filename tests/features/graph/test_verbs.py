@@ -141,6 +141,18 @@ def test_deps_follows_all_as_a_tree(run: Run, there: Path) -> None:
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
 
 
+def test_deps_in_a_copied_project_reads_the_files_of_the_copy(
+    run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(there, tmp_path / "copy", symlinks=True)
+    (tmp_path / "copy/assets/one.note").write_text("A.txt\n")
+    monkeypatch.chdir(tmp_path / "copy")
+
+    _, out, _ = run("deps", "one.note", "--out")
+
+    assert out.splitlines()[1:] == ["  source  a.txt  (one.note names 'A.txt', the file is 'a.txt')"]
+
+
 def test_deps_as_json_names_edges_of_every_kind(run: Run, there: Path) -> None:
     _, wild, _ = run("deps", "all.note", "--out", "--json")
     _, waits, _ = run("deps", "wait.after", "--out", "--tree", "--json")
