@@ -108,7 +108,7 @@ class Project:
                 ran.runs[run_name(notice)] += 1
             elif isinstance(notice, EngineMessage):
                 ran.said.append(notice.text)
-        ran.analysed = engine.pipeline.counts["analysed"]
+        ran.analysed = engine.pipeline.jobs.reports.counts["analysed"]
         return ran
 
     # -------------------------------------------------------------------------------------------------------------- looking

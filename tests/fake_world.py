@@ -239,7 +239,7 @@ class World:
         It counts as it was until `_is_at_rest` lets go of it.
         """
         key = key_of(RelPath(rel))
-        pending = self.pipeline.memory.folders.get(parent(key))
+        pending = self.pipeline.jobs.memory.folders.get(parent(key))
         self._scanner.unfinished[key] = pending.winners.get(key) if pending is not None else None
         self.write(rel, text[: len(text) // 2], folder)
         self.write(rel, text, folder)
@@ -247,7 +247,7 @@ class World:
     def save_alone(self, rel: str, text: str, folder: str = "game") -> bool:
         """Write a file that is known, and look at it alone, as `loop.single_files` does; return whether that was enough."""
         self.write(rel, text, folder)
-        key, memory = key_of(RelPath(rel)), self.pipeline.memory
+        key, memory = key_of(RelPath(rel)), self.pipeline.jobs.memory
         if self._scan is not None or self.inbox or parent(key) in memory.folders or key.endswith((".meta", ".aptui.yaml")):
             return False
         known = [
@@ -320,7 +320,7 @@ class World:
         self.archive.metadata_types = self.setup.metadata_types
         self._dropped = [part for name, part in self._folder_ids.items() if name not in ids]
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
-        self.pipeline.wants_news = self.wants_news
+        self.pipeline.jobs.reports.wants_news = self.wants_news
         self.pipeline.jobs.copies_on_reading = self.copies_on_reading is not False
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
 
@@ -368,7 +368,7 @@ class World:
                     self.restart()
                 self.scan(is_full=is_full, retries=retries)
                 self.run()
-                if self.pipeline.is_outdated:
+                if self.pipeline.jobs.is_outdated:
                     restart = True
                     continue
             except Crash:
@@ -417,10 +417,10 @@ class World:
 
     def is_idle(self) -> bool:
         """Whether nothing is owed."""
-        return not self._moves() and not self.running and self.pipeline.is_idle
+        return not self._moves() and not self.running and self.pipeline.jobs.is_idle
 
     def _rest(self) -> None:
-        assert not self.pipeline.stuck(), [job.source.rel for job in self.pipeline.stuck()]
+        assert not self.pipeline.jobs.stuck(), [job.source.rel for job in self.pipeline.jobs.stuck()]
         for part in self._dropped:
             for source_id in [row[0] for row in self.archive.tables.sources.values() if row[1] == part]:
                 self.archive.save({"drop_source": [(source_id,)]})
@@ -428,9 +428,9 @@ class World:
                 if owner == part:
                     self.archive.save({"drop_folder": [(part, folder)]})
         self._dropped = []
-        learned = self.pipeline.memory.newer.list_learned_rows(self.archive.folder_parts)
+        learned = self.pipeline.jobs.memory.newer.list_learned_rows(self.archive.folder_parts)
         self.archive.save({"put_folder": [*learned], "put_state": [("signature", self._signature())]})
-        self.pipeline.memory.newer.forget_learned()
+        self.pipeline.jobs.memory.newer.forget_learned()
 
     def _moves(self) -> list[Callable[[], None]]:
         """Return what may happen next, in the order a quiet machine would do it."""
@@ -445,7 +445,7 @@ class World:
             moves.append(self._finish_runs)
         if self.hashes:
             moves.append(self._hash)
-        if len(self.running) < self.slots and self.pipeline.ready.peek() is not None and not self.pipeline.is_outdated:
+        if len(self.running) < self.slots and self.pipeline.jobs.ready.peek() is not None and not self.pipeline.jobs.is_outdated:
             moves.append(lambda: self._handle(SlotsFree(self._next(), self.slots - len(self.running))))
         if self.killed and self.pipeline.jobs.resources is not None:
             moves.append(self._end_killed)
@@ -494,7 +494,7 @@ class World:
     def _perform(self, command: Command) -> None:
         match command:
             case StartRuns():
-                jobs = (self.pipeline.running.get(order.run_key) for order in command.orders)
+                jobs = (self.pipeline.jobs.running.get(order.run_key) for order in command.orders)
                 if self.deletes and any(job and job.plan and job.plan.job_dependencies for job in jobs):
                     self._save_some(len(self.saves))
                     self._delete_saved()
@@ -751,7 +751,7 @@ class World:
 
     def pipeline_name(self, run_key: int) -> str:
         """Return the name of the job that a run belongs to."""
-        return name_of(self.pipeline.running[run_key])
+        return name_of(self.pipeline.jobs.running[run_key])
 
     def _ready(self) -> list[int]:
         return [key for key in self.running if self.pipeline_name(key) not in self.held]
@@ -784,7 +784,7 @@ class World:
 
     def _over(self, result: Result) -> Result:
         """Return what a run reports at its end; the engine has looked at the files of its job then."""
-        used, job = result.used, self.pipeline.running[result.run_key]
+        used, job = result.used, self.pipeline.jobs.running[result.run_key]
         if result.outcome not in (Outcome.SUCCEEDED, Outcome.FAILED):
             return result
         changed = tuple(file.path for file in used.files if self._stamp(file.path) != file.stamp)
@@ -981,16 +981,16 @@ class World:
 
     def misled_jobs(self) -> set[str]:
         """Return the jobs that depend on a source whose own dependencies nobody knows, for settings above it are broken."""
-        if not self.pipeline.settings.problems:
+        if not self.pipeline.jobs.settings.problems:
             return set()
         return {name for name, job in self.live_jobs().items() if self._is_misled(job)}
 
     def _is_misled(self, job: Job) -> bool:
-        if not self.pipeline.settings.problems:
+        if not self.pipeline.jobs.settings.problems:
             return False
         rel = job.source.rel
         closure = self._closure(rel, Script.parse(self.text(rel) or ""))
-        return any(self.pipeline.settings.problem(key_of(RelPath(each))) for each, _text in closure)
+        return any(self.pipeline.jobs.settings.problem(key_of(RelPath(each))) for each, _text in closure)
 
     def _products_before(self, order: ProcessOrder, script: Script) -> list[tuple[str, Digest | None]]:
         found: list[tuple[str, Digest | None]] = []
@@ -1009,7 +1009,7 @@ class World:
         """Return all jobs by name, what moves laid over what rests."""
         keys = [row[4] for row in self.archive.tables.sources.values()]
         sources = self.archive.reopen().sources(keys)  # type: ignore[arg-type]
-        sources.update(self.pipeline.memory.sources)
+        sources.update(self.pipeline.jobs.memory.sources)
         return {name_of(job): job for source in sources.values() for job in source.jobs.values()}
 
     def job(self, name: str) -> Job:

@@ -214,7 +214,7 @@ def _run_engine(
     summary.is_count_partial = bool(summary.stopped_after) and not knows_all_jobs(engine.pipeline.status())
     summary.is_interrupted = engine.is_stopping and not summary.stopped_after
     summary.unknown = tuple(engine.scans.unknown.values())
-    summary.mistakes = engine.pipeline.settings.problems
+    summary.mistakes = engine.pipeline.jobs.settings.problems
     if engine.runs.account is not None:
         summary.take_account(engine.runs.account.total(), is_remote=config.sharing.is_remote)
     return summary

@@ -157,7 +157,7 @@ class RequestReceived(Struct, frozen=True):
 
     "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses: a client wants to know which jobs there are;
     "save" has every job saved that has no row yet, for the same client;
-    "interest": somebody looked at these sources, at the moment `value`, a number that rises; "fade" forgets looks up to `value`.
+    "interest": somebody looked at these sources, at the moment `value`, a number that rises; "expire" ends boosts up to `value`.
     """
 
     seq: int

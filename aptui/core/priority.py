@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from msgspec import Struct
@@ -64,19 +64,18 @@ class Resources:
         return tuple(f"{job.source.rel}@{job.platform}:{job.key}" for job in self._holders[name].values())
 
 
-Rank = tuple[bool, bool, int, int, bool, bool, bool, int, str, str, str]
+Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
 
 
 _STALE_SHARE, _STALE_LEAST = 4, 1024
 """Stale entries are thrown away once there are several times as many as live ones."""
-_MOST_INTERESTING = 20_000
+_MAX_BOOSTED = 20_000
 
 
-class InterestRanks:
-    """What editors and running games look at: {source: when one last did}, as rising numbers; the newest counts most.
+class Boosts:
+    """Sources that editors and running games show: {source: number of the last request}; their jobs start before others.
 
-    Who fades an old number fades all before it. An order by weights that decay exponentially from the last look is the order of
-    these looks, so nothing is computed anew as time goes by.
+    A boost lasts until `expire` is called with its number or a higher one.
     """
 
     def __init__(self) -> None:
@@ -86,25 +85,25 @@ class InterestRanks:
         return len(self._numbers)
 
     def of(self, key: PathKey) -> int:
-        """Return when a client last looked at a source, 0 = none does."""
+        """Return the number of the last request for a source, 0 = it has no boost."""
         return self._numbers.get(key, 0)
 
     def note(self, key: PathKey, number: int) -> bool:
-        """Note a look; return whether it is a newer one. Of too many the oldest are forgotten."""
+        """Boost a source; return whether the number is higher than its last one. Beyond a maximum the oldest boosts end."""
         if self._numbers.get(key, 0) >= number:
             return False
         self._numbers.pop(key, None)
         self._numbers[key] = number
-        if len(self._numbers) > _MOST_INTERESTING:
+        if len(self._numbers) > _MAX_BOOSTED:
             del self._numbers[next(iter(self._numbers))]
         return True
 
-    def fade(self, number: int) -> list[PathKey]:
-        """Forget the looks up to this one; return at what they were."""
-        gone = list(itertools.takewhile(lambda key: self._numbers[key] <= number, self._numbers))
-        for key in gone:
+    def expire(self, number: int) -> list[PathKey]:
+        """End the boosts up to this number; return their sources."""
+        ended = list(itertools.takewhile(lambda key: self._numbers[key] <= number, self._numbers))
+        for key in ended:
             del self._numbers[key]
-        return gone
+        return ended
 
 
 class ReadyQueue:
@@ -112,13 +111,11 @@ class ReadyQueue:
 
     Args:
         host_platform: runs before other platforms.
-        is_connected: whether a client of this platform is connected.
     """
 
-    def __init__(self, host_platform: str, is_connected: Callable[[str], bool] = lambda _platform: False) -> None:
+    def __init__(self, host_platform: str) -> None:
         self._host_platform = host_platform
-        self._is_connected = is_connected
-        self.interest = InterestRanks()
+        self.interest = Boosts()
         self._heap: list[tuple[Rank, int, Job]] = []
         self._live: dict[Job, int] = {}
         self._serial = 0
@@ -136,9 +133,8 @@ class ReadyQueue:
             job.is_finishing,
             not job.is_critical,
             -job.escalation,
-            -self.interest.of(job.source.key),
+            not self.interest.of(job.source.key),
             job.misses_dependency,
-            not self._is_connected(job.platform),
             job.platform not in ("", self._host_platform),
             -job.priority,
             job.source.key,
@@ -256,6 +252,6 @@ class LanedQueue(ReadyQueue):
             return None
         lane = self._lanes.get(names)
         if lane is None:
-            lane = self._lanes[names] = ReadyQueue(self._host_platform, self._is_connected)
+            lane = self._lanes[names] = ReadyQueue(self._host_platform)
             lane.interest = self.interest
         return lane

@@ -9,7 +9,7 @@ from fakes import Setup
 
 from aptui.core import planner, priority
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
-from aptui.core.priority import InterestRanks, ReadyQueue
+from aptui.core.priority import Boosts, ReadyQueue
 
 
 def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
@@ -23,7 +23,6 @@ LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),
     ready("z.s", "server", escalation=50, misses_dependency=True, priority=1),
-    ready("z.s", "phone", priority=-5),
     ready("z.s", "linux", priority=-4),
     ready("z.s", "server", priority=9),
     ready("a.s", "server", "b", priority=8),
@@ -36,7 +35,7 @@ LADDER = [
 
 @pytest.mark.parametrize("seed", range(5))
 def test_jobs_start_in_the_order_of_the_ladder(seed: int) -> None:
-    queue = ReadyQueue("linux", is_connected=lambda platform: platform == "phone")
+    queue = ReadyQueue("linux")
     for job in random.Random(seed).sample(LADDER, len(LADDER)):
         queue.push(job)
 
@@ -57,22 +56,11 @@ def test_what_builders_want_is_asked_again_when_the_shelf_is_full(monkeypatch: p
     assert asked.order_of(b"unknown") == 2
 
 
-def test_nobody_is_connected_unless_somebody_says_so() -> None:
-    queue = ReadyQueue("linux")
-    phone, host = ready(platform="phone"), ready("b.s")
-    queue.push(phone)
-    queue.push(host)
-
-    first = queue.pop()
-
-    assert first is host
-
-
 def test_an_analysis_counts_as_of_the_host() -> None:
     queue = ReadyQueue("linux")
     analysis = ready("b.s", platform="")
 
-    assert queue.rank(analysis)[6] is False
+    assert queue.rank(analysis)[5] is False
 
 
 def test_pushing_again_moves_a_job_to_where_it_belongs_now() -> None:
@@ -120,7 +108,7 @@ def test_peeking_takes_nothing() -> None:
     assert len(queue) == 1
 
 
-def test_what_somebody_looks_at_starts_first_the_newest_look_before_older_ones_and_escalation_before_both() -> None:
+def test_boosted_sources_start_first_and_escalation_before_them() -> None:
     queue = ReadyQueue("linux")
     jobs = {name: ready(f"{name}.s") for name in "abcd"}
     jobs["d"].escalation = 1
@@ -129,26 +117,22 @@ def test_what_somebody_looks_at_starts_first_the_newest_look_before_older_ones_a
     for job in jobs.values():
         queue.push(job)
 
-    assert [queue.pop() for _job in jobs] == [jobs["d"], jobs["c"], jobs["b"], jobs["a"]]
+    assert [queue.pop() for _job in jobs] == [jobs["d"], jobs["b"], jobs["c"], jobs["a"]]
 
 
-def test_looks_fade_in_their_order_and_a_newer_look_at_the_same_stays() -> None:
-    interest = InterestRanks()
-    assert [interest.note(PathKey(name), look) for name, look in (("a", 1), ("b", 2), ("a", 3), ("b", 2))] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+def test_boosts_expire_in_order_unless_they_were_renewed() -> None:
+    interest = Boosts()
+    requests = (("a", 1), ("b", 2), ("a", 3), ("b", 2))
 
-    assert interest.fade(2) == ["b"]
+    assert [interest.note(PathKey(name), number) for name, number in requests] == [True, True, True, False]
+    assert interest.expire(2) == ["b"]
     assert (interest.of(PathKey("a")), interest.of(PathKey("b"))) == (3, 0)
-    assert interest.fade(2) == []
-    assert interest.fade(3) == ["a"]
+    assert interest.expire(2) == []
+    assert interest.expire(3) == ["a"]
 
 
-def test_of_too_many_looks_the_oldest_go_and_the_heap_keeps_few_stale_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority, "_MOST_INTERESTING", 3)
+def test_oldest_boosts_end_beyond_the_maximum_and_the_heap_keeps_few_stale_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(priority, "_MAX_BOOSTED", 3)
     queue, job = ReadyQueue("linux"), ready("a.s")
     for look in range(1, 10_000):
         queue.interest.note(PathKey(f"{look}.s"), look)

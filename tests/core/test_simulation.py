@@ -388,7 +388,7 @@ class Simulation(RuleBasedStateMachine):
 
     def is_ready(self, rel: str) -> bool:
         """Whether a job of a source, no analysis, is planned and not begun."""
-        return any(job.source.rel == rel and not job.is_analysis for job in self.world.pipeline.ready)
+        return any(job.source.rel == rel and not job.is_analysis for job in self.world.pipeline.jobs.ready)
 
     def unread(self, rel: str) -> list[int]:
         """Return the keys of runs of a source that are under way and have not read anything yet."""
@@ -455,11 +455,11 @@ class Simulation(RuleBasedStateMachine):
         self.check_rest()
 
     def check_rest(self) -> None:
-        world, memory = self.world, self.world.pipeline.memory
+        world, memory = self.world, self.world.pipeline.jobs.memory
         assert world.is_idle()
         assert not world.contradictions
         assert not world.running
-        assert not world.pipeline.running
+        assert not world.pipeline.jobs.running
         assert not memory.sources, [
             name_of(job) + f" {job.state}" for source in memory.sources.values() for job in source.jobs.values()
         ]
@@ -467,7 +467,7 @@ class Simulation(RuleBasedStateMachine):
         stale = [key for key, fact in memory.newer.facts.items() if sha(world.text(key) or "") != fact.digest]
         assert not stale, "what was read is not what is there"
         assert not memory.unstable
-        assert not len(world.pipeline.ready)
+        assert not len(world.pipeline.jobs.ready)
 
     @invariant()
     def states_are_known(self) -> None:

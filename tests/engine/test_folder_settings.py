@@ -155,7 +155,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     engine.open()
     engine.start_scan()
     engine.run_until_idle()
-    ran = engine.pipeline.counts["run"]
+    ran = engine.pipeline.jobs.reports.counts["run"]
 
     project.write("assets/one/.aptui.yaml", "builders: {mark: {params: {mark: '?'}}}")
     engine.check_folder("one")
@@ -171,7 +171,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     assert ({folder: json.loads(text)["file"] for folder, text in rests.items()}, gone) == ({"one": "one/.aptui.yaml"}, {})
     assert texts == {"a.out": "a.up.", "one/b.out": "one/b.up?", "one/deep/c.out": "one/deep/c.up?"}
     assert project.texts() == {"a.out": "a.up.", "one/b.out": "one/b.up.", "one/deep/c.out": "one/deep/c.up."}
-    assert (ran, engine.pipeline.counts["run"]) == (3, 7)
+    assert (ran, engine.pipeline.jobs.reports.counts["run"]) == (3, 7)
     project.check_rest()
     assert project.engine_run().runs == {}
 

@@ -13,7 +13,7 @@ from aptui.core.paths import key_of, normalize
 from aptui.core.patterns import WILDCARDS
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Spread
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
 from aptui.core.project import COMMON_PLATFORM, Builder
@@ -21,21 +21,15 @@ from aptui.core.run_report import NO_FILE, Ties, outside_file
 from aptui.core.state.working_set import targets_of
 
 
-class Analyses:
+class Analyses(PipelinePart):
     """Takes the results of analyses."""
 
     def __init__(self, jobs: Jobs, failures: Failures, plans: Plans, spread: Spread, reads: UndeclaredReadCheck) -> None:
-        self._jobs = jobs
+        super().__init__(jobs)
         self._failures = failures
         self._plans = plans
         self._spread = spread
         self._reads = reads
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._graph = jobs.graph
-        self._planner = jobs.planner
-        self._reports = jobs.reports
-        self._builders = jobs.builders
 
     def take(self, job: Job, result: AnalyseResult, now_ms: int) -> None:
         """The run of an analysis ended: the jobs of its source are those that it planned."""

@@ -16,7 +16,7 @@ from aptui.core.fingerprint import Manifest
 from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.orders import Outcome
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.project import SHARE_OF_MEMORY, Builder, Project, RetryFailed
 from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureKind, JobFailure, RetryRule
 
@@ -84,14 +84,11 @@ def _is_of_memory(kind: str, error: str) -> bool:
     return kind in (FailureKind.MEMORY, FailureKind.CRASH) or _OUT_OF_MEMORY.search(error) is not None
 
 
-class Failures:
+class Failures(PipelinePart):
     """Fails jobs."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._reports = jobs.reports
-        self._ledger = jobs.ledger
-        self._graph = jobs.graph
+        super().__init__(jobs)
 
     def fail(
         self,

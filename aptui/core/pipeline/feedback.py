@@ -16,7 +16,7 @@ from msgspec import Struct
 from aptui.core import fingerprint, quality
 from aptui.core.fingerprint import Manifest
 from aptui.core.model import FileFact, Job, JobState, PathKey, Source
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.run_report import TICK_NS, Used
 from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
@@ -41,12 +41,11 @@ _PLANNED = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING, Jo
 _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
 
-class Drafts:
+class Drafts(PipelinePart):
     """Chooses between draft and final, and knows the jobs whose final is pending."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._memory = jobs.memory
+        super().__init__(jobs)
         self._makes_finals = jobs.project.makes_finals
         self._pending: dict[PathKey, None] = {}
         if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):

@@ -13,7 +13,7 @@ from aptui.core.model import DUPLICATE_MARK, UNKNOWN_SIZE, Digest, FileFact, Job
 from aptui.core.overrides import merge_folder
 from aptui.core.paths import is_below, key_of, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
-from aptui.core.pipeline.jobs import UNKNOWN, Jobs
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.project import COMMON_PLATFORM
@@ -26,30 +26,27 @@ from aptui.shared.files import lfs
 # The spread of a change: which sources are planned again because files, names or settings are not what they were.
 
 
-class Spread:
+class Spread(PipelinePart):
     """Follows dependencies upstream and has what it finds planned."""
 
     def __init__(self, jobs: Jobs, plans: Plans, identities: Identities) -> None:
+        super().__init__(jobs)
         self._plans = plans
         self._identities = identities
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._companions = jobs.graph.companions
-        self._planner = jobs.planner
 
     def _sharers(self, keys: set[PathKey]) -> set[PathKey]:
         """Return what has one of these files as a companion that it shares with others."""
-        shared = [key for key in keys if self._companions.is_shared(key)]
+        shared = [key for key in keys if self._graph.companions.is_shared(key)]
         if not shared:
             return set()
         facts = {fact.key: fact for fact in self._memory.archive.files_below(PathKey(""))}
         for pending in self._memory.folders.values():
             facts.update(pending.winners)
-        return {key for key, fact in facts.items() if any(self._companions.is_shared_with(each, fact.rel) for each in shared)}
+        return {key for key, fact in facts.items() if any(self._graph.companions.is_shared_with(each, fact.rel) for each in shared)}
 
     def spread(self, keys: set[PathKey]) -> None:
         """These files are not what they were: plan all that depends on them, however far."""
-        owners = {owner for key in keys for owner in self._companions.find_owners(RelPath(key))} | self._sharers(keys)
+        owners = {owner for key in keys for owner in self._graph.companions.find_owners(RelPath(key))} | self._sharers(keys)
         affected: set[PathKey] = set(owners)
         edge = set(keys) | owners
         while (edge or self._identities.has_renamed) and self._memory.edges.has_any:
@@ -108,23 +105,15 @@ _LOADED_TOGETHER = 500
 """Sources that go are loaded with one question for so many."""
 
 
-class Files:
+class Files(PipelinePart):
     """Takes what was seen and read of files."""
 
     def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, plain: PlainCopies) -> None:
-        self._jobs = jobs
+        super().__init__(jobs)
         self._plain = plain
         self._identities = identities
         self._plans = plans
         self._spread = spread
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._graph = jobs.graph
-        self._planner = jobs.planner
-        self._chains = jobs.chains
-        self._settings = jobs.settings
-        self._project = jobs.project
-        self._waiters = jobs.waiters
         self._has_scanned = False
         self._small: dict[PathKey, Digest] = {}
         """What files were that are read again because their sizes are others, as long as they may have been Git LFS pointers."""

@@ -17,18 +17,15 @@ from aptui.core.identity import (
 from aptui.core.model import FileFact, Job, PathKey, ProductFlag, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.notices import EngineMessage, LogLevel, SourcesChanged
 from aptui.core.paths import parent
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.state.chains import intermediates
 
 
-class Identities:
+class Identities(PipelinePart):
     """Gives sources their UUIDs, and remembers which sources have to be evaluated again because of it."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._chains = jobs.chains
+        super().__init__(jobs)
         self._folder_names = {folder.id: folder.name for folder in jobs.project.scan_folders}
         self._removed = jobs.memory.archive.read_removed()
         self._renamed: set[str] = set()

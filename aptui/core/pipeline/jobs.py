@@ -413,3 +413,15 @@ class Jobs:
     def stuck(self) -> list[Job]:
         """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""
         return [job for job in self.waiters if job.state is JobState.WAITING]
+
+
+class PipelinePart:
+    """A part of the pipeline: short names for what all parts share."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._project, self._builders, self._settings = jobs.project, jobs.builders, jobs.settings
+        self._memory, self._ledger, self._graph, self._planner = jobs.memory, jobs.ledger, jobs.graph, jobs.planner
+        self._chains, self._commits, self._reports = jobs.chains, jobs.commits, jobs.reports
+        self._ready, self._running, self._committing = jobs.ready, jobs.running, jobs.committing
+        self._todo, self._waiters = jobs.todo, jobs.waiters

@@ -23,7 +23,7 @@ Tests: `tests/core/pipeline/test_undeclared_reads.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import assert_never
 
 from msgspec import Struct
@@ -50,28 +50,25 @@ from aptui.core.messages import (
     StartRuns,
 )
 from aptui.core.model import SETTLED, Job, PathKey
-from aptui.core.notices import JobChanged, Notice
+from aptui.core.notices import Notice
 from aptui.core.orders import AnalyseOrder, CopyOrder, PlannedInput, ProcessOrder
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Files, Spread
 from aptui.core.pipeline.forecast import PendingWork, pending_work
 from aptui.core.pipeline.identities import Identities
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import LogName
 from aptui.core.pipeline.requests import Requests
 from aptui.core.pipeline.run_results import Runs
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
-from aptui.core.priority import ReadyQueue, ResourceUse
 from aptui.core.project import Project
 from aptui.core.quality import quality_of
 from aptui.core.rows import Archive, PlainCopy
-from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import Commit, JobRow
-from aptui.core.state.ledger import Ledger
-from aptui.core.state.working_set import WorkingSet, list_declared
+from aptui.core.state.working_set import list_declared
 
 # Starts of runs: which jobs start, how many in one message, and what their workers receive.
 
@@ -79,7 +76,7 @@ _COPY_BATCH = 256
 _SMALL_BATCH = 32
 
 
-class Starts:
+class Starts(PipelinePart):
     """Takes free slots.
 
     Args:
@@ -87,16 +84,8 @@ class Starts:
     """
 
     def __init__(self, jobs: Jobs, staging: str) -> None:
-        self._jobs = jobs
+        super().__init__(jobs)
         self._staging = staging
-        self._project = jobs.project
-        self._ledger = jobs.ledger
-        self._planner = jobs.planner
-        self._memory = jobs.memory
-        self._settings = jobs.settings
-        self._reports = jobs.reports
-        self._builders = jobs.builders
-        self._ready = jobs.ready
         self._roots = {folder.id: folder.path for folder in jobs.project.scan_folders}
 
     def start(self, event: SlotsFree) -> None:
@@ -250,9 +239,9 @@ class Pipeline:
 
     def handle(self, event: Event) -> tuple[list[Command], list[Notice]]:
         """Take one fact; answer with what has to be done, in order, and the news."""
-        self.ledger.cause = event.seq
+        self.jobs.ledger.cause = event.seq
         self.jobs.graph.forget_loose_ends()
-        self.memory.forget_answers()
+        self.jobs.memory.forget_answers()
         self._dispatch(event)
         self.spread.evaluate_identities()
         self.plans.evaluate_todo()
@@ -264,10 +253,10 @@ class Pipeline:
         self.files.close_complete_folders()
         self.jobs.put_edges()
         self._let_go()
-        if self.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            self.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
-        self.memory.forget_answers()
-        return self.ledger.take()
+        if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
+            self.jobs.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
+        self.jobs.memory.forget_answers()
+        return self.jobs.ledger.take()
 
     def _dispatch(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case for each event, and nothing else
         match event:
@@ -278,7 +267,7 @@ class Pipeline:
             case ProductsCommitted():
                 self.runs.products_committed(event)
             case RowsSaved():
-                self.memory.acknowledge(event.ticket)
+                self.jobs.memory.acknowledge(event.ticket)
             case FilesHashed():
                 self.files.files_hashed(event, may_group=not self.runs.are_copies_held)
             case OutsideSeen():
@@ -302,14 +291,14 @@ class Pipeline:
 
     def _let_go(self) -> None:
         """Let sources leave memory once their rows of this event are saved, and drop what counts only while jobs are in flight."""
-        ticket = self.ledger.ticket if self.ledger.rows else self.ledger.ticket - 1
-        for source in self.ledger.touched:
-            self.memory.leaves_after(source, ticket)
-        self.ledger.touched.clear()
+        ticket = self.jobs.ledger.ticket if self.jobs.ledger.rows else self.jobs.ledger.ticket - 1
+        for source in self.jobs.ledger.touched:
+            self.jobs.memory.leaves_after(source, ticket)
+        self.jobs.ledger.touched.clear()
         if not self.jobs.committing:
-            self.memory.let_go_of_loaded()
-        if self.is_idle:
-            if not self.memory.unstable:  # what is looked at again may go on with a round
+            self.jobs.memory.let_go_of_loaded()
+        if self.jobs.is_idle:
+            if not self.jobs.memory.unstable:  # what is looked at again may go on with a round
                 self.plans.forget_rounds()
             self.jobs.chains.came.clear()
             self._compare_heads()
@@ -319,13 +308,13 @@ class Pipeline:
         ran = self.plans.feedback.take_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:
-            self.ledger.order(CompareFiles(self.ledger.cause, tuple(heads)))
+            self.jobs.ledger.order(CompareFiles(self.jobs.ledger.cause, tuple(heads)))
 
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def status(self) -> PipelineStatus:
         """Return how far everything is."""
-        counts, ready, running = self.counts, self.ready, self.running
+        counts, ready, running = self.jobs.reports.counts, self.jobs.ready, self.jobs.running
         analysing = sum(1 for job in running.values() if job.is_analysis)
         return PipelineStatus(
             counts["run"],
@@ -336,9 +325,9 @@ class Pipeline:
             len(ready) - ready.analysis_count,
             analysing,
             len(running) - analysing,
-            len(self.memory.hashing),
-            self.memory.scan_is_done,
-            self.failing_count,
+            len(self.jobs.memory.hashing),
+            self.jobs.memory.scan_is_done,
+            self.jobs.failing_count,
         )
 
     def count_pending(self) -> PendingCounts:
@@ -346,7 +335,7 @@ class Pipeline:
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()
         analyses = 0
-        for source in self.memory.sources.values():
+        for source in self.jobs.memory.sources.values():
             for job in source.jobs.values():
                 if job.state in SETTLED or job.state is None:
                     continue
@@ -363,123 +352,13 @@ class Pipeline:
         """Add up the work that is pending; `elapsed_ms`: {run key: how long it runs already}."""
         return pending_work(self.jobs, elapsed_ms)
 
-    def spent(self) -> tuple[int, int]:
-        """Return how many runs of jobs were measured since the engine opened, and what was expected of them (ms)."""
-        return self.jobs.reports.run_count, self.jobs.reports.spent_ms
-
     def running_job_ids(self) -> dict[int, int]:
         """Return {id: run key} of the jobs that run; analyses have no id."""
-        return {job.id: job.run_key for job in self.running.values() if not job.is_analysis}
+        return {job.id: job.run_key for job in self.jobs.running.values() if not job.is_analysis}
 
     def next_job(self, job_id: int = 0) -> Job | None:
         """Return the job that would start next, or this one; None when it is not ready."""
-        return next((job for job in self.ready if job.id == job_id), None) if job_id else self.ready.peek()
-
-    @property
-    def memory(self) -> WorkingSet:
-        """What moves."""
-        return self.jobs.memory
-
-    @property
-    def ledger(self) -> Ledger:
-        """What the present event leads to."""
-        return self.jobs.ledger
-
-    @property
-    def settings(self) -> SettingsTree:
-        """The settings of folders."""
-        return self.jobs.settings
-
-    @property
-    def ready(self) -> ReadyQueue:
-        """The jobs that may start, best first."""
-        return self.jobs.ready
-
-    @property
-    def running(self) -> dict[int, Job]:
-        """{run key: job} of what runs."""
-        return self.jobs.running
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Numbers of jobs `run`, of them `failed` and `done`, and of sources `analysed`, since the engine opened."""
-        return self.jobs.reports.counts
-
-    @property
-    def failing_count(self) -> int:
-        """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
-        return self.jobs.failing_count
-
-    @property
-    def wants_news(self) -> bool:
-        """Whether a listener wants every step of every job, not its end alone."""
-        return self.jobs.reports.wants_news
-
-    @wants_news.setter
-    def wants_news(self, wants_news: bool) -> None:
-        self.jobs.reports.wants_news = wants_news
-
-    def follow(self, *, is_followed: bool) -> None:
-        """Keep what became of unsettled jobs for `latest`, or do so no more: no news are made of their steps meanwhile."""
-        self.jobs.reports.follow(is_followed=is_followed)
-
-    @property
-    def moved_count(self) -> int:
-        """Of how many jobs `latest` has something to tell, or may have soon."""
-        return len(self.jobs.reports.moved)
-
-    def latest(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return news of the unsettled jobs that moved, as they are now; `at_work`: run keys of the runs that workers are at."""
-        return self.jobs.reports.latest(at_work)
-
-    def list_reported_pending_ids(self) -> set[int]:
-        """Return the ids of the jobs that `latest` told as pending, and has told nothing else of since."""
-        return self.jobs.reports.list_reported_pending_ids()
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether builders have to be described anew before anything more may start."""
-        return self.jobs.is_outdated
-
-    @is_outdated.setter
-    def is_outdated(self, is_outdated: bool) -> None:
-        self.jobs.is_outdated = is_outdated
-
-    @property
-    def code_problem(self) -> str:
-        """Why describing builders anew is of no use, "" = it was not tried in vain: then runs of other code fail."""
-        return self.jobs.code_problem
-
-    @code_problem.setter
-    def code_problem(self, problem: str) -> None:
-        self.jobs.code_problem = problem
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is pending: no run, no file being read, no job that could still move."""
-        return self.jobs.is_idle
-
-    @property
-    def has_unsaved_jobs(self) -> bool:
-        """Whether there are jobs whose rows are still to come: "save" brings them, or their commits do."""
-        return self.jobs.memory.unsaved.has_any
-
-    @property
-    def backlog(self) -> int:
-        """How much is already pending; the scan pauses while it is large."""
-        return self.jobs.backlog
-
-    def resource_uses(self) -> tuple[ResourceUse, ...]:
-        """Return how each resource of the project is used, and by which jobs."""
-        return self.jobs.resource_uses()
-
-    def stuck(self) -> list[Job]:
-        """Return jobs that wait although nothing moves any more; always [] unless there is a bug."""
-        return self.jobs.stuck()
-
-    def mean_ms(self, job: Job) -> float:
-        """Return how long runs of the job's kind take, 0 when none has been seen."""
-        return self.jobs.reports.mean_ms(job) or 0.0
+        return next((job for job in self.jobs.ready if job.id == job_id), None) if job_id else self.jobs.ready.peek()
 
     def committing(self, run_key: int) -> Commit | None:
         """Return what becomes of the job of this run, while its products move in; None for a plain copy."""

@@ -20,7 +20,7 @@ from aptui.core.model import FileFact, Job, JobState, PathKey, Product, RunKey, 
 from aptui.core.notices import JobChanged, ProductsChanged, SourcesChanged
 from aptui.core.orders import Outcome, RunResult, StagedProduct
 from aptui.core.paths import parent
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.reports import SHOWN
 from aptui.core.rows import (
@@ -41,7 +41,7 @@ _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
 """What happens to the job of each of them within the event."""
 
 
-class PlainCopies:
+class PlainCopies(PipelinePart):
     """Takes the copies of files.
 
     Args:
@@ -49,10 +49,8 @@ class PlainCopies:
     """
 
     def __init__(self, jobs: Jobs, plans: Plans, staging: str) -> None:
-        self._jobs, self._plans, self._staging = jobs, plans, staging
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._reports = jobs.reports
+        super().__init__(jobs)
+        self._plans, self._staging = plans, staging
         self._rules: dict[tuple[int, ...], tuple[CopyRule, ...]] = {}
         """By `Wanted.kind`; settings of folders have no say where copies are decided together."""
         self._planned: list[PlainCopy] = []

@@ -18,7 +18,7 @@ from aptui.core.notices import SourcesChanged
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.feedback import ChainFeedback, Drafts
 from aptui.core.pipeline.identities import Identities
-from aptui.core.pipeline.jobs import UNKNOWN, Jobs
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.queues import Retries
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.retry import ENDLESS
@@ -33,15 +33,12 @@ _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
 RETRIED = "tried again: it failed before"
 
 
-class Reasons:
+class Reasons(PipelinePart):
     """Compares what a job is made of with what it was made of."""
 
     def __init__(self, jobs: Jobs, failures: Failures) -> None:
+        super().__init__(jobs)
         self._failures = failures
-        self._graph = jobs.graph
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._builders = jobs.builders
         self._saved_rules: set[str] = set()
 
     def reason(self, job: Job, manifest: Manifest) -> str:
@@ -115,25 +112,17 @@ _ROUNDS_MOST = 20
 _DEPENDENCY_ESCALATION = 50
 
 
-class Plans:
+class Plans(PipelinePart):
     """Plans sources and considers jobs; whoever may have to be looked at again is put on `todo`."""
 
     def __init__(self, jobs: Jobs, failures: Failures, identities: Identities) -> None:
+        super().__init__(jobs)
         self.retries = Retries()
         self.feedback = ChainFeedback(jobs.memory, {builder.uuid: builder.name for builder in jobs.project.builders}, jobs.running)
         self.drafts = Drafts(jobs)
-        self._jobs = jobs
         self._failures = failures
         self._identities = identities
         self.reasons = Reasons(jobs, failures)
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._graph = jobs.graph
-        self._planner = jobs.planner
-        self._settings = jobs.settings
-        self._builders = jobs.builders
-        self._reports = jobs.reports
-        self._todo = jobs.todo
         self._rounds: Counter[int] = Counter()
         """How often each job made other intermediates since everything was settled."""
 

@@ -54,7 +54,7 @@ class Reports:
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
-        self.run_count = self.spent_ms = 0
+        self._run_count = self._spent_ms = 0
         """Runs of jobs that were measured, and what was expected of them: where all became slower, the pace is lower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
@@ -157,16 +157,20 @@ class Reports:
         last.extend(duration_ms for duration_ms, _before_ms in runs)
         for duration_ms, before_ms in runs:
             self._learn_mean((builder, False), duration_ms)
-            self.spent_ms += before_ms or duration_ms
-        self.run_count += len(runs)
+            self._spent_ms += before_ms or duration_ms
+        self._run_count += len(runs)
 
     def _learn_mean(self, kind: tuple[bytes, bool], duration_ms: int) -> None:
         mean = self._mean_ms.get(kind)
         self._mean_ms[kind] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
 
     def mean_ms(self, job: Job) -> float | None:
-        """Return how long runs of the job's kind take, the last ones counting most; None when none has been seen."""
+        """Return the mean duration of runs like this one, recent ones weighted most; None if there was no run."""
         return self._mean_ms.get((job.builder, job.is_analysis))
+
+    def spent(self) -> tuple[int, int]:
+        """Return (number of measured runs since the engine opened, the milliseconds that they were expected to take)."""
+        return self._run_count, self._spent_ms
 
     def usual_ms(self, builder: bytes) -> int | None:
         """Return the median of the last runs of a builder, None when none has been seen."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from aptui.core.machine import Trigger
 from aptui.core.messages import DiscardStaging, KillRuns, RequestReceived
 from aptui.core.model import SETTLED, Job, JobState, PathKey, Source, SourceUuid
-from aptui.core.pipeline.jobs import UNKNOWN, Jobs
+from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plans import Plans
 from aptui.core.state.working_set import targets_of
 
@@ -19,15 +19,12 @@ _MOST_FOLLOWED = 2_000
 _UUID_DIGITS = 32
 
 
-class Requests:
+class Requests(PipelinePart):
     """Takes what is asked for."""
 
     def __init__(self, jobs: Jobs, plans: Plans) -> None:
-        self._jobs = jobs
+        super().__init__(jobs)
         self._plans = plans
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._chains = jobs.chains
 
     def carry_out(self, event: RequestReceived) -> None:
         """Do what a person or a client asks for."""
@@ -42,8 +39,8 @@ class Requests:
                 self._hurry(job, event.value)
         elif event.verb == "interest":
             self._note_interest(event.keys, event.value)
-        elif event.verb == "fade":
-            for key in self._jobs.ready.interest.fade(event.value):
+        elif event.verb == "expire":
+            for key in self._jobs.ready.interest.expire(event.value):
                 self._rank_again(key)
         elif event.verb == "save":
             self._jobs.save_unsaved(but_committing=True)

@@ -20,7 +20,7 @@ from aptui.core.paths import key_of, normalize
 from aptui.core.pipeline.analyses import Analyses
 from aptui.core.pipeline.failures import Failures
 from aptui.core.pipeline.files import Spread
-from aptui.core.pipeline.jobs import Jobs
+from aptui.core.pipeline.jobs import Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.pipeline.undeclared_reads import UndeclaredReadCheck
@@ -35,7 +35,7 @@ from aptui.core.state.working_set import targets_of
 _CAME_BACK = frozenset({int(Outcome.LOST), int(Outcome.RETURNED), int(Outcome.STALE)})
 
 
-class Runs:
+class Runs(PipelinePart):
     """Takes the results of runs and of commits."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Runs:
         plain: PlainCopies,
         staging: str,
     ) -> None:
-        self._jobs = jobs
+        super().__init__(jobs)
         self._plain = plain
         self._staging = staging
         self._failures = failures
@@ -57,17 +57,6 @@ class Runs:
         self._spread = spread
         self._analyses = analyses
         self._reads = reads
-        self._memory = jobs.memory
-        self._ledger = jobs.ledger
-        self._graph = jobs.graph
-        self._chains = jobs.chains
-        self._commits = jobs.commits
-        self._reports = jobs.reports
-        self._builders = jobs.builders
-        self._ready = jobs.ready
-        self._running = jobs.running
-        self._committing = jobs.committing
-        self._todo = jobs.todo
         self._copies: list[Finished] = []
         """Runs whose copies came with the bytes of their sources, and wait for those of the next answer."""
 

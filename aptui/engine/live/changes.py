@@ -422,7 +422,7 @@ class ChangeTracker:
     def _is_folder_so_far(self, engine: Engine, key: PathKey) -> bool:
         if self._pending_folders is None:
             found = self._pending_folders = set[str]()
-            for folder in engine.pipeline.memory.folders:
+            for folder in engine.pipeline.jobs.memory.folders:
                 while folder not in found:
                     found.add(folder)
                     folder = parent(folder)  # noqa: PLW2901  # up to one that is known

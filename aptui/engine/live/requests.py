@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 #
 # The pipeline reads no clock, so looks are numbered here by seconds.
 
-TIME_CONSTANT_S = 30.0
-LASTS_S = 3 * TIME_CONSTANT_S
-"""After three time constants five hundredths of an interest are left: then it is none."""
+LASTS_S = 90.0
+"""Duration of a boost."""
 
 
 class InterestRequests:
@@ -79,7 +78,7 @@ class InterestRequests:
         while self._numbers and now >= self._start + self._numbers[0] + LASTS_S:
             gone = self._numbers.popleft()
         if gone and self._live.engine is not None:
-            self._live.engine.ask("fade", value=gone)
+            self._live.engine.ask("expire", value=gone)
 
 
 # What a job that runs has logged so far (`port.ReadRunLog`): its worker is asked, and its answer is passed to the client.
@@ -114,7 +113,7 @@ class LogRequests:
         engine = self._live.engine
         if engine is None:
             raise KnownError("the engine is not working", hint="'aptui status' says why")
-        running = engine.pipeline.running.items()
+        running = engine.pipeline.jobs.running.items()
         run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
         if run_key and self._so_far(run_key, asks=True) is not None:
             self._asking.append(_Asking(request, verb, run_key, self._clock() + ANSWER_TIMEOUT_S))
@@ -351,7 +350,7 @@ class RequestHandler:
             "health": live.health,
             "options": {"debug_output": live.config.project.debug_output, "fast_scan": live.is_scanning_fast},
             "connection_count": len(self._connections()),
-            "resources": engine.pipeline.resource_uses() if engine else (),
+            "resources": engine.pipeline.jobs.resource_uses() if engine else (),
         }
 
     def _subscribe(self, request: Request, verb: port.Subscribe) -> None:
@@ -373,7 +372,7 @@ class RequestHandler:
         seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
-            waiting = engine.news.begun.waiting_ids() | engine.pipeline.list_reported_pending_ids()
+            waiting = engine.news.begun.waiting_ids() | engine.pipeline.jobs.reports.list_reported_pending_ids()
             running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,
@@ -583,7 +582,7 @@ class RequestHandler:
             seconds=round(now - settling.began_s, 3),
             shared=to_builtins(shared) if shared != SharingSum() else {},
             unknown=list(engine.scans.unknown.values()),
-            folder_mistakes=list(engine.pipeline.settings.problems),
+            folder_mistakes=list(engine.pipeline.jobs.settings.problems),
             configuration=self._live.configuration_error,
             variables=variables_of(self._live.config),
         )

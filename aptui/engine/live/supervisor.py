@@ -120,7 +120,7 @@ class UnsettledNews:
 
     def poll(self, now: float, engine: Engine | None) -> None:
         """Tell what is due, and ask the engine for the latest where it owes any."""
-        if self.deadline is None and engine is not None and (count := engine.pipeline.moved_count):
+        if self.deadline is None and engine is not None and (count := len(engine.pipeline.jobs.reports.moved)):
             self.deadline = max(now + PUT_OFF_S, self._asked_s + AMONG_MANY_S if count > _MANY else 0.0)
         if self.deadline is None or now < self.deadline:
             return
@@ -281,8 +281,8 @@ class EngineSupervisor:
     def _begin(self, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
         self.watching.engine = engine
         engine.pause.is_on = self.is_paused
-        engine.pipeline.wants_news = self.wants_all
-        engine.pipeline.follow(is_followed=self.is_followed)
+        engine.pipeline.jobs.reports.wants_news = self.wants_all
+        engine.pipeline.jobs.reports.follow(is_followed=self.is_followed)
         if not (is_first and self._skips_start_scan):
             engine.start_scan(retries=retries)
             self._is_first_scan = True
@@ -367,14 +367,14 @@ class EngineSupervisor:
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_CHECK_S
                 engine.cache.refuse_full_disk()  # before builders fail of it; the engine comes back when there is room again
-        if engine is not None and engine.pipeline.is_outdated:
+        if engine is not None and engine.pipeline.jobs.is_outdated:
             self._describe_anew(engine)
         self.roots.poll()
         if (due := self._rereading.deadline) is not None and now >= due:
             self._read_settings()
         if (loaded := self._rereading.take()) is not None:
             self._take_loaded(loaded)
-        if self._reopen_by is not None and (engine is None or not engine.pipeline.running or now >= self._reopen_by):
+        if self._reopen_by is not None and (engine is None or not engine.pipeline.jobs.running or now >= self._reopen_by):
             self._reopen()
         self._unsettled.poll(now, self.engine)
         if self._database.poll(self._writer, now):
@@ -401,7 +401,7 @@ class EngineSupervisor:
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            if self.watching.is_quiet and engine.pipeline.stuck():  # else a file is left to the watcher, and jobs wait for it
+            if self.watching.is_quiet and engine.pipeline.jobs.stuck():  # else a file is left to the watcher, and jobs wait for it
                 engine.news.say_once("jobs are waiting for something that cannot happen; please report this")
             engine.settle(checkpoints=False)  # the next save may come in this moment
             self._is_settled = True
@@ -592,13 +592,13 @@ class EngineSupervisor:
         """Make news also of what is pending and starting, or stop that."""
         self.wants_all = wants_all
         if self.engine is not None:
-            self.engine.pipeline.wants_news = wants_all
+            self.engine.pipeline.jobs.reports.wants_news = wants_all
 
     def follow(self, *, is_followed: bool) -> None:
         """Tell clients now and then what became of all that is pending and runs, but not each step; or stop that."""
         self.is_followed = is_followed
         if self.engine is not None:
-            self.engine.pipeline.follow(is_followed=is_followed)
+            self.engine.pipeline.jobs.reports.follow(is_followed=is_followed)
 
     def pause(self, is_paused: bool) -> None:
         """Start no more runs, or go on."""

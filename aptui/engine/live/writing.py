@@ -74,7 +74,7 @@ class Absences:
 
     def _was_file(self, engine: Engine, key: PathKey) -> bool:
         folder = parent(key)
-        pending = engine.pipeline.memory.folders.get(folder)
+        pending = engine.pipeline.jobs.memory.folders.get(folder)
         if pending is not None and key in pending.winners:
             return True
         if folder not in self._asked:
@@ -88,7 +88,7 @@ class Absences:
 
 def was_folder(engine: Engine, key: PathKey) -> bool:
     """Whether a folder of sources is known by this key."""
-    pending = engine.pipeline.memory.folders
+    pending = engine.pipeline.jobs.memory.folders
     return engine.archive.folders.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
 
 
@@ -197,7 +197,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
-    pending = engine.pipeline.memory.folders.get(parent(key))
+    pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 
 

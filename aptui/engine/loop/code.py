@@ -60,11 +60,11 @@ class CodeWatch:
 
     def go_on(self, engine: DescribedEngine) -> None:
         """See to it that builders are described anew as soon as what runs has ended."""
-        if not engine.pipeline.is_outdated:
+        if not engine.pipeline.jobs.is_outdated:
             return
         now_s = time.monotonic()
         self._since_s = now_s if self._since_s is None else self._since_s
-        if engine.pipeline.running and now_s < self._since_s + _WINDING_DOWN_S:
+        if engine.pipeline.jobs.running and now_s < self._since_s + _WINDING_DOWN_S:
             return
         self._since_s = None
         self._times += 1
@@ -74,7 +74,7 @@ class CodeWatch:
         else:
             engine.open_anew(config)
         if self._times >= MOST_TIMES:
-            engine.pipeline.code_problem = ENDLESS
+            engine.pipeline.jobs.code_problem = ENDLESS
 
 
 def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
@@ -103,9 +103,9 @@ def note_described(engine: DescribedEngine, error: str) -> None:
 
     They are as they were, or, for `error`, nobody can tell how they are.
     """
-    if engine.pipeline.is_outdated:
+    if engine.pipeline.jobs.is_outdated:
         resume(engine, error)
-    elif engine.pipeline.code_problem and not error:
+    elif engine.pipeline.jobs.code_problem and not error:
         resume(engine)
         if not engine.is_scanning:
             engine.start_scan(retries=True)  # jobs failed for that alone
@@ -117,7 +117,7 @@ def resume(engine: DescribedEngine, problem: str = "") -> None:
     Args:
         problem: why they cannot be described anew: runs of other code fail then.
     """
-    engine.pipeline.code_problem = problem
-    engine.pipeline.is_outdated = False
+    engine.pipeline.jobs.code_problem = problem
+    engine.pipeline.jobs.is_outdated = False
     if engine.runs.pool_if_any is not None:
         engine.runs.pool_if_any.reconfigure(engine.project.builders, engine.project.platforms)

@@ -317,7 +317,7 @@ class CommandExecutor:
 
     def _may_read_products(self, command: StartRuns) -> bool:
         """Whether one of these runs is of a job that depends on other jobs."""
-        running = self._context.pipeline.running
+        running = self._context.pipeline.jobs.running
         jobs = (running.get(order.run_key) for order in command.orders)
         return any(job is not None and job.plan is not None and job.plan.job_dependencies for job in jobs)
 

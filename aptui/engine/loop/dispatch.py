@@ -87,7 +87,7 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
-    job = pipeline.running.get(result.run_key)
+    job = pipeline.jobs.running.get(result.run_key)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _SPEAKING or _is_fetched(result):
         return result
     from aptui.worker.inputs.reads import stamp_of  # for start-up: most runs report nothing that is asked for
@@ -330,9 +330,10 @@ class RunDispatcher:
         A commit costs several syncs however many jobs it holds: with tools that take milliseconds, one for each would be all we do.
         """
         pipeline = self._context.pipeline
-        if len(self._results) >= min(self._results_per_commit, len(pipeline.running)):
+        if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):
             return 0.0
-        may_wait = self._context.live is None and pipeline.ready and pipeline.jobs.resources is None  # which a result sets free
+        # A result may free a resource that a ready job waits for.
+        may_wait = self._context.live is None and pipeline.jobs.ready and pipeline.jobs.resources is None
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
     def next_deadlines(self) -> list[float]:
@@ -362,7 +363,7 @@ class RunDispatcher:
 
     def _is_first_urgent(self) -> bool:
         """Whether the job that would start next may take the room that is kept for what is critical and for analyses."""
-        job = self._context.pipeline.ready.peek()
+        job = self._context.pipeline.jobs.ready.peek()
         return job is not None and (job.is_critical or job.is_analysis)
 
     def start(self, command: StartRuns) -> None:
@@ -388,7 +389,7 @@ class RunDispatcher:
         """Answer the orders of jobs that are to be restored; return the others."""
         others = []
         for order in orders:
-            job = self._context.pipeline.running.get(order.run_key)
+            job = self._context.pipeline.jobs.running.get(order.run_key)
             if job is None or job.id not in self._restores or not isinstance(order, ProcessOrder):
                 others.append(order)
             else:
@@ -396,7 +397,7 @@ class RunDispatcher:
         return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:
-        job = self._context.pipeline.running.get(run_key)
+        job = self._context.pipeline.jobs.running.get(run_key)
         if job is None:
             return {}
         return {"source": job.source.rel, "platform": job.platform, "builder": job.builder.hex(), "is_analysis": job.is_analysis}
@@ -417,10 +418,10 @@ class RunDispatcher:
     def _obstacle(self, run_key: int) -> str:
         """Say why a job cannot run here, "" when it can."""
         pipeline = self._context.pipeline
-        job = pipeline.running.get(run_key)
+        job = pipeline.jobs.running.get(run_key)
         if not self._runs_builders:
             return NOT_SHARED
-        return self._pointers.among(job, pipeline.memory.file) if job is not None else ""
+        return self._pointers.among(job, pipeline.jobs.memory.file) if job is not None else ""
 
     def kill(self, run_keys: Sequence[int]) -> None:
         """Stop these runs."""
@@ -500,7 +501,7 @@ class RunDispatcher:
         It is thrown away and the source looked at again.
         """
         context = self._context
-        job = context.pipeline.running.get(result.run_key)
+        job = context.pipeline.jobs.running.get(result.run_key)
         if job is None or context.live is None or result.outcome != Outcome.SUCCEEDED:
             return result
         path = f"{context.roots[job.source.scan_folder]}/{job.source.rel}"

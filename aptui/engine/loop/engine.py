@@ -249,7 +249,7 @@ class Engine:
 
     def open_anew(self, config: Config) -> None:
         """Close, and open over the same cache with another pipeline, whose builders are others; what was running is owed again."""
-        counts = self.pipeline.counts
+        counts = self.pipeline.jobs.reports.counts
         self.is_stopping = self.sessions.is_held = True
         self.settle()
         self.is_stopping = False
@@ -262,7 +262,7 @@ class Engine:
         self._saved.begin_anew()
         self.open()
         self.sessions.is_held = False
-        self.pipeline.counts.update({name: counts[name] + self.pipeline.counts[name] for name in counts})
+        self.pipeline.jobs.reports.counts.update({name: counts[name] + self.pipeline.jobs.reports.counts[name] for name in counts})
         self.start_scan()
 
     def _open(self, opening: PreparedSession) -> None:
@@ -318,14 +318,14 @@ class Engine:
         self.cache.recover(self.writer, self.archive.products)
         names = {folder.id: folder.name for folder in folders}
         self.pipeline = Pipeline(self.project, self.archive, lambda job, _: joblog.name_of(job, names), str(self.cache.staging))
-        self.pipeline.wants_news = self._wants_all_news
+        self.pipeline.jobs.reports.wants_news = self._wants_all_news
         context = self._context()
         self.scans = Scans(context, opening)
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
         self.executor = CommandExecutor(context, self.scans, self.runs)
         self._rest = RestRecorder(context, self.scans, self.runs, self.executor, self.catalogs, self.sessions, dropped_folders)
         failed_before = self.archive.count_failed() if self.live is not None else None
-        forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.spent, self.config.workers)
+        forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.jobs.reports.spent, self.config.workers)
         self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
         if self.live is not None:
             self.epoch = max(self.epoch, int(self.archive.state("epoch") or 0)) + 1
@@ -344,7 +344,7 @@ class Engine:
     @property
     def ordered_ticket(self) -> int:
         """The last rows that were ordered saved."""
-        return self.pipeline.ledger.ticket - 1
+        return self.pipeline.jobs.ledger.ticket - 1
 
     @property
     def saved_ticket(self) -> int:
@@ -371,11 +371,11 @@ class Engine:
     @property
     def knows_outside_files(self) -> bool:
         """Whether runs found files outside of all scan folders."""
-        return bool(self.pipeline.memory.outside)
+        return bool(self.pipeline.jobs.memory.outside)
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
         """Tell the pipeline which of those files are not what they were; `trusts_times`: the same stamp is the same file."""
-        if changed := find_changed_files(self.pipeline.memory.outside, trusts_times=trusts_times):
+        if changed := find_changed_files(self.pipeline.jobs.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
     @property
@@ -398,7 +398,8 @@ class Engine:
     def is_unheard_of(self, key: PathKey) -> bool:
         """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""
         folder = parent(key)
-        return not (folder in self.pipeline.memory.folders or self.inbox.names_folder(folder) or self.archive.folders.variants(key))
+        is_pending = folder in self.pipeline.jobs.memory.folders or self.inbox.names_folder(folder)
+        return not (is_pending or self.archive.folders.variants(key))
 
     def check_products(self) -> None:
         """Look into every cache folder that is not as it was recorded."""
@@ -413,7 +414,7 @@ class Engine:
 
     def latest(self) -> list[JobChanged]:
         """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
-        return self.pipeline.latest(frozenset(self.runs.at_work())) if self.pipeline.moved_count else []
+        return self.pipeline.jobs.reports.latest(frozenset(self.runs.at_work())) if len(self.pipeline.jobs.reports.moved) else []
 
     def restore(self, job_id: int, run_key: int) -> None:
         """Put the products of an earlier run of a job back.
@@ -479,7 +480,7 @@ class Engine:
     def _is_at_rest(self) -> bool:
         """Whether nothing is pending but rows to be saved."""
         is_anything_held = self.runs.are_results_held or bool(self.scans.due_times)
-        is_pipeline_idle = self.pipeline.is_idle and self.digests.is_idle and not self.scans.is_scanning
+        is_pipeline_idle = self.pipeline.jobs.is_idle and self.digests.is_idle and not self.scans.is_scanning
         return is_pipeline_idle and not is_anything_held and not self._has_work
 
     def longest_wait_s(self) -> float:
@@ -546,7 +547,7 @@ class Engine:
             self.digests.send(self.runs.pool)
         if self.inbox:
             return
-        if len(self.pipeline.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(self.pause)):
+        if len(self.pipeline.jobs.ready) and not self._is_amid_changes and (slots := self.runs.offer_slots(self.pause)):
             self.executor.handle(slots)
         if not self.is_committing and self.scans.is_scanning:
             with trace.span("scan"):

@@ -192,7 +192,7 @@ class RestRecorder:
 
     def refuse_stuck(self) -> None:
         """Raise when jobs wait although nothing moves any more, which is a bug."""
-        jobs = self._context.pipeline.stuck()
+        jobs = self._context.pipeline.jobs.stuck()
         if not jobs:
             return
         names = ", ".join(f"{job.source.rel}@{job.platform}:{job.key}" for job in jobs[:5])
@@ -223,13 +223,13 @@ class RestRecorder:
             for scan_folder in self._dropped_folders:
                 context.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
-            rows["put_folder"] = [*context.pipeline.memory.newer.list_learned_rows(context.archive.folders.folder_parts)]
+            rows["put_folder"] = [*context.pipeline.jobs.memory.newer.list_learned_rows(context.archive.folders.folder_parts)]
         if state:
             rows["put_state"] = [*state]
         rows.update(self._sessions.end(context.archive.sessions, self._runs.account, is_stopping=is_stopping))
         context.writer.run(rows, durable=True)
         if not is_stopping:
-            context.pipeline.memory.newer.forget_learned()
+            context.pipeline.jobs.memory.newer.forget_learned()
         if checkpoints:
             context.writer.checkpoint()
         self._scans.is_dirty = self._executor.is_dirty = False

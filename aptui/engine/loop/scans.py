@@ -65,7 +65,7 @@ class SingleFiles:
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
         """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
         context = self._context
-        if len(named) > _AT_MOST or folder in context.pipeline.memory.folders or context.inbox.names_folder(folder):
+        if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or context.inbox.names_folder(folder):
             return None
         facts: list[FileFact] = []
         for key, path in named.items():
@@ -198,7 +198,7 @@ class Scans:
     @property
     def can_go_on(self) -> bool:
         """Whether there is a scan that need not wait until less is owed."""
-        return self._steps is not None and self._context.pipeline.backlog < _BACKLOG and not self._settings.is_busy
+        return self._steps is not None and self._context.pipeline.jobs.backlog < _BACKLOG and not self._settings.is_busy
 
     @property
     def files_seen(self) -> int:
@@ -260,7 +260,7 @@ class Scans:
         return Scanner(
             context.project,
             self._walk,
-            RememberedFiles(context.archive.folders, context.pipeline.memory, self._parts_to_save, self.fresh_reads),
+            RememberedFiles(context.archive.folders, context.pipeline.jobs.memory, self._parts_to_save, self.fresh_reads),
             context.inbox.next_seq,
             unfinished=unfinished,
             metadata=context.metadata,
@@ -350,7 +350,7 @@ class Scans:
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
         """Whether a file is not there just now: one look is not enough to call it gone where somebody may be writing it anew."""
-        live, fact = self._context.live, self._context.pipeline.memory.last_seen(key)
+        live, fact = self._context.live, self._context.pipeline.jobs.memory.last_seen(key)
         watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
         if live is None or fact is None or fact.scan_folder not in watched:
             return False
@@ -417,6 +417,6 @@ class Scans:
 
     def _begin_checks(self) -> None:
         """From now on folders are looked at; those of which something is pending were when they were."""
-        unfinished = {*self._context.pipeline.memory.folders, *self._context.inbox.folders()}
+        unfinished = {*self._context.pipeline.jobs.memory.folders, *self._context.inbox.folders()}
         self._checked_ns = {folder: self._checked_ns.get(folder, self._begun_ns) for folder in unfinished}
         self._begun_ns = time.time_ns()

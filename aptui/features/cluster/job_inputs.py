@@ -58,7 +58,7 @@ def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrde
     Args:
         folders: {id of a scan folder: its index among those that a task names}.
     """
-    job = pipeline.running.get(order.run_key)
+    job = pipeline.jobs.running.get(order.run_key)
     if job is None or job.source.fact is None or not job.source.fact.digest:
         return None
     if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
@@ -77,7 +77,7 @@ def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrde
 def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
     if name.startswith("/"):
         return None
-    fact = pipeline.memory.file(PathKey(name))
+    fact = pipeline.jobs.memory.file(PathKey(name))
     return fact if isinstance(fact, FileFact) and file_digest(fact.digest) == digest else None
 
 

@@ -140,7 +140,7 @@ class GatewayRequests:
         for barrier in list(self._barriers):
             is_over = now >= barrier.deadline or engine is None or engine.epoch != barrier.epoch
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
-                if not engine.pipeline.has_unsaved_jobs:
+                if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
                 elif not barrier.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
                     engine.ask("save")

@@ -177,12 +177,12 @@ class SharedCache:
         """Look some of these orders up; return the others, which are to run."""
         group = _Group()
         for order in orders:
-            job = pipeline.running.get(order.run_key)
+            job = pipeline.jobs.running.get(order.run_key)
             if job is None or not isinstance(order, ProcessOrder) or not self._is_probed(job):
                 group.misses.append(order)
             else:
                 group.open_count += 1
-                self._look_up(order, job, group, pipeline.mean_ms(job) / 1000)
+                self._look_up(order, job, group, (pipeline.jobs.reports.mean_ms(job) or 0.0) / 1000)
         if group.open_count:
             return []
         return group.misses
@@ -364,8 +364,9 @@ class SharedCache:
         )
 
     def _inputs(self, commit: Commit, pipeline: Pipeline) -> Iterable[results.SharedInput]:
+        memory = pipeline.jobs.memory
         for kind, name, _digest in commit.inputs:
-            fact = commit.job.source.fact if kind == "source" else pipeline.memory.file(PathKey(name)) if kind in _FILES else None
+            fact = commit.job.source.fact if kind == "source" else memory.file(PathKey(name)) if kind in _FILES else None
             if isinstance(fact, FileFact):
                 path = f"{self._root_of[fact.scan_folder]}/{fact.rel}"
                 yield results.SharedInput(path, fact.size, fact.mtime_ns, fact.ctime_ns)

@@ -233,7 +233,7 @@ def test_what_is_pending_of_a_platform_that_rests_from_now_on_keeps_no_source_in
         world.settle(restart=True)
 
         pending += world.job("b.s@server:main").state not in SETTLED
-        assert not world.pipeline.memory.sources, steps
+        assert not world.pipeline.jobs.memory.sources, steps
     assert pending, "it was never pending when it was to rest"
 
 

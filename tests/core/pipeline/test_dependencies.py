@@ -148,7 +148,7 @@ def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
     look_at(world, "z.s", 1)
     look_at(world, "y.s", 7)
-    world._post(RequestReceived(world._next(), "fade", (), (), 6))
+    world._post(RequestReceived(world._next(), "expire", (), (), 6))
 
     world.slots = 1
     world.run()
@@ -224,7 +224,7 @@ def test_a_queued_job_lets_the_dependency_that_is_asked_for_again_go_first(world
     world.scan()
     while world.statuses()["a.s@linux:main"] != "pending":
         world._moves()[0]()
-    while len(world.pipeline.ready) == 0:
+    while len(world.pipeline.jobs.ready) == 0:
         world._moves()[0]()
     world.slots = 0
     world.ask("reprocess", keys=("b.s",))
@@ -840,7 +840,7 @@ def test_a_crash_between_a_deletion_and_what_follows_from_it_forgets_nobody() ->
 def test_a_query_for_dependents_of_nothing_finds_nobody(world: World) -> None:
     settled(world, a_txt="x")
 
-    assert world.pipeline.memory.dependents((PathKey("a.txt"),)) == set()
+    assert world.pipeline.jobs.memory.dependents((PathKey("a.txt"),)) == set()
 
 
 def test_a_file_that_is_both_included_and_waited_for_counts_as_both(world: World) -> None:

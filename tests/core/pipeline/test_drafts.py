@@ -338,7 +338,7 @@ def test_nothing_is_due_where_there_is_nothing() -> None:
 
     world.settle()
 
-    assert (asked(world), world.pipeline.is_idle) == ([], True)
+    assert (asked(world), world.pipeline.jobs.is_idle) == ([], True)
 
 
 def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:

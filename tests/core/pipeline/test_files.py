@@ -60,8 +60,8 @@ def test_a_new_source_is_read_processed_and_rests(world: World) -> None:
     assert world.cache == {"linux/a.txt": sha("hello")}
     assert world.statuses() == {"A.txt@linux:data": "completed"}
     assert world.job("A.txt@linux:data").reason == "new source"
-    assert not world.pipeline.memory.sources
-    assert not world.pipeline.memory.folders
+    assert not world.pipeline.jobs.memory.sources
+    assert not world.pipeline.jobs.memory.folders
 
 
 def test_a_file_that_nobody_wants_is_remembered_but_not_read(world: World) -> None:
@@ -89,7 +89,7 @@ def test_a_new_copy_costs_six_rows_at_most_and_one_of_its_job(world: World) -> N
     assert rows_of(world, "put_job") == 10
     per_folder = rows_of(world, "put_folder") + rows_of(world, "drop_folder") + rows_of(world, "put_state")
     assert sum(rows_of(world, operation) for operation in ROW_OPERATIONS) - per_folder <= 60
-    assert not world.pipeline.memory.unsaved.jobs
+    assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
 def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
@@ -103,7 +103,7 @@ def test_a_changed_copy_costs_one_row_of_its_job(world: World) -> None:
 
     assert world.cache == {"linux/a.txt": sha("changed"), "linux/b.txt": sha("changed too")}
     assert rows_of(world, "put_job") == 2
-    assert not world.pipeline.memory.unsaved.jobs
+    assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
 def test_a_changed_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
@@ -242,7 +242,7 @@ def test_copies_of_jobs_that_somebody_begins_to_follow_are_made_anew(copying: Wo
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
-    copying.pipeline.wants_news = True
+    copying.pipeline.jobs.reports.wants_news = True
     copying.run()
 
     assert len(of(copying, StartRuns)) == 1
@@ -303,7 +303,7 @@ def test_copies_wait_for_those_of_the_next_answer_and_are_committed_with_them(co
 
     copying._handle(first)
     assert copying.cache == {}
-    assert not copying.pipeline.is_idle
+    assert not copying.pipeline.jobs.is_idle
     copying.inbox.extend(others)
     copying.run()
 
@@ -347,14 +347,14 @@ def test_a_copy_whose_source_changes_while_it_waits_for_others_is_thrown_away(co
 
 
 def test_copies_that_nobody_may_use_yet_are_made_anew(copying: World) -> None:
-    copying.pipeline.is_outdated = True
+    copying.pipeline.jobs.is_outdated = True
     copying.write("a.txt", "a")
     copying.scan()
     copying.run()
     assert copying.cache == {}
     assert not copying.staging
 
-    copying.pipeline.is_outdated = False
+    copying.pipeline.jobs.is_outdated = False
     copying.run()
 
     assert copying.cache == {"linux/a.txt": sha("a")}
@@ -423,7 +423,7 @@ def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: Wor
     world.run()
 
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
-    assert not world.pipeline.memory.unsaved.jobs
+    assert not world.pipeline.jobs.memory.unsaved.jobs
 
 
 def test_an_engine_that_stops_saves_what_it_has_planned(world: World) -> None:
@@ -514,7 +514,7 @@ def test_a_change_that_is_taken_back_before_it_ran_is_not_processed(world: World
 def test_a_run_that_begins_while_an_input_is_read_again_counts_for_no_other_bytes(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
     world.ask("reprocess", keys=("a.s",))
-    while not any(job.key == "main" for job in world.pipeline.ready):
+    while not any(job.key == "main" for job in world.pipeline.jobs.ready):
         world._moves()[0]()
     world.write("e.bin", "two")
     world.scan()
@@ -625,7 +625,7 @@ def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> No
     assert world.cache == {}
     assert world.statuses() == {}
     assert not world.staging
-    assert not world.pipeline.memory.sources
+    assert not world.pipeline.jobs.memory.sources
 
 
 # ------------------------------------------------------------------------------------------------------------------ reading
@@ -688,7 +688,7 @@ def test_a_file_that_goes_while_it_is_read_is_forgotten(world: World) -> None:
     world.run()
 
     assert world.statuses() == {}
-    assert not world.pipeline.memory.unstable
+    assert not world.pipeline.jobs.memory.unstable
     assert world.is_idle()
 
 
@@ -731,7 +731,7 @@ def test_a_restless_file_that_nobody_needs_any_more_is_left_alone(world: World) 
     world.settle()
 
     assert world.is_idle()
-    assert not world.pipeline.memory.folders
+    assert not world.pipeline.jobs.memory.folders
 
 
 def test_an_unreadable_file_fails_with_the_reason_and_heals(world: World) -> None:
@@ -817,13 +817,13 @@ def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported
     world.held = {"b/c.s@linux:main"}  # so that nothing rests
     world.scan()
     world.run()
-    assert set(world.pipeline.memory.newer.facts) == {"a.bin"}
+    assert set(world.pipeline.jobs.memory.newer.facts) == {"a.bin"}
 
     world.write("z.bin", "2")
     world.scan()
     world.run()
 
-    assert not world.pipeline.memory.newer.facts
+    assert not world.pipeline.jobs.memory.newer.facts
     assert world.archive.files([PathKey("a.bin")])[PathKey("a.bin")].digest == sha("1")
 
 
@@ -1132,12 +1132,12 @@ def test_a_file_looked_at_alone_is_made_and_its_folder_is_saved_when_that_is_rep
     assert [fact.rel for command in of(world, HashFiles) for fact in command.files] == ["a.txt"]  # type: ignore[attr-defined]
     assert world.ran() == ["a.txt@linux:data"]
     assert world.archive.folder_parts("") == before
-    assert not world.pipeline.memory.folders
-    assert not world.pipeline.memory.sources
+    assert not world.pipeline.jobs.memory.folders
+    assert not world.pipeline.jobs.memory.sources
     world.settle()
     assert world.ran() == []
     assert world.archive.folder_parts("") != before
-    assert not world.pipeline.memory.newer.facts
+    assert not world.pipeline.jobs.memory.newer.facts
 
 
 def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world: World) -> None:
@@ -1167,7 +1167,7 @@ def test_a_file_alone_whose_folder_is_pending_is_looked_at_with_its_folder(world
     settled(world, a_txt="x", b_txt="y")
     world.write("c.txt", "new")
     world.scan()
-    while "" not in world.pipeline.memory.folders:
+    while "" not in world.pipeline.jobs.memory.folders:
         world._moves()[0]()
     fact = world.disk.files["game"]["a.txt"].fact(1, "a.txt")
 

@@ -88,7 +88,7 @@ def test_jobs_of_a_builder_that_nobody_saw_run_are_unknown() -> None:
 def test_what_runs_already_takes_what_is_left_of_it() -> None:
     world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
     world.pipeline.handle(SlotsFree(9_000, 1, jobs=1))
-    (run_key,) = world.pipeline.running
+    (run_key,) = world.pipeline.jobs.running
 
     assert world.pipeline.pending_work({run_key: 400.0}).work_ms == 600 + OVERHEAD_MS
     assert world.pipeline.pending_work({run_key: 4_000.0}).work_ms == OVERHEAD_MS
@@ -116,7 +116,7 @@ def test_what_is_done_counts_as_it_was_expected_so_that_slower_runs_are_a_lower_
     world.write("a.s", "info 2")
     world.settle()
 
-    assert world.pipeline.spent() == (2, 2_000)
+    assert world.pipeline.jobs.reports.spent() == (2, 2_000)
 
 
 def test_jobs_that_hold_one_resource_take_their_time_one_after_the_other() -> None:
@@ -149,7 +149,7 @@ def test_new_sources_that_are_not_analysed_or_read_count_with_one_job_per_platfo
     world.run()
 
     analysing = world.pipeline.pending_work({})
-    world.pipeline.memory.hashing.update(
+    world.pipeline.jobs.memory.hashing.update(
         (f"{at}.txt", replace(fact, rel=f"{at}.txt")) for at, fact in enumerate([_fact(world)] * 3)
     )
 

@@ -94,8 +94,8 @@ def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: py
     assert told(together) == told(alone)
     names = {name for notice in together.notices if isinstance(notice, ProductsChanged) for name, _digest in notice.products}
     assert names == together.cache.keys()
-    assert together.pipeline.counts == alone.pipeline.counts
-    assert together.pipeline.spent() == alone.pipeline.spent()
+    assert together.pipeline.jobs.reports.counts == alone.pipeline.jobs.reports.counts
+    assert together.pipeline.jobs.reports.spent() == alone.pipeline.jobs.reports.spent()
 
 
 def rewritten(world: World) -> World:
@@ -121,7 +121,7 @@ def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
 
     def made() -> World:
         world = world_of(TWO, *FILES)
-        world.pipeline.follow(is_followed=is_followed)
+        world.pipeline.jobs.reports.follow(is_followed=is_followed)
         return rewritten(world)
 
     together = made()
@@ -135,10 +135,10 @@ def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
     assert resting(together) == resting(alone)
     assert told(together) == told(alone)
     assert len(told(together)) == 2 * (len(FILES) - 1)
-    assert together.pipeline.counts == alone.pipeline.counts
-    assert together.pipeline.spent() == alone.pipeline.spent()
-    assert together.pipeline.is_idle
-    assert not together.pipeline.memory.sources
+    assert together.pipeline.jobs.reports.counts == alone.pipeline.jobs.reports.counts
+    assert together.pipeline.jobs.reports.spent() == alone.pipeline.jobs.reports.spent()
+    assert together.pipeline.jobs.is_idle
+    assert not together.pipeline.jobs.memory.sources
 
 
 def test_a_known_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
@@ -196,12 +196,12 @@ def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int)
         now = {rel: rel if fuse % 2 else rel + " again" for rel in FILES}
         assert world.cache == {f"{platform}/{rel.lower()}": sha(now[rel]) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)
-        assert world.pipeline.counts["run"] == 0, fuse
+        assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
 def test_who_follows_is_told_of_new_sources() -> None:
     world = world_of(TWO, *FILES)
-    world.pipeline.follow(is_followed=True)
+    world.pipeline.jobs.reports.follow(is_followed=True)
 
     world.settle()
 
@@ -215,9 +215,9 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
     commit = world._commit
 
     def watched(order: CommitProducts) -> object:
-        assert not world.pipeline.memory.sources
-        assert not world.pipeline.is_idle
-        assert world.pipeline.has_unsaved_jobs
+        assert not world.pipeline.jobs.memory.sources
+        assert not world.pipeline.jobs.is_idle
+        assert world.pipeline.jobs.memory.unsaved.has_any
         seen.append(len(order.commits))
         assert all(each.is_first for each in order.commits)
         assert sum(world.pipeline.count_pending().pending.values()) == len(order.commits)
@@ -229,9 +229,9 @@ def test_no_copy_is_ever_a_job_in_memory(taken: list[bool]) -> None:
     world.settle()
 
     assert sum(seen) == 2 * len(FILES)
-    assert not world.pipeline.memory.unsaved.placing
-    assert not world.pipeline.has_unsaved_jobs
-    assert world.pipeline.is_idle
+    assert not world.pipeline.jobs.memory.unsaved.placing
+    assert not world.pipeline.jobs.memory.unsaved.has_any
+    assert world.pipeline.jobs.is_idle
 
 
 def test_a_copy_that_cannot_be_placed_is_a_job_that_failed(taken: list[bool]) -> None:
@@ -305,7 +305,7 @@ def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: li
     ran = world.ran()
     assert "b.s@linux:main" in ran
     assert {f"{rel}@linux:data" for rel in FILES} <= set(ran)
-    assert world.pipeline.is_idle
+    assert world.pipeline.jobs.is_idle
 
 
 def test_copies_that_nobody_depends_on_are_decided_together_beside_sources_that_others_depend_on(taken: list[bool]) -> None:
@@ -345,7 +345,7 @@ def test_whenever_the_engine_dies_no_copy_is_lost_and_none_is_made_twice(seed: i
 
         assert world.cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)
-        assert world.pipeline.counts["run"] == 0, fuse
+        assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
 def test_many_jobs_move_by_the_table_or_not_at_all() -> None:

@@ -22,13 +22,13 @@ def steps(notices: list[Notice]) -> list[tuple[str, str]]:
 
 
 def followed(world: World) -> World:
-    world.pipeline.follow(is_followed=True)
+    world.pipeline.jobs.reports.follow(is_followed=True)
     return world
 
 
 def latest(world: World, *, are_begun: bool = False) -> list[tuple[str, str]]:
-    at_work = list(world.pipeline.running) if are_begun else []
-    return steps([*world.pipeline.latest(at_work)])
+    at_work = list(world.pipeline.jobs.running) if are_begun else []
+    return steps([*world.pipeline.jobs.reports.latest(at_work)])
 
 
 def started(world: World, name: str) -> World:
@@ -46,7 +46,7 @@ def test_what_ended_meanwhile_is_told_by_its_end_alone(world: World) -> None:
     world.settle()
 
     assert steps(world.notices) == [("data", "completed")]
-    assert not world.pipeline.moved_count
+    assert not len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
 
 
@@ -68,7 +68,7 @@ def test_a_job_that_waits_is_told_once_and_again_when_it_moves(world: World) -> 
     world.run()
 
     assert latest(world) == [("data", "pending")]
-    assert not world.pipeline.moved_count
+    assert not len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
     world.slots = 1
     world.settle()
@@ -79,24 +79,24 @@ def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> Non
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]
-    assert world.pipeline.list_reported_pending_ids() == {job.id for job in world.pipeline.running.values()}
-    assert world.pipeline.moved_count
+    assert world.pipeline.jobs.reports.list_reported_pending_ids() == {job.id for job in world.pipeline.jobs.running.values()}
+    assert len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
     assert latest(world, are_begun=True) == [("data", "processing")]
-    assert world.pipeline.list_reported_pending_ids() == set()
-    assert not world.pipeline.moved_count
+    assert world.pipeline.jobs.reports.list_reported_pending_ids() == set()
+    assert not len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
 
 
 def test_the_news_name_the_event_that_moved_the_job(world: World) -> None:
     started(followed(world), "a.txt")
-    before = world.pipeline.ledger.cause
+    before = world.pipeline.jobs.ledger.cause
     world.scan()
     world.run()
 
-    (news,) = world.pipeline.latest(list(world.pipeline.running))
+    (news,) = world.pipeline.jobs.reports.latest(list(world.pipeline.jobs.running))
 
-    assert 0 < news.cause <= before < world.pipeline.ledger.cause
+    assert 0 < news.cause <= before < world.pipeline.jobs.ledger.cause
 
 
 def test_a_job_that_is_cancelled_and_asked_for_again_is_told_as_pending_again(world: World) -> None:
@@ -132,7 +132,7 @@ def test_an_analysis_and_a_source_that_goes_are_told(world: World) -> None:
 
 
 def test_whoever_wants_every_step_has_each_and_nothing_is_told_twice(world: World) -> None:
-    world.pipeline.wants_news = True
+    world.pipeline.jobs.reports.wants_news = True
     followed(world).write("a.txt", "x")
 
     world.settle()
@@ -145,7 +145,7 @@ def test_nothing_is_kept_for_those_who_left(world: World) -> None:
     started(followed(world), "a.txt")
     latest(world)
 
-    world.pipeline.follow(is_followed=False)
+    world.pipeline.jobs.reports.follow(is_followed=False)
 
     assert latest(world) == []
-    assert world.pipeline.list_reported_pending_ids() == set()
+    assert world.pipeline.jobs.reports.list_reported_pending_ids() == set()

@@ -33,7 +33,7 @@ def analysed(world: World, *names: str) -> World:
     world.scan()
     while True:
         world.run()
-        orders = world.pipeline.ready.analysis_count
+        orders = world.pipeline.jobs.ready.analysis_count
         if not orders:
             return world
         world.slots = orders
@@ -62,7 +62,7 @@ def test_who_holds_it_is_told_and_how_many_wait() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s")
     started(world, 4)
 
-    card, licences = world.pipeline.resource_uses()
+    card, licences = world.pipeline.jobs.resource_uses()
 
     assert (card.name, card.limit, card.holders, card.waiting_count) == ("gpu", 1, ("a.bake.s@linux:main",), 2)
     assert (licences.name, licences.holders, licences.waiting_count) == ("licence", (), 0)
@@ -92,7 +92,7 @@ def test_however_a_run_ends_it_is_given_back(fate: Outcome) -> None:
     world.settle()
 
     assert world.statuses()["b.bake.s@linux:main"] == "completed"
-    assert [use.holders for use in world.pipeline.resource_uses()] == [(), ()]
+    assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
 
 
 def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
@@ -103,18 +103,18 @@ def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
     world.ask("cancel", names=("a.bake.s@linux:main",))
     world._handle(world.inbox.popleft())
 
-    before = world.pipeline.resource_uses()[0].holders
+    before = world.pipeline.jobs.resource_uses()[0].holders
     world._end_killed()
     world.run()
 
     assert world.statuses() == {"a.bake.s@linux:main": "cancelled"}
-    assert (before, world.pipeline.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
+    assert (before, world.pipeline.jobs.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
 
 
 def test_the_next_one_asked_for_is_no_other() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 1)), "a.bake.s", "b.bake.s", "c.text.s")
     started(world, 1)
-    wanted = next(job for job in world.pipeline.ready if job.source.rel == "b.bake.s")
+    wanted = next(job for job in world.pipeline.jobs.ready if job.source.rel == "b.bake.s")
 
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), 1, 1, wanted.id))
 
@@ -142,7 +142,7 @@ def test_whatever_happens_nobody_holds_what_another_has_and_all_come_to_an_end(s
     world.settle()
 
     assert len(world.statuses()) == len(names)
-    assert [use.holders for use in world.pipeline.resource_uses()] == [(), ()]
+    assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
 
 
 def test_without_resources_nothing_is_kept_of_them() -> None:
@@ -152,5 +152,5 @@ def test_without_resources_nothing_is_kept_of_them() -> None:
     world.settle()
 
     assert world.pipeline.jobs.resources is None
-    assert world.pipeline.resource_uses() == ()
+    assert world.pipeline.jobs.resource_uses() == ()
     assert any(isinstance(notice, JobChanged) for notice in world.notices)

@@ -222,7 +222,7 @@ def test_room_for_critical_jobs_is_for_them_and_for_hurried_analyses_alone(world
     world.pipeline.handle(RequestReceived(1_000_000, "analyse", value=200))
     world.pipeline.handle(SlotsFree(1_000_001, 0, critical=5))
 
-    assert {job.source.key for job in world.pipeline.running.values()} == {"a.txt", "c.s"}
+    assert {job.source.key for job in world.pipeline.jobs.running.values()} == {"a.txt", "c.s"}
 
 
 def test_a_result_of_other_bytes_than_planned_is_not_committed(world: World) -> None:
@@ -479,7 +479,7 @@ def test_runs_and_durations_are_recorded(world: World) -> None:
     assert [outcome for outcome, _reason in outcomes] == [0, 0, 1]
     assert {name.partition(",")[0]: value for name, (value, _time) in world.archive.tables.stats.items()} == {"CreateJobs": 7}
     assert {row[22] for row in world.archive.tables.jobs.values()} == {7}, "O3DE's Stats tell them"
-    assert world.pipeline.counts == {"run": 3, "failed": 1, "analysed": 2, "done": 2}
+    assert world.pipeline.jobs.reports.counts == {"run": 3, "failed": 1, "analysed": 2, "done": 2}
 
 
 # -------------------------------------------------------------------------------------------------------------- products
@@ -775,12 +775,12 @@ def test_reprocessing_runs_every_job_of_the_source_and_those_it_changes(world: W
 def test_reprocessing_one_job_runs_neither_its_sources_other_jobs_nor_its_analysis(world: World) -> None:
     settled(world, a_s="job two", c_txt="")
 
-    analysed = world.pipeline.counts["analysed"]
+    analysed = world.pipeline.jobs.reports.counts["analysed"]
     world.ask("reprocess", names=("a.s@linux:two", "a.s:analyse"))
     world.run()
 
     assert world.ran() == ["a.s@linux:two"]
-    assert world.pipeline.counts["analysed"] == analysed
+    assert world.pipeline.jobs.reports.counts["analysed"] == analysed
     assert world.job("a.s@linux:two").reason == "asked for by a person"
     assert world.cache == world.clean().cache
 
@@ -803,7 +803,7 @@ def test_what_was_cancelled_rests_until_the_source_changes(world: World, held: s
     world.ask("cancel", names=(held,))
     if held.endswith("analyse"):
         world.pipeline.requests.cancel(
-            [world.pipeline.memory.sources["a.s"].jobs.popitem()[1].id]
+            [world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id]
         )  # analyses have no number of their own
         return
     world.run()
@@ -884,18 +884,18 @@ def test_the_backlog_says_how_much_is_owed(world: World) -> None:
 
     world.settle()
 
-    assert world.pipeline.backlog == 2
+    assert world.pipeline.jobs.backlog == 2
 
 
 def test_a_job_that_was_never_planned_goes_without_a_word(world: World) -> None:
     settled(world, a_txt="x")
-    (source,) = world.pipeline.memory.load(["a.txt"])  # type: ignore[list-item]
+    (source,) = world.pipeline.jobs.memory.load(["a.txt"])  # type: ignore[list-item]
     analysis = world.pipeline.plans._analysis_of(source, scripter())
 
     world.pipeline.jobs.drop(analysis)
 
     assert [job.is_analysis for job in source.jobs.values()] == [False]
-    assert not world.pipeline.ledger.rows
+    assert not world.pipeline.jobs.ledger.rows
 
 
 def test_a_verb_that_is_not_known_yet_changes_nothing(world: World) -> None:

@@ -131,7 +131,7 @@ def test_a_folder_that_goes_takes_its_settings_with_it() -> None:
     world.write("three/f.s")
     world.settle()
 
-    assert world.pipeline.settings.text("three") == ""
+    assert world.pipeline.jobs.settings.text("three") == ""
     assert same_as_clean(world)
 
 
@@ -297,7 +297,7 @@ def test_the_settings_of_the_scan_folder_that_wins_count() -> None:
     assert world.ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
     world.configure(folders=("shared", "game"))
     world.settle(restart=True)
-    assert "shared" in world.pipeline.settings.text("one")
+    assert "shared" in world.pipeline.jobs.settings.text("one")
     assert same_as_clean(world)
 
 
@@ -341,7 +341,7 @@ def test_settings_whose_file_went_unseen_do_not_stay() -> None:
 
     world.settle()
 
-    assert world.pipeline.settings.text("one") == ""
+    assert world.pipeline.jobs.settings.text("one") == ""
     assert same_as_clean(world)
 
 

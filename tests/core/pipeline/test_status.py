@@ -28,7 +28,7 @@ def test_what_is_ready_and_what_runs_is_counted_by_kind() -> None:
     after = world.pipeline.status()
 
     assert (before.ready_jobs, before.ready_analyses, before.running_jobs, before.running_analyses) == (2, 1, 0, 0)
-    assert world.pipeline.backlog == 3
+    assert world.pipeline.jobs.backlog == 3
     assert after.running_jobs + after.running_analyses == 1
     assert before.is_analysing
     assert before.is_scanned
@@ -49,15 +49,15 @@ def test_what_ended_is_counted_and_nothing_is_owed_at_rest() -> None:
     status, owed = world.pipeline.status(), world.pipeline.count_pending()
 
     assert (status.run, status.failed, status.done, status.analysed) == (2, 0, 2, 1)
-    assert (world.pipeline.backlog, status.reading, status.is_analysing, status.failing) == (0, 0, False, 0)
+    assert (world.pipeline.jobs.backlog, status.reading, status.is_analysing, status.failing) == (0, 0, False, 0)
     assert (dict(owed.pending), owed.analyses) == ({}, 0)
 
 
 def test_the_next_job_is_the_first_of_the_queue_or_the_one_that_is_named() -> None:
     pipeline = owing().pipeline
-    jobs = [job for job in pipeline.ready if not job.is_analysis]
+    jobs = [job for job in pipeline.jobs.ready if not job.is_analysis]
 
-    assert pipeline.next_job() is pipeline.ready.peek()
+    assert pipeline.next_job() is pipeline.jobs.ready.peek()
     assert pipeline.next_job(jobs[-1].id) is jobs[-1]
     assert pipeline.next_job(4711) is None
 
@@ -67,5 +67,5 @@ def test_jobs_that_run_are_named_and_analyses_are_not() -> None:
 
     pipeline.handle(SlotsFree(1_000, 4))
 
-    assert sorted(pipeline.running_job_ids()) == sorted(job.id for job in pipeline.running.values() if not job.is_analysis)
+    assert sorted(pipeline.running_job_ids()) == sorted(job.id for job in pipeline.jobs.running.values() if not job.is_analysis)
     assert 0 not in pipeline.running_job_ids()

@@ -31,7 +31,7 @@ class Reading(World):
         if isinstance(event, RunsFinished):
             results = [
                 replace(result, reads=self._reads(job, isinstance(result, AnalyseResult)))
-                if (job := self.pipeline.running.get(result.run_key))
+                if (job := self.pipeline.jobs.running.get(result.run_key))
                 else result
                 for result in event.results
             ]

@@ -378,7 +378,7 @@ def test_an_intermediate_that_goes_while_it_is_read_is_forgotten(world: World) -
     world.run()
 
     assert world.cache == {}
-    assert not world.pipeline.memory.unstable
+    assert not world.pipeline.jobs.memory.unstable
 
 
 @pytest.mark.parametrize("text", ["jobs-from sub/n.s", "jobs-from sub/n.s\nglob sub/*"])
@@ -440,7 +440,7 @@ def test_nothing_is_made_of_an_intermediate_that_others_wrote(world: World, held
 
     assert set(world.ran()) == {"m.s@common:chain"}
     assert world.cache == before
-    assert not world.pipeline.memory.unstable
+    assert not world.pipeline.jobs.memory.unstable
 
 
 @pytest.mark.parametrize("looks", [1, 2])

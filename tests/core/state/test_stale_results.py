@@ -100,7 +100,7 @@ def test_a_run_that_ended_before_it_loaded_its_builder_says_nothing_of_its_code(
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
-    step_until(world, lambda: running(world, has_read=False) and not world.pipeline.memory.hashing)
+    step_until(world, lambda: running(world, has_read=False) and not world.pipeline.jobs.memory.hashing)
     world.write("a.s", "y")
     perform = world._perform_run
 
@@ -109,9 +109,9 @@ def test_a_run_that_ended_before_it_loaded_its_builder_says_nothing_of_its_code(
         return replace(result, used=Used(b"nothing was loaded")) if result.outcome is Outcome.STALE else result
 
     monkeypatch.setattr(world, "_perform_run", with_other_code)
-    step_until(world, lambda: world.pipeline.is_outdated)
+    step_until(world, lambda: world.pipeline.jobs.is_outdated)
 
-    assert not world.pipeline.is_outdated
+    assert not world.pipeline.jobs.is_outdated
     monkeypatch.undo()
     world.settle()
     assert products(world.live_jobs()) == products(world.clean().live_jobs())
@@ -122,7 +122,7 @@ def check_source(seed: int) -> None:
     world = World(rng=random.Random(seed))
     world.write("a.s", "x")
     world.scan()
-    step_until(world, lambda: bool(len(world.pipeline.ready)))
+    step_until(world, lambda: bool(len(world.pipeline.jobs.ready)))
     world.write("a.s", "stage m.s=x")
     step_until(world, lambda: running(world, has_read=True))
     world.write("a.s", "x")

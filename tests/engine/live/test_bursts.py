@@ -80,14 +80,14 @@ def test_what_is_pending_of_a_folder_is_not_reported_again(
             project.write(f"assets/new/{number}.txt", str(number))
         heard: list[bool] = []
         live.watching.when_synced(heard.append)
-        project.until(lambda: heard and len(engine.pipeline.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
+        project.until(lambda: heard and len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
         listed = seen["listed"]
         project.write("assets/new/late.txt", "late")
         if how == "folder":
             engine.check_folder("new")
         else:
             engine.scan_below("new")
-        project.until(lambda: len(engine.pipeline.memory.hashing) == _COUNT + 1 and not engine.is_scanning, "seen again")
+        project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT + 1 and not engine.is_scanning, "seen again")
         held.undo()
         project.until_product("linux/new/late.txt", "late")
 
@@ -104,7 +104,7 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         assert engine is not None
         hold_reading(engine, held)
         project.write("assets/new/b.txt", "b")
-        project.until(lambda: engine.pipeline.memory.hashing and live.watching.is_quiet, "seen")
+        project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
         engine.scans._checked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
         engine.check_folder("new")
@@ -192,7 +192,7 @@ def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_i
         hold_reading(engine, held)
         for number in range(_COUNT):
             project.write(f"assets/new/{number}.txt", str(number))
-        project.until(lambda: len(engine.pipeline.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
+        project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
 
         project.until(lambda: is_told_to_look(live) and not engine.is_scanning, "told to be at work, though nothing is looked at")
         held.undo()

@@ -51,9 +51,9 @@ def test_a_look_has_its_second_and_is_forgotten_when_it_is_old(live: Live) -> No
     interest.poll(100.0 + LASTS_S)
     assert live.asked == []
     interest.poll(100.0 + 1 + LASTS_S)
-    assert live.asked == [("fade", (), 1)]
+    assert live.asked == [("expire", (), 1)]
     interest.poll(100.0 + 11 + LASTS_S)
-    assert live.asked[1:] == [("fade", (), 11)]
+    assert live.asked[1:] == [("expire", (), 11)]
     assert interest.next_deadline(live.now) is None
 
 

@@ -67,7 +67,9 @@ class Live:
         self.said: LogAnswer | None = LogAnswer(7, 3)
         self.is_awaited, self.now = True, 100.0
         job = SimpleNamespace(id=1, is_analysis=False)
-        self.engine: Any = SimpleNamespace(pipeline=SimpleNamespace(running={7: job}), runs=SimpleNamespace(pool_if_any=self))
+        self.engine: Any = SimpleNamespace(
+            pipeline=SimpleNamespace(jobs=SimpleNamespace(running={7: job})), runs=SimpleNamespace(pool_if_any=self)
+        )
 
     def log_so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
         assert run_key == 7

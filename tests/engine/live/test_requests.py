@@ -81,7 +81,7 @@ def test_paused_nothing_starts_run_next_starts_one_and_resume_the_rest(project: 
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
         for name in "abc":
             project.write(f"assets/{name}.txt", f"{name} again")
-        project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready) == 3)
+        project.until(lambda: live.engine is not None and len(live.engine.pipeline.jobs.ready) == 3)
         assert project.ask(port.ReadStatus()).answered["state"] == "paused"
 
         answer = project.ask(port.RunNext()).answered
@@ -102,8 +102,8 @@ def test_run_next_takes_the_job_that_was_named(project: LiveProject) -> None:
             project.write(f"assets/{name}.txt", f"{name} again")
         engine = live.engine
         assert engine is not None
-        project.until(lambda: len(engine.pipeline.ready) == 3)
-        job = next(job for job in engine.pipeline.ready if job.source.rel == "c.txt")
+        project.until(lambda: len(engine.pipeline.jobs.ready) == 3)
+        job = next(job for job in engine.pipeline.jobs.ready if job.source.rel == "c.txt")
         project.ask(port.RunNext(job.id))
         project.until(lambda: project.runs)
 
@@ -145,7 +145,7 @@ def test_shutdown_when_idle_waits_for_what_is_owed(project: LiveProject) -> None
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.write("assets/a.txt", "owed")
-        project.until(lambda: live.engine is not None and len(live.engine.pipeline.ready))
+        project.until(lambda: live.engine is not None and len(live.engine.pipeline.jobs.ready))
         project.ask(port.StopEngine(is_when_idle=True))
         assert not live.is_stopping
         project.ask(port.ResumeJobs())
@@ -180,8 +180,8 @@ def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) ->
         project.write("assets/a.txt", "unwanted")
         engine = live.engine
         assert engine is not None
-        project.until(lambda: len(engine.pipeline.ready))
-        (job,) = list(engine.pipeline.ready)
+        project.until(lambda: len(engine.pipeline.jobs.ready))
+        (job,) = list(engine.pipeline.jobs.ready)
         project.forget()
         project.ask(port.Cancel((job.id,)))
         project.ask(port.ResumeJobs())
@@ -228,14 +228,14 @@ def test_every_step_is_told_as_long_as_somebody_is_there_who_does_more_than_draw
         project.ask(port.Subscribe(is_coalesced=True), client=3)
         engine = live.engine
         assert engine is not None
-        assert (engine.pipeline.wants_news, live.is_followed) == (False, True)
+        assert (engine.pipeline.jobs.reports.wants_news, live.is_followed) == (False, True)
         project.ask(port.Subscribe(), client=4)
-        assert (engine.pipeline.wants_news, live.is_followed) == (True, True)
+        assert (engine.pipeline.jobs.reports.wants_news, live.is_followed) == (True, True)
 
         seen = []
         for client in (4, 3, 2):
             project.desk.forget_client(client)
-            seen.append((engine.pipeline.wants_news, live.is_followed))
+            seen.append((engine.pipeline.jobs.reports.wants_news, live.is_followed))
 
         assert seen == [(False, True), (False, True), (False, False)]
 
@@ -275,10 +275,10 @@ def test_an_escalated_job_starts_first(project: LiveProject) -> None:
             project.write(f"assets/{name}.txt", f"{name} again")
         engine = live.engine
         assert engine is not None
-        project.until(lambda: len(engine.pipeline.ready) == 3)
-        job = next(job for job in engine.pipeline.ready if job.source.rel == "c.txt")
+        project.until(lambda: len(engine.pipeline.jobs.ready) == 3)
+        job = next(job for job in engine.pipeline.jobs.ready if job.source.rel == "c.txt")
         project.ask(port.EscalateJobs(job_ids=(job.id,)))
-        project.until(lambda: engine.pipeline.ready.peek() is job)
+        project.until(lambda: engine.pipeline.jobs.ready.peek() is job)
 
 
 def test_a_job_that_is_looked_at_starts_first(project: LiveProject) -> None:
@@ -288,9 +288,9 @@ def test_a_job_that_is_looked_at_starts_first(project: LiveProject) -> None:
             project.write(f"assets/{name}.txt", f"{name} again")
         engine = running.engine
         assert engine is not None
-        project.until(lambda: len(engine.pipeline.ready) == 3)
+        project.until(lambda: len(engine.pipeline.jobs.ready) == 3)
         project.ask(port.NoteInterest(("c.txt",)))
-        project.until(lambda: (job := engine.pipeline.ready.peek()) is not None and job.source.rel == "c.txt")
+        project.until(lambda: (job := engine.pipeline.jobs.ready.peek()) is not None and job.source.rel == "c.txt")
 
 
 def test_settle_answers_when_what_was_changed_before_is_processed(project: LiveProject) -> None:

@@ -98,7 +98,7 @@ def test_the_folder_is_saved_when_it_rests_and_the_next_start_finds_nothing_to_d
         project.until_product("linux/a.txt", "changed")
         engine = project.live.engine
         assert engine is not None
-        project.until(lambda: not engine.pipeline.memory.newer.facts, "the folder's row")
+        project.until(lambda: not engine.pipeline.jobs.memory.newer.facts, "the folder's row")
         project.until_idle()
         saved = {fact.rel: fact for _digest, facts in engine.archive.folders.folder_parts("").values() for fact in facts}
         assert saved["a.txt"].size == len("changed")

@@ -93,13 +93,13 @@ def _change(project: LiveProject) -> None:
 def _build(project: LiveProject) -> None:
     project.path("gate").unlink(missing_ok=True)
     project.write("assets/a.slow", f"{next(_NUMBERS)}")
-    project.until(lambda: project.live.engine is not None and project.live.engine.pipeline.running)
+    project.until(lambda: project.live.engine is not None and project.live.engine.pipeline.jobs.running)
 
 
 def _pause(project: LiveProject) -> None:
     project.ask(port.PauseJobs())
     _change(project)
-    project.until(lambda: project.live.engine is not None and project.live.engine.pipeline.ready)
+    project.until(lambda: project.live.engine is not None and project.live.engine.pipeline.jobs.ready)
 
 
 def _drain(project: LiveProject) -> None:

@@ -803,7 +803,7 @@ def test_jobs_that_wait_for_a_file_that_is_left_to_the_watcher_do_not_wait_in_va
         **state, watching=SimpleNamespace(is_quiet=is_quiet), roots=SimpleNamespace(add_intermediates=lambda: None)
     )
     engine = mock.Mock()
-    engine.pipeline.stuck.return_value = ["a job"]
+    engine.pipeline.jobs.stuck.return_value = ["a job"]
 
     EngineSupervisor._rest(supervisor, engine, 0.0)
     EngineSupervisor._rest(supervisor, engine, 10.0)

@@ -16,6 +16,10 @@ def changed(job_id: int, status: str) -> JobChanged:
     return JobChanged(1, job_id, f"{job_id}.txt", 1, "linux", "key", "b", status, "", "", 0, 0, 0, "", 7)
 
 
+def moved(count: int) -> SimpleNamespace:
+    return SimpleNamespace(jobs=SimpleNamespace(reports=SimpleNamespace(moved=range(count))))
+
+
 def engine(*latest: JobChanged):
     owed = list(latest)
 
@@ -24,7 +28,7 @@ def engine(*latest: JobChanged):
         owed.clear()
         return found
 
-    return SimpleNamespace(pipeline=SimpleNamespace(moved_count=len(latest)), latest=take)
+    return SimpleNamespace(pipeline=moved(len(latest)), latest=take)
 
 
 def test_what_is_settled_and_what_is_of_no_job_is_not_put_off():
@@ -73,7 +77,7 @@ def test_the_engine_is_asked_a_moment_after_it_owes_something():
 def test_while_many_jobs_move_the_engine_is_asked_four_times_a_second_and_at_first_at_once():
     clients = Clients()
     asked_s = []
-    many = SimpleNamespace(pipeline=SimpleNamespace(moved_count=101), latest=lambda: asked_s.append(clients.now) or [])
+    many = SimpleNamespace(pipeline=moved(101), latest=lambda: asked_s.append(clients.now) or [])
 
     for _ in range(3):
         clients.news.poll(clients.now, many)

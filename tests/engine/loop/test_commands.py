@@ -94,7 +94,7 @@ def test_no_event_is_taken_until_a_commit_has_ended(project: LiveProject, held: 
 def test_files_that_wait_to_be_read_are_while_a_commit_goes_on(project: LiveProject, held: Held) -> None:
     engine = project.live.engine
     assert engine is not None
-    fact = engine.pipeline.memory.last_seen(PathKey("a.txt"))
+    fact = engine.pipeline.jobs.memory.last_seen(PathKey("a.txt"))
     assert fact is not None
     engine.digests.want(HashFiles(1, (fact,)))
     project.until(lambda: engine.digests.are_answered, "read")
@@ -239,10 +239,10 @@ def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
         with monkeypatch.context() as patch:
             patch.setattr(changes.ChangeTracker, "is_amid_changes", True)
             engine.ask("reprocess", keys=["a.txt"])
-            project.until(lambda: len(engine.pipeline.ready))
+            project.until(lambda: len(engine.pipeline.jobs.ready))
             project.ask(port.ReadStatus())
             project.ask(port.ReadStatus())
-            was_started = bool(engine.pipeline.running)
+            was_started = bool(engine.pipeline.jobs.running)
         project.until_idle()
 
     assert not was_started

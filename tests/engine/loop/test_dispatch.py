@@ -15,8 +15,8 @@ from aptui.engine.loop.dispatch import QueuePause, RunDispatcher
 
 def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, running: int = 8) -> RunDispatcher:
     """Return one that holds a result since second 0."""
-    jobs = SimpleNamespace(resources=object() if has_resources else None)
-    pipeline = SimpleNamespace(running=dict.fromkeys(range(running)), ready=range(ready), jobs=jobs)
+    resources = object() if has_resources else None
+    pipeline = SimpleNamespace(jobs=SimpleNamespace(running=dict.fromkeys(range(running)), ready=range(ready), resources=resources))
     context = SimpleNamespace(roots={}, live=object() if is_live else None, pipeline=pipeline)
     runs = RunDispatcher(cast("Any", context), runs_builders=True)
     runs._take([RunResult(1, Outcome.SUCCEEDED)])
@@ -48,7 +48,7 @@ def test_nothing_is_held_when_all_that_runs_has_reported() -> None:
 def test_the_room_for_what_is_critical_is_offered_to_nothing_else(is_critical: bool, is_analysis: bool) -> None:
     first = SimpleNamespace(is_critical=is_critical, is_analysis=is_analysis)
     ready = SimpleNamespace(peek=lambda: first)
-    context = SimpleNamespace(roots={}, live=None, pipeline=SimpleNamespace(ready=ready), inbox=Inbox())
+    context = SimpleNamespace(roots={}, live=None, pipeline=SimpleNamespace(jobs=SimpleNamespace(ready=ready)), inbox=Inbox())
     runs = RunDispatcher(cast("Any", context), runs_builders=True)
     runs.pool_if_any = cast("Any", SimpleNamespace(free=0, free_for_critical=1))
 

@@ -50,7 +50,7 @@ def test_a_barrier_passes_when_the_jobs_of_new_files_have_rows_and_not_their_sou
         project.write("assets/b.txt", "b")
         request = Request(Barrier())
         project.desk.take(request)
-        project.until(lambda: live.engine is not None and live.engine.pipeline.has_unsaved_jobs, "its copy is made")
+        project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is made")
         # Amid a commit nothing is heard: the fence's own notification then waits for the end, and so does the fence.
         project.until(lambda: live.engine is not None and (live.engine.is_committing or is_all_known(live)), "all is known")
         for _turn in range(5):

@@ -156,7 +156,7 @@ class Followed:
     def __init__(self) -> None:
         builders = (copier(platforms=("linux", "server")), scripter(platforms=("linux", "server")))
         self.world = World(Setup(builders=builders, platforms=("linux", "server"), folders=FOLDERS))
-        self.world.pipeline.follow(is_followed=True)
+        self.world.pipeline.jobs.reports.follow(is_followed=True)
         self.folders = {number: name for name, number in self.world._folder_ids.items() if name != MADE}
         self.store = JobsStore(clock_ms=lambda: NOW_MS)
         table = JobTable({}, AnalysisKeys())
@@ -167,7 +167,7 @@ class Followed:
     def look(self, part: int) -> None:
         """Apply what the engine reported since the last call, `part` jobs at a time."""
         newest: dict[object, JobChanged] = {}
-        for item in [*self.world.notices, *self.world.pipeline.latest(list(self.world.pipeline.running))]:
+        for item in [*self.world.notices, *self.world.pipeline.jobs.reports.latest(list(self.world.pipeline.jobs.running))]:
             if isinstance(item, JobChanged):
                 newest.pop(item.key, None)
                 newest[item.key] = item

@@ -130,7 +130,7 @@ def test_what_is_looked_at_is_named_by_path_product_and_asset_id_and_comes_first
     asset = client.ask(wire_records.AssetStatus(term="a/rose.txt")).assets[0].id
 
     assert client.ask(wire_records.Interest(paths=("fast.slow", "a/ROSE.txt"), assets=(asset,))) == wire_records.Interested(2)
-    ready = there.project.live.engine.pipeline.ready
+    ready = there.project.live.engine.pipeline.jobs.ready
     until(lambda: ready.interest.of("fast.slow") > 0 and ready.interest.of("a/rose.txt") > 0)
     assert client.ask(wire_records.Interest()) == wire_records.Interested(0)
 
