@@ -21,8 +21,6 @@ from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean.start"
 """Imported before all that imports msgspec; `--version` and `--help` do without both."""
-_LEAN_SCREEN = "aptui.tui.lean_start"
-"""Imported before all that imports hashlib, where a screen is opened."""
 VERBS = {
     "open": ("aptui.cli.screen_verb", "show a cache on the screen, without an engine"),
     "batch": ("aptui.batch.run", "process everything that is new, changed or failed, then exit"),
@@ -267,7 +265,6 @@ def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) ->
         name = os.path.basename(os.path.abspath(arguments.project or os.curdir))
     is_shown = not getattr(arguments, "plain", False) and skeleton.show(name)
     import_module(_LEAN_START)
-    import_module(_LEAN_SCREEN)
     try:
         return int(getattr(import_module(module), verb)(arguments))
     except KnownError:

@@ -27,7 +27,6 @@ from aptui import feature
 from aptui.tui import commands as shell_commands
 from aptui.tui.background import run_in_background
 from aptui.tui.commands import CommandBar
-from aptui.tui.data.numpy_loading import load_numpy
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.engine_control import EngineControl
@@ -43,7 +42,7 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.keymap import KeyBindings
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.clipboard import Clipboard
-from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.output.display import DiffRenderingApp
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -75,7 +74,7 @@ PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "te
 """What has actions of its own."""
 
 
-class AptuiApp(ThriftyApp, inherit_bindings=False):
+class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     """aptui on a terminal. Panes reach it as `self.shell`, of which they see what `pane.Shell` names."""
 
     CSS_PATH = "app.tcss"
@@ -130,7 +129,7 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
         self.clock = FrameClock(self, self.drawing.draw, self.line_rest_s, key_s=self.line_key_s)
         self.touched_s = -1e9
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
-        self.themes = ThemeManager(self, self, self.switcher, person, theme)
+        self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
         self._action_targets |= PARTS  # Textual's own affair: it has no public way to name more of them
 
@@ -178,7 +177,6 @@ class AptuiApp(ThriftyApp, inherit_bindings=False):
             self.show_toast(str(mistake), "warning", 15)
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
-        load_numpy()
         await self.switcher.show_first()
         # Once more after a paint: reading beside the pane's import gains nothing, they share the interpreter.
         self.call_after_refresh(self._begin)

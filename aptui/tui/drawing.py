@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import contextvars
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
-from textual._compositor import Compositor
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.geometry import Region
 from textual.screen import Screen
 
 from aptui.tui.frame.line import Line
+from aptui.tui.terminal.output.display import ChangedLines, is_supported
 
 if TYPE_CHECKING:
-    from textual.strip import Strip
-
     from aptui.tui.data.feed import Feed
     from aptui.tui.key_gate import KeyGate
     from aptui.tui.pane_switcher import PaneSwitcher
@@ -163,55 +160,6 @@ class FrameClock:
             self._after(0, self._frame)
 
 
-# Draws the lines that changed, and of the widgets those alone that are seen in them.
-#
-# Textual has all lines drawn of every widget within the box around all that changed. A letter in the status line and one in the
-# hints put the whole screen into that box, and of what was drawn nearly all is thrown away. So is what containers draw behind
-# their parts.
-#
-# It overrides `Compositor._render_chops`, which is Textual's own affair and therefore pinned with its version.
-
-
-class ChangedLines(Compositor):
-    """A compositor that asks a widget for its lines from the first to the last that is wanted."""
-
-    def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
-        """Return the wanted lines, each as {column: piece} for the pieces that it is cut into; the others are empty.
-
-        Args:
-            crop: what is around all that is wanted.
-            is_rendered_line: whether a line is wanted.
-        """
-        cuts = self.cuts
-        wanted = [y for y in crop.line_range if is_rendered_line(y)]
-        chops: list[dict[int, Strip | None]] = [dict.fromkeys(line[:-1]) for line in cuts]
-        for widget, (region, clip) in self.visible_widgets.items():  # they come from front to back
-            seen = region.intersection(clip)
-            if not seen.width:
-                continue
-            left, right = seen.x, seen.right
-            lines = [
-                (y, [cut for cut in cuts[y] if left <= cut <= right])
-                for y in wanted
-                if seen.y <= y < seen.bottom and not _is_covered(chops[y], left, right)
-            ]
-            if not lines:
-                continue
-            first, last = lines[0][0], lines[-1][0]
-            strips = widget.render_lines(Region(left - region.x, first - region.y, seen.width, last + 1 - first))
-            for y, ends in lines:
-                line = chops[y]
-                for cut, piece in zip(ends, strips[y - first].divide([cut - left for cut in ends[1:]]), strict=False):
-                    if line.get(cut) is None:
-                        line[cut] = piece
-        return cast("Sequence[Mapping[int, Strip]]", chops)  # as Textual's own
-
-
-def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-    """Return whether something in front has every piece of a line from one column to the other."""
-    return all(piece is not None for cut, piece in line.items() if left <= cut < right)
-
-
 # The only screen of the app, and when it is first drawn: with the first rows, so that nothing is drawn twice on the way to
 # them.
 #
@@ -230,7 +178,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def __init__(self) -> None:
         # Nearly all terminals are tall; the class that comes with the first size has everything styled anew.
         super().__init__(id="_default", classes="-tall")
-        self._compositor = ChangedLines()
+        if is_supported():
+            self._compositor = ChangedLines()
         self.is_shown = False
         """Whether it is drawn from now on."""
 

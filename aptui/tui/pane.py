@@ -6,15 +6,15 @@ A pane itself lives in `screens/` and is imported when it is first visited.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from msgspec import Struct
 from textual.containers import Container
 
 from aptui import feature
+from aptui.tui.frame.commandline import Host
 
 if TYPE_CHECKING:
-    from textual.app import App
     from textual.widget import Widget
 
     from aptui.config.model import Config
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from aptui.feature import Feature
     from aptui.link.port import Answer, Verb
     from aptui.tui.data.feed import Batch, Feed
-    from aptui.tui.data.session import Session
-    from aptui.tui.frame.commandline import Choice, Command
+    from aptui.tui.frame.commandline import Command
     from aptui.tui.frame.engine_control import EngineControl
     from aptui.tui.frame.sheets import Sheets
     from aptui.tui.frame.terminal_control import TerminalControl
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.state import UiMemory
 
 
-class Shell(Protocol):
+class Shell(Host, Protocol):
     """What panes and their parts may use of the app; `app` is the same as what Textual knows."""
 
-    session: Session
     config: Config | None
     touched_s: float
     """When somebody last did something, by the monotonic clock."""
@@ -52,10 +50,6 @@ class Shell(Protocol):
     all_builders: Callable[[], Sequence[Builder]] | None
 
     @property
-    def app(self) -> App[Any]:
-        """The app as Textual's own."""
-
-    @property
     def feed(self) -> Feed | None:
         """What reads jobs and hears news, None = it was not opened yet."""
 
@@ -70,29 +64,11 @@ class Shell(Protocol):
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
         """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered."""
 
-    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message (`information`, `warning` or `error`) in the corner."""
-
-    def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in a box; the last choice changes nothing."""
-
-    def wake(self) -> None:
-        """Ask for a frame; any thread may."""
-
     def wake_for_news(self) -> None:
         """Ask for a frame that nobody waits for; any thread may."""
 
-    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; any thread may."""
-
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the terminal people sit at, and say how."""
-
-    def commands(self) -> list[Command]:
-        """Return what can be said on the `:` line now."""
-
-    def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, what it does) of all actions with a key."""
 
     def act(self, action: str) -> None:
         """Run an action of the app, soon."""

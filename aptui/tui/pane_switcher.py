@@ -123,7 +123,7 @@ class PaneSwitcher(Actions):
             return
         self.close_sheet(focuses=False)
         if pane_id == self._current:
-            self.give_focus_back()
+            self.refocus()
             return
         self._leave_pane()
         if pane_id not in self.mounted:
@@ -132,7 +132,7 @@ class PaneSwitcher(Actions):
         self._stage.current = f"pane-{pane_id}"
         self._app.query_one(TabBar).show(pane_id)
         self._memory.put("shell.tab", pane_id)
-        self.give_focus_back()
+        self.refocus()
         self.mounted[pane_id].activate()
         self._wake()
 
@@ -178,7 +178,7 @@ class PaneSwitcher(Actions):
         if self.pane is not None and focused is not None and self.pane in focused.ancestors_with_self:
             self._focus_of[self._current] = focused
 
-    def give_focus_back(self) -> None:
+    def refocus(self) -> None:
         """Put the focus where it was in this pane, or on the first part that takes it."""
         pane = self.pane
         if self.sheet:
@@ -192,10 +192,6 @@ class PaneSwitcher(Actions):
             last.focus()
             return
         self._app.set_focus(_first_part(pane))
-
-    def refocus(self) -> None:
-        """Put the focus on what is in sight: the sheet, or the pane."""
-        self.give_focus_back()
 
     # --------------------------------------------------------------------------------------------------------------- sheets
 
@@ -217,7 +213,7 @@ class PaneSwitcher(Actions):
         self.sheet = ""
         self._stage.current = f"pane-{self._current}" if self._current else None
         if focuses:
-            self.give_focus_back()
+            self.refocus()
         self._wake()
 
 

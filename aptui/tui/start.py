@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aptui.config.dirs import asset_database
 from aptui.link.places import state_dir
 from aptui.shared.errors import UserError
-from aptui.shared.lean.imports import hollow, use_one_heap, without
+from aptui.shared.lean.imports import use_one_heap
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,12 +55,10 @@ def run(
     gc.disable()
     use_one_heap()
     from aptui.tui.preferences import state  # for start-up
-    from aptui.tui.terminal import safety, skeleton
+    from aptui.tui.terminal import driver, safety, skeleton
 
     session = session_factory()
     early = _read_early(session.cache_dir)
-    with without("ssl"):  # a loop that speaks to a terminal alone needs no TLS
-        from aptui.tui.terminal import driver
 
     if not driver.is_possible():
         early.close()
@@ -71,9 +69,7 @@ def run(
         if sys.stdout.isatty() or sys.stdin.isatty():
             return run_plain(session)
         raise UserError("no terminal to draw on", hint="'aptui status' and 'aptui jobs' answer without one")
-    # The palette takes one annotation from Textual's types, which import trees and selects; where downloads go nobody asks.
-    with hollow("textual.types", "platformdirs"):
-        from aptui.tui.app import AptuiApp  # for start-up
+    from aptui.tui.app import AptuiApp  # for start-up
 
     safety.install(safety.prepare_terminal(os.environ))
     folder = state_dir()

@@ -16,7 +16,7 @@ from aptui.tui.frame.engine_control import TrustQuestion
 class Screen:
     """A screen that notes what it is asked and told."""
 
-    size = Size(40, 24)
+    app = SimpleNamespace(size=Size(40, 24))
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Choice]]] = []

@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
@@ -66,7 +66,7 @@ class Payloads:
 COLUMNS = (Column("text", "Text", 0, 8), Column("number", "Number", 6, align="right", drop_rank=1))
 
 
-class Zoo(ThriftyApp):
+class Zoo(DiffRenderingApp):
     """All widgets at once; `m` opens a menu, `q` ends."""
 
     CSS = "#left, #right { width: 1fr; }"

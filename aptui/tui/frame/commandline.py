@@ -8,7 +8,7 @@ Tests: `tests/tui/test_shell.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from msgspec import Struct
 from textual.app import ComposeResult
@@ -21,6 +21,11 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, strip_of
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from aptui.tui.data.session import Session
 
 _MOST_CANDIDATES = 8
 
@@ -202,3 +207,32 @@ class Choice(Struct, frozen=True):
     character: str
     text: str
     run: Callable[[], None] = lambda: None
+
+
+class Host(Protocol):
+    """The app as its parts use it; `pane.Shell` is the app as panes use it."""
+
+    session: Session
+    sheets: Any
+
+    @property
+    def app(self) -> App[Any]:
+        """The app as Textual knows it."""
+
+    def commands(self) -> list[Command]:
+        """Return the commands that the `:` line accepts now."""
+
+    def actions_here(self) -> list[tuple[str, str, str]]:
+        """Return (key, id, description) of all actions with a key."""
+
+    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
+        """Show a message (`information`, `warning` or `error`) in the corner."""
+
+    def question(self, text: str, choices: Sequence[Choice]) -> None:
+        """Ask the user in a box; the last choice changes nothing."""
+
+    def wake(self) -> None:
+        """Ask for a frame; thread-safe."""
+
+    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
+        """Have `do` called in the app's thread, soon; thread-safe."""

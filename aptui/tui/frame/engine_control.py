@@ -9,33 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
 from aptui.tui.actions import Actions
 from aptui.tui.data.session import Session, SessionState
-from aptui.tui.frame.commandline import Choice
+from aptui.tui.frame.commandline import Choice, Host
 from aptui.tui.frame.line import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.geometry import Size
-
     from aptui.link.port import Answer, Verb
-
-
-class EngineDialogue(Protocol):
-    """What this needs of the app."""
-
-    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message."""
-
-    def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in a box."""
-
-    def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
-        """Have `do` called in the app's thread."""
 
 
 class EngineControl(Actions):
@@ -45,7 +28,7 @@ class EngineControl(Actions):
         leave: ends the screen, when the engine was stopped.
     """
 
-    def __init__(self, session: Session, screen: EngineDialogue, leave: Callable[[], object]) -> None:
+    def __init__(self, session: Session, screen: Host, leave: Callable[[], object]) -> None:
         self._session, self._screen, self._leave = session, screen, leave
         self._was_attached = False
         self._is_supposed = False
@@ -130,22 +113,6 @@ _MOST_LINES = 8
 _MARGINS = 3
 
 
-class TrustDialogue(Protocol):
-    """What this needs of the app."""
-
-    sheets: Any
-
-    @property
-    def size(self) -> Size:
-        """The size of the screen."""
-
-    def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in a box."""
-
-    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message."""
-
-
 class TrustQuestion:
     """Whether the user trusts a project.
 
@@ -170,7 +137,7 @@ class TrustQuestion:
         self._trust, self._restrict = trust, restrict
         self._is_listing = False
 
-    def ask(self, screen: TrustDialogue) -> None:
+    def ask(self, screen: Host) -> None:
         """Ask, or with a running engine report the changes."""
         if self._is_running:
             if self._changes:
@@ -186,21 +153,21 @@ class TrustQuestion:
         ]
         screen.question("\n".join(["trust this project?", *lines[:_MOST_LINES], *more]), choices)
 
-    def ask_again(self, screen: TrustDialogue) -> None:
+    def ask_again(self, screen: Host) -> None:
         """Ask again after the list was shown."""
         if self._is_listing:
             self._is_listing = False
             self.ask(screen)
 
-    def _take_trust(self, screen: TrustDialogue) -> None:
+    def _take_trust(self, screen: Host) -> None:
         try:
             self._trust()
         except KnownError as error:
             self._restrict()
             screen.show_toast(str(error), "error", 10)
 
-    def _list(self, screen: TrustDialogue) -> None:
+    def _list(self, screen: Host) -> None:
         self._is_listing = True
-        width = max(_MARGINS + 1, screen.size.width) - _MARGINS
+        width = max(_MARGINS + 1, screen.app.size.width) - _MARGINS
         lines = [part for line in (*self._changes, *self._runs) for part in wrap(line, width, subsequent_indent="    ")]
         screen.sheets.show([(Part(f" {line}"),) for line in lines])

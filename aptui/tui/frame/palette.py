@@ -9,26 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 if TYPE_CHECKING:
-    from aptui.tui.frame.commandline import Command
-
-
-class PaletteHost(Protocol):
-    """What the palette asks of the app."""
-
-    def commands(self) -> list[Command]:
-        """Return what can be said on the `:` line now."""
-
-    def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, what it does) of all actions with a key."""
-
-    def simulate_key(self, key: str) -> None:
-        """Do as if `key` were pressed."""
+    from aptui.tui.frame.commandline import Host
 
 
 class Palette(CommandPalette):
@@ -61,12 +48,12 @@ class ShellProvider(Provider):
                 yield Hit(score, matcher.highlight(title), run, help=does)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        app = cast("PaletteHost", self.app)
-        for command in app.commands():
+        host = cast("Host", self.app)
+        for command in host.commands():
             if command.complete is None:
                 yield command.name, command.does, partial(command.run, "")
             else:
                 for argument in command.complete():
                     yield f"{command.name} {argument}", command.does, partial(command.run, argument)
-        for key, name, does in app.actions_here():
-            yield f"{does}", f"{name}   {key}", partial(app.simulate_key, key)
+        for key, name, does in host.actions_here():
+            yield f"{does}", f"{name}   {key}", partial(self.app.simulate_key, key)

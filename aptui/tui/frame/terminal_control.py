@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
@@ -23,58 +23,12 @@ from aptui.tui.preferences.keymap import show_key
 from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
-    from textual.app import App
-    from textual.screen import Screen
-
-    from aptui.tui.data.session import Session
+    from aptui.tui.frame.commandline import Host
     from aptui.tui.preferences.state import UiMemory
     from aptui.tui.terminal.clipboard import Clipboard
 
 
-# Lends the terminal for a while: plain lines in its own scrollback, a program, or the shell that started the screen.,
-# `tests/tui/terminal/output/test_tmux.py`.
-
-
-class AwayHost(Protocol):
-    """What this needs of the app."""
-
-    session: Session
-
-    @property
-    def app(self) -> App[Any]:
-        """The app as Textual's own."""
-
-    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message."""
-
-    def wake(self) -> None:
-        """Ask for a frame."""
-
-
-def show_plain(host: AwayHost) -> None:
-    """Give the terminal its own screen back and write news there as lines, until a key is pressed."""
-    from aptui.tui import plain  # for start-up: few people ask for it
-
-    if not _can_leave(host):
-        host.show_toast("this terminal has no scrollback of its own", "warning")
-        return
-    with host.app.suspend():
-        plain.visit(host.session, cast(Any, sys.__stdout__))
-    host.wake()
-
-
-def suspend(host: AwayHost) -> None:
-    """Stop, and leave the terminal to the shell; its `fg` brings the screen back."""
-    if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
-        host.show_toast("no shell to return to: 'q' quits", "warning")
-        return
-    with host.app.suspend():
-        print("aptui is stopped: 'fg' continues it; the engine keeps running", flush=True)
-        _stop_until_foreground()
-    host.wake()
-
-
-def lend(host: AwayHost, command: list[str], folder: str | None = None, note: str = "") -> None:
+def lend(host: Host, command: list[str], folder: str | None = None, note: str = "") -> None:
     """Let a program have the terminal until it ends; `note` is written above what it writes."""
     if not _can_leave(host):
         host.show_toast("this terminal cannot be lent to another program", "warning")
@@ -88,7 +42,7 @@ def lend(host: AwayHost, command: list[str], folder: str | None = None, note: st
     host.wake()
 
 
-def show_folder(host: AwayHost, folder: str) -> None:
+def show_folder(host: Host, folder: str) -> None:
     """Show a folder in a window where there are some, else in a shell that begins there."""
     if not os.path.isdir(folder):
         host.show_toast(f"folder not found: '{sanitize(folder)}'", "warning")
@@ -121,7 +75,7 @@ def _not_started(command: list[str], error: OSError) -> str:
     return f"'{command[0]}' cannot be started: {(error.strerror or 'no reason given').lower()}"
 
 
-def _can_leave(host: AwayHost) -> bool:
+def _can_leave(host: Host) -> bool:
     app = host.app
     return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
 
@@ -163,7 +117,7 @@ class TerminalControl(Actions):
         read_again: reads what is shown again.
     """
 
-    def __init__(self, host: AwayHost, person: UiMemory, read_again: Callable[[], object]) -> None:
+    def __init__(self, host: Host, person: UiMemory, read_again: Callable[[], object]) -> None:
         self._host, self._person, self._read_again = host, person, read_again
         self.has_mouse = True
 
@@ -189,12 +143,27 @@ class TerminalControl(Actions):
         self._read_again()
 
     def action_plain(self) -> None:
-        """Write news as lines in the terminal's own scrollback, until a key is pressed."""
-        show_plain(self._host)
+        """Write messages as lines in the terminal's own scrollback until a key is pressed."""
+        from aptui.tui import plain  # for start-up: rarely used
+
+        host = self._host
+        if not _can_leave(host):
+            host.show_toast("this terminal has no scrollback of its own", "warning")
+            return
+        with host.app.suspend():
+            plain.visit(host.session, cast(Any, sys.__stdout__))
+        host.wake()
 
     def action_suspend(self) -> None:
-        """Leave the terminal to the shell until its `fg`."""
-        suspend(self._host)
+        """Stop the process and leave the terminal to the shell until its `fg`."""
+        host = self._host
+        if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
+            host.show_toast("no shell to return to: 'q' quits", "warning")
+            return
+        with host.app.suspend():
+            print("aptui is stopped: 'fg' continues it; the engine keeps running", flush=True)
+            _stop_until_foreground()
+        host.wake()
 
 
 # Copying to the terminal people sit at, and `Ctrl+C`, which copies what is selected and leaves when nothing is.
@@ -205,31 +174,11 @@ _TWICE_S = 2.0
 """Within so long a second `Ctrl+C` leaves."""
 
 
-class CopyDialogue(Protocol):
-    """What this needs of the app."""
-
-    @property
-    def screen(self) -> Screen[Any]:
-        """The screen on which something may be selected."""
-
-    def exit(self) -> None:
-        """Leave."""
-
-    def show_toast(self, text: str) -> None:
-        """Show a message."""
-
-    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread."""
-
-    def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, what it does) of all actions with a key."""
-
-
 class Copying(Actions):
     """Copies, and says what was copied and which way it went."""
 
-    def __init__(self, app: CopyDialogue, clips: Clipboard) -> None:
-        self._app, self._clips = app, clips
+    def __init__(self, host: Host, clips: Clipboard) -> None:
+        self._host, self._clips = host, clips
         self._ctrl_c_at = -_TWICE_S
 
     def copy(self, text: str, *, raw: bool = False) -> None:
@@ -239,14 +188,14 @@ class Copying(Actions):
 
         def say(way: str) -> None:
             rest = f"{more} · {way}"
-            free_width = self._app.screen.size.width - _AROUND - len("copied ") - len(rest)
-            self._app.show_toast(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, free_width)))}{rest}")
+            free_width = self._host.app.size.width - _AROUND - len("copied ") - len(rest)
+            self._host.show_toast(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, free_width)))}{rest}")
 
-        self._clips.copy_soon(text, lambda copied: self._app.in_ui(say, copied.toast()), raw=raw)
+        self._clips.copy_soon(text, lambda copied: self._host.in_ui(say, copied.toast()), raw=raw)
 
     def action_copy_or_quit(self) -> None:
         """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
-        app = self._app
+        host, app = self._host, self._host.app
         if selected := app.screen.get_selected_text():
             self.copy(selected)
             app.screen.clear_selection()
@@ -256,6 +205,6 @@ class Copying(Actions):
             app.exit()
             return
         self._ctrl_c_at = now
-        key = next((key for key, name, _ in app.actions_here() if name == "app.quit"), "")
+        key = next((key for key, name, _ in host.actions_here() if name == "app.quit"), "")
         leaves = f"'{show_key(key)}' quits, and so does ^C again" if key else "^C again quits"
-        app.show_toast(f"{leaves}; the engine keeps running")
+        host.show_toast(f"{leaves}; the engine keeps running")

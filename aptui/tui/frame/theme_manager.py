@@ -8,9 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
@@ -23,6 +22,7 @@ from aptui.tui.preferences import theming
 from aptui.tui.preferences.theming import ThemeFile
 
 if TYPE_CHECKING:
+    from aptui.tui.frame.commandline import Host
     from aptui.tui.preferences.state import UiMemory
 
 
@@ -97,39 +97,22 @@ CHECK_S = 2.0
 """How often theme files are looked at."""
 
 
-class ThemeHost(Protocol):
-    """What this needs of the app."""
-
-    def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message."""
-
-    def in_ui(self, do: Callable[..., object], *arguments: object) -> None:
-        """Have `do` called in the app's thread."""
-
-
-class FocusMemory(Protocol):
-    """What takes the focus from the pane and gives it back."""
-
-    def remember_focus(self) -> None:
-        """Note where the focus is in the pane."""
-
-    def give_focus_back(self) -> None:
-        """Put the focus where it was in the pane."""
-
-
 class ThemeManager(Actions):
     """Registers themes with Textual and chooses one.
 
     Args:
-        app: wears the theme.
-        screen: the app again, as what this needs of it.
-        focus: has the focus while no picker is open.
+        host: the app.
+        remember_focus: called before the picker takes the focus.
+        refocus: puts the focus back into the pane.
         person: remembers the choice.
         wanted: the theme to begin with; "" = the one that is remembered.
     """
 
-    def __init__(self, app: App[Any], screen: ThemeHost, focus: FocusMemory, person: UiMemory, wanted: str = "") -> None:
-        self._app, self._screen, self._focus, self._person = app, screen, focus, person
+    def __init__(
+        self, host: Host, remember_focus: Callable[[], object], refocus: Callable[[], object], person: UiMemory, wanted: str = ""
+    ) -> None:
+        self._screen, self._remember_focus, self._refocus, self._person = host, remember_focus, refocus, person
+        self._app = host.app
         self._has_ended = threading.Event()
         self.themes = theming.load_themes()
         self._register(wanted or person.get("theme", theming.DEFAULT))
@@ -156,7 +139,7 @@ class ThemeManager(Actions):
             )
         elif not name:
             themes = sorted(self.themes.by_name.values(), key=lambda theme: theme.name)
-            self._focus.remember_focus()
+            self._remember_focus()
             self._app.query_one(ThemePicker).start(themes, self._app.theme)
         elif name in self.themes.by_name:
             self._app.theme = name
@@ -180,7 +163,7 @@ class ThemeManager(Actions):
         if is_final:
             self._person.put("theme", name)
             self._app.query_one(ThemePicker).display = False
-            self._focus.give_focus_back()
+            self._refocus()
 
     def reload(self, *, always: bool = False) -> None:
         """Read theme files again if any changed: for the picker, and when the terminal gets the focus back from an editor."""

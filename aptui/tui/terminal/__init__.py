@@ -1,1 +1,1 @@
-"""The real terminal: driver, safety wall, clipboard, first paint, plain output."""
+"""The real terminal: driver, safety wall, clipboard, first paint."""

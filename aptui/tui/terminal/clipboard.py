@@ -1,9 +1,7 @@
-"""Copying that arrives: picks the route to the clipboard of the terminal the person sits at and says what it did.
+"""Copies to the clipboard of the user's terminal by the route that works there, and reports the route.
 
-Asks nobody for theirs.
-
-Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried; GNU screen wants OSC 52
-in pieces inside DCS; everywhere else it is OSC 52. A sequence that asks for the clipboard's content is never written.
+Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried. GNU screen needs OSC 52 in
+pieces inside DCS. Everywhere else it is OSC 52. The content of the clipboard is never requested.
 
 Tests: `tests/tui/terminal/test_clipboard.py`.
 """
@@ -27,7 +25,7 @@ from aptui.tui.terminal.safety import prepare_terminal
 from aptui.tui.words import size_text
 
 SAFE_BYTES = 74_994
-"""Encoded bytes that terminals with a limit are known to take (the limit of k9s and others); beyond it a file is written too."""
+"""Encoded bytes that all known terminals accept (the limit of k9s and others); larger copies are also written to a file."""
 MOST_COPIES = 20
 _TIMEOUT_S = 2.0
 _SCREEN_CHUNK = 76
@@ -35,12 +33,12 @@ _SCREEN_CHUNK = 76
 
 
 class Copied(Struct, frozen=True):
-    """What became of a copy.
+    """The result of a copy.
 
     Args:
-        size_bytes: of the text in UTF-8.
-        routes: of "tmux", "screen", "terminal"; where it was handed to.
-        file: the private file that holds it too, when it is too large for some terminals or no route took it; else None.
+        size_bytes: size of the text in UTF-8.
+        routes: where the text was sent: "tmux", "screen", "terminal".
+        file: private file with the text, if it is too large for some terminals or no route accepted it; else None.
     """
 
     size_bytes: int
@@ -48,7 +46,7 @@ class Copied(Struct, frozen=True):
     file: Path | None = None
 
     def toast(self) -> str:
-        """Return one line for the person: size, route, and the file if there is one."""
+        """Return one line for the user: size, route, and file if any."""
         size = size_text(self.size_bytes)
         if not self.routes:
             return (
@@ -65,12 +63,12 @@ class Copied(Struct, frozen=True):
 
 
 class Clipboard:
-    """The way to the person's clipboard, and a register of the last copies.
+    """Copies to the user's clipboard; `register` has the last copies.
 
     Args:
-        write: what writes to the terminal, the driver's `write`; may be called from any thread.
-        environ: the environment, for the route.
-        folder: where large copies are kept; `$XDG_STATE_HOME/aptui/copies` when None.
+        write: writes to the terminal; thread-safe.
+        environ: the environment, which determines the route.
+        folder: folder of large copies; `$XDG_STATE_HOME/aptui/copies` if None.
     """
 
     def __init__(
@@ -83,11 +81,11 @@ class Clipboard:
         self._lock = threading.Lock()
 
     def copy(self, text: str, *, raw: bool = False) -> Copied:
-        """Copy and wait for the outcome, two seconds at most; call it in a thread, or use `copy_soon`.
+        """Copy and wait for the result, up to two seconds; for threads (see `copy_soon`).
 
         Args:
-            text: is freed of control sequences first.
-            raw: … but not when the person asked for it as it is.
+            text: the text; control sequences are removed.
+            raw: keep control sequences.
         """
         if not raw:
             text = sanitize_lines(text)
@@ -101,7 +99,7 @@ class Clipboard:
             return Copied(len(data), routes, self._keep(data) if is_large or not routes else None)
 
     def copy_soon(self, text: str, done: Callable[[Copied], object], *, raw: bool = False) -> None:
-        """Copy in a thread; `done` is called there: let it post a message or use `app.call_from_thread`."""
+        """Copy in a thread and call `done` there."""
         run_in_background("aptui-copy", lambda: done(self.copy(text, raw=raw)))
 
     def _send(self, data: bytes) -> tuple[str, ...]:
@@ -113,11 +111,11 @@ class Clipboard:
         try:
             self._write(sequence)
         except (AssertionError, OSError, RuntimeError):
-            return ()  # the driver is not (or no more) in charge of a terminal
+            return ()  # the driver does not use a terminal now
         return ("screen", "terminal") if multiplexer == "screen" else ("terminal",)
 
     def _load_buffer(self, data: bytes) -> bool:
-        """Hand it to the tmux we run in; before 3.2 it does not know `-w` and says so."""
+        """Send the text to the enclosing tmux; versions before 3.2 refuse `-w`."""
         try:
             command = ["tmux", "load-buffer", "-w", "-"]
             done = subprocess.run(command, input=data, capture_output=True, timeout=_TIMEOUT_S, check=False, env=self._environ)
@@ -126,7 +124,7 @@ class Clipboard:
         return done.returncode == 0
 
     def _keep(self, data: bytes) -> Path | None:
-        """Write the copy to a file that only its owner reads, and forget the oldest ones."""
+        """Write the copy to a file that only its owner can read, and delete the oldest copies."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._folder.chmod(0o700)
@@ -141,12 +139,12 @@ class Clipboard:
 
 
 def copies_folder(environ: Mapping[str, str]) -> Path:
-    """Return where large copies are kept."""
+    """Return the folder of large copies."""
     home = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
     return Path(home, "aptui", "copies")
 
 
 def _for_screen(encoded: str) -> str:
-    """Return OSC 52 in pieces that GNU screen passes on."""
+    """Return OSC 52 in pieces that GNU screen forwards."""
     pieces = [encoded[at : at + _SCREEN_CHUNK] for at in range(0, len(encoded), _SCREEN_CHUNK)] or [""]
     return "\x1bP\x1b]52;c;" + "\x1b\\\x1bP".join(pieces) + "\x07\x1b\\"

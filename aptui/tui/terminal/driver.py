@@ -1,10 +1,10 @@
-"""The one place where bytes leave for the terminal and come from it: Textual's Linux driver with what it lacks on build boxes.
+"""The only place that reads from and writes to the terminal: Textual's Linux driver, extended for build machines.
 
-Output goes to the terminal even where stderr is redirected; input may hold invalid bytes; the mouse reports clicks and drags, never
-mere motion, which would cost kilobytes a move. What is drawn was made safe before, by `safety`; `output` makes few bytes of it.
+Output goes to the terminal even if stderr is redirected. Input may hold invalid bytes. The mouse reports clicks and drags, never
+motion, which would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends it in few bytes.
 
-Keys are handed over one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many keys
-arrive at once, and without waiting the `r` of a filter typed behind `/` would run a job again.
+Keys are handed to the app one by one: a key may move the focus, and Textual moves it some messages later. Over a slow line many
+keys arrive together. Without waiting, the `r` of a filter that is typed after `/` would run a job again.
 
 Tests: `tests/tui/terminal/test_driver.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -31,6 +31,7 @@ from textual.keys import _character_to_key
 from textual.messages import TerminalSupportsSynchronizedOutput
 
 from aptui.tui.terminal.output.cells import abilities_of
+from aptui.tui.terminal.output.display import is_supported
 from aptui.tui.terminal.output.layer import OutputLayer
 
 if TYPE_CHECKING:
@@ -42,30 +43,30 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
 
-# What comes from the terminal, as text that Textual understands: with any bytes, and also where a bad line splits them.
+# Input as text that Textual understands, with any bytes and any splits.
 #
-# The pieces of an answer, a mouse report or the end of a paste are put together again, however late the second one is: Textual
-# would take them for keys after a tenth of a second. Esc and the key that came with it are two keys.
+# The pieces of a reply, a mouse report or the end of a paste are joined, however late the second one is: Textual would take them
+# for keys after a tenth of a second. Esc and the key that arrived with it are two keys.
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
-"""Esc and a key with which no sequence begins; of Alt, which looks the same, the terminals' own ^← and ^→ are left (b, f)."""
+"""Esc and a key that begins no sequence. Alt looks the same; b and f are left out, because terminals send them for ^← and ^→."""
 _ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
-"""Esc and a key with Ctrl, which Textual would take for that key alone; not Tab, Enter and Backspace, which are keys themselves."""
+"""Esc and a key with Ctrl, which Textual would take for that key alone; without Tab, Enter and Backspace, which are keys."""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
-"""What nobody types: the first piece of what a terminal says."""
+"""The first piece of a terminal's reply; it cannot be typed."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
-"""The same where the terminal was asked something, and within a paste."""
+"""The same while a reply is due, and within a paste."""
 _ESC_TAKEN_S = 0.15
-"""So long after an Esc Textual has made a key of it."""
+"""Delay after which Textual has turned an Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
-"""The rest of an answer whose Esc came, was taken for a key, and is undone no more: nothing else of it shall be."""
+"""The rest of a reply whose Esc was already taken for a key; it must not become keys as well."""
 
 
 def apart(text: str) -> str:
-    """Return input in which Esc and the key after it, which came together, are one key with Alt, as its own sequence.
+    """Return input in which an Esc and a key that arrived together are one key with Alt, as its own sequence.
 
-    Textual would read on for the rest of a sequence, and make "^" of Esc in the end.
+    Textual would wait for the rest of a sequence and finally turn Esc into "^".
     """
     text = _ESCAPED_CTRL.sub(lambda found: f"\x1b[27u{_with_ctrl(found[1])}", text)
     return _ESCAPED.sub(lambda found: f"\x1b[{ord(found[1])};3u", text)
@@ -77,12 +78,12 @@ def _with_ctrl(letter: str) -> str:
 
 
 class InputDecoder:
-    """Decodes input, whatever its bytes, and tells Esc from the key that came with it; what is pasted stays as it is.
+    """Decodes input with any bytes, and separates Esc from the key that arrived with it; pasted text stays as it is.
 
     Args:
-        decoder: of characters.
-        is_asked: whether the terminal owes an answer.
-        clock: for tests.
+        decoder: decodes characters.
+        is_asked: returns whether a reply of the terminal is due.
+        clock: a double for tests.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class InputDecoder:
         self._escape_s, self._torn = 0.0, ""
 
     def decode(self, data: bytes, final: bool = False) -> str:  # noqa: FBT002  # as decoders are called
-        """Decode what came; the first piece of something waits for the second."""
+        """Decode input; the first piece of a split sequence is kept until the second arrives."""
         text, self._torn = self._torn + self._decoder.decode(data, final), ""
         if (
             self._is_escape
@@ -112,7 +113,7 @@ class InputDecoder:
         if is_raw:
             return text
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # Whether Textual still waits for more of that Esc nobody knows; either way this is the key alone.
+            # Textual may or may not still wait for the rest of that Esc; this sequence is the key alone in both cases.
             return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
             return _with_ctrl(text[0]) + apart(text[1:])
@@ -128,28 +129,28 @@ class InputDecoder:
 
 
 def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False) -> Callable[[], InputDecoder]:
-    """Return what makes a decoder, in the place of one of the module `codecs`."""
+    """Return a factory of decoders that replaces one of the module `codecs`."""
     return lambda: InputDecoder(codecs.getincrementaldecoder(encoding)(errors="replace"), is_asked)
 
 
 _KEY_WITHIN_S = 1.0
-"""So long the next key waits at most for what a key does; a pane that opens for the first time takes a tenth of it."""
+"""Maximum wait of a key for the effect of the one before (seconds); a pane that opens for the first time takes a tenth of it."""
 _ANSWERS_WITHIN_S = 1.0
-"""So long leaving waits at most for what the terminal was asked."""
+"""Maximum wait for replies of the terminal at the end (seconds)."""
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r", "escape": "\x1b"}
-"""{key: what it types}."""
+"""{key: the character that it types}."""
 _ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
-"""The alternate screen, no cursor, news of the focus: what a shell may have taken back."""
+"""The alternate screen, no cursor, focus reports: modes that a shell may have reset."""
 _ROUNDS = 3
-"""Rounds of messages from the focus to the app that one key causes: the key, what its action posts, and the moved focus."""
+"""Rounds of messages from the focus to the app that one key causes: the key, the messages of its action, the moved focus."""
 
 
 class _Tap:
-    """The stream that Textual's writer thread writes to, and whether it is at it: a slow terminal holds it up.
+    """The stream that Textual's writer thread writes to; `is_writing` while a slow terminal blocks it.
 
     Args:
-        stream: of the terminal.
-        done: called, in that thread, whenever everything was taken.
+        stream: the stream of the terminal.
+        done: called in that thread after each write.
     """
 
     def __init__(self, stream: TextIO, done: Callable[[], object]) -> None:
@@ -173,7 +174,7 @@ class _Tap:
 
 
 class Terminal(LinuxDriver):
-    """The terminal of the screen; `output` is what makes few bytes of frames, None where `APTUI_OUTPUT=stock` says so."""
+    """The terminal of the screen; `output` sends the differences of frames, None with stock output."""
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
@@ -185,33 +186,33 @@ class Terminal(LinuxDriver):
         self.output: OutputLayer | None = None
         self._is_leaving = False
         self._modes: list[Any] | None = None
-        """How the terminal reads keys while the screen has it, None = it has it not."""
-        if stream is not None and os.environ.get("APTUI_OUTPUT", "") != "stock":
+        """The terminal's input modes while the screen uses it, None = it does not use it."""
+        if stream is not None and is_supported():
             self.output = output = OutputLayer(super().write, abilities_of(os.environ), self._loop, self._is_taken)
             self._file = cast("Any", _Tap(stream, output.wake))
 
     @property
     def can_suspend(self) -> bool:
-        """Whether the terminal can be given to something else for a while."""
+        """Whether the terminal can be lent to another program."""
         return True
 
     def _get_terminal_size(self) -> tuple[int, int]:
         """Return (columns, lines) of the terminal that is drawn on.
 
-        Never what COLUMNS and LINES say: an exported one is that of another terminal, or of this one before it was resized. And
-        not that of stdout, which may be a file.
+        COLUMNS and LINES are ignored: exported ones belong to another terminal, or to this one before it was resized. stdout is
+        ignored, because it may be a file.
         """
         for stream in (self._file, sys.__stdin__):
             try:
                 columns, lines = os.get_terminal_size(stream.fileno()) if stream is not None else (0, 0)
-            except (OSError, ValueError):  # it is no terminal, or closed
+            except (OSError, ValueError):  # not a terminal, or closed
                 continue
             if columns and lines:
                 return columns, lines
         return 80, 25
 
     def start_application_mode(self) -> None:
-        """Take the terminal; whatever stood there is nobody's."""
+        """Take over the terminal; its previous content is not kept."""
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
         self._is_leaving = False
         if self._writer_thread is None:
@@ -223,9 +224,10 @@ class Terminal(LinuxDriver):
         self._note_resize()
 
     def _sigcont_application(self, *arguments: object) -> None:
-        """Go on after a stop; Textual's handler would start a second thread that reads keys where the first lives.
+        """Continue after a stop.
 
-        Or where whoever lent the terminal is just about to take it back: two signals may come for one `fg`.
+        Textual's handler would start a second thread that reads keys if the first one is alive, or if the code that lent the
+        terminal is about to take it back: one `fg` may send two signals.
         """
         if self._must_signal_resume:
             super()._sigcont_application(*arguments)
@@ -233,10 +235,10 @@ class Terminal(LinuxDriver):
             self._loop.call_soon_threadsafe(self._take_back)
 
     def _take_back(self) -> None:
-        """Take the terminal again, of which nobody knows what a shell or another program did to it meanwhile."""
+        """Take over the terminal again and set all its modes: a shell or another program may have changed them."""
         if self._modes is None:
             return
-        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # in the background this stops us again
+        termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)  # in the background this stops the process again
         self.write(_ENTERED)
         self._enable_bracketed_paste()
         self._disable_line_wrap()
@@ -245,17 +247,16 @@ class Terminal(LinuxDriver):
         self._app.refresh(layout=True)
 
     def _note_resize(self, *_: object) -> None:
-        """Note that the terminal has another size; Textual's handler would read it here.
+        """Have the new size of the terminal read in the loop; Textual's handler would read it here.
 
-        A signal may come while the handler of the one before runs. That one would then tell the app last of the size that it
-        had read first. So whoever looks does it in the loop, one after the other.
+        A signal may arrive while the handler of the one before runs. That handler would then report its older size last.
         """
         if self.output is not None:
             self.output.forget()
         try:
             self._loop.call_soon_threadsafe(self._send_size)
         except RuntimeError:
-            return  # the loop has ended, and the app with it
+            return  # the loop has ended
 
     def _send_size(self) -> None:
         size = Size(*self._get_terminal_size())
@@ -269,7 +270,7 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Read nothing more, but for answers that are on their way: they would be typed to whoever has the terminal next."""
+        """Stop reading, after replies that are due: they would be input of the next program in this terminal."""
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
@@ -278,39 +279,36 @@ class Terminal(LinuxDriver):
         super().disable_input()
 
     def _is_taken(self) -> bool:
-        """Whether the terminal has taken all that was written."""
+        """Return whether the terminal has accepted all output."""
         writer = self._writer_thread
-        return writer is None or (writer._queue.empty() and not cast("_Tap", self._file).is_writing)  # noqa: SLF001  # nobody tells it
+        return writer is None or (writer._queue.empty() and not cast("_Tap", self._file).is_writing)  # noqa: SLF001  # Textual has no public way to ask
 
     def _is_asked(self) -> bool:
-        """Whether the terminal owes an answer."""
+        """Return whether a reply of the terminal is due."""
         return self.output is not None and self.output.pace.under_way > 0
 
     def write(self, data: str) -> None:
-        """Write what is no frame: modes, titles, the clipboard."""
+        """Write output that is not a frame: modes, titles, the clipboard."""
         super().write(data)
         if self.output is not None:
             self.output.beside(data)
 
     def send_message(self, message: Message) -> None:
-        """Hand a message to the app.
-
-        After a key wait, here in the thread that reads them, until the app has done what it asks for.
-        """
+        """Hand a message to the app. After a key, block the reading thread until the app has handled it."""
         if self.output is not None and self._is_for_output(message, self.output):
             return
         if not isinstance(message, (events.Key, events.Paste)):
             super().send_message(message)
             return
         for meant in as_meant(message, _keys_of(self._app)):
-            taken_in = asyncio.run_coroutine_threadsafe(_take_in(self._app, meant), self._loop)
-            # Whoever ends the input waits for this thread, in the loop that this thread waits for.
-            while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([taken_in], 0.05).done:
+            handled = asyncio.run_coroutine_threadsafe(_handle(self._app, meant), self._loop)
+            # The loop that ends the input waits for this thread, which waits for the loop.
+            while not (self._is_leaving or self.exit_event.is_set()) and not futures.wait([handled], 0.05).done:
                 pass
 
     @staticmethod
     def _is_for_output(message: Message, output: OutputLayer) -> bool:
-        """Tell the output layer what concerns it; return whether it is for nobody else."""
+        """Notify the output layer of a message; return whether the message is for the output layer alone."""
         match message:
             case events.CursorPosition():
                 output.note_answer(message.x)
@@ -333,10 +331,10 @@ class Terminal(LinuxDriver):
         self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Do without: a terminal that reports pixels reports every motion."""
+        """Do nothing: a terminal that reports pixels reports every motion."""
 
     def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off while the app runs; off leaves selecting to the terminal."""
+        """Turn the mouse on or off while the app runs; if it is off, the terminal selects text."""
         self._mouse = is_on
         if is_on:
             self._enable_mouse_support()
@@ -345,10 +343,10 @@ class Terminal(LinuxDriver):
 
 
 def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) -> tuple[events.Key | events.Paste, ...]:
-    """Return what people meant with a message.
+    """Return the keys that the user meant.
 
-    A line feed is Enter: until the screen has taken the terminal over, that makes one of what people type ahead. A key with
-    Alt, unless it is among those that are `bound`, is Esc and that key: a slow line brings both at once.
+    A line feed is Enter: the terminal turns Enter into one until the screen has taken it over. A key with Alt that is not `bound`
+    is Esc and that key: a slow line delivers both together.
     """
     if not isinstance(message, events.Key):
         return (message,)
@@ -362,13 +360,13 @@ def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) ->
 
 
 def _keys_of(app: App[Any]) -> Collection[str]:
-    """Return the keys that are bound to something; an app without a keymap has none."""
+    """Return the keys that are bound; empty for an app without a keymap."""
     bindings = getattr(app, "keys", None)
     return {key for action in bindings.keymap.actions.values() for key in action.keys} if bindings is not None else ()
 
 
-async def _take_in(app: App[Any], message: Message) -> None:
-    """Post a key and wait until it, and what follows from it, has gone up from the focused widget to the app."""
+async def _handle(app: App[Any], message: Message) -> None:
+    """Post a key and wait until it and its consequences have gone up from the focused widget to the app."""
     if isinstance(message, (events.Key, events.Paste)) and not await _is_let_through(app, message):
         return
     way: list[MessagePump] = [app, *(app.focused or app.screen).ancestors_with_self]
@@ -378,26 +376,26 @@ async def _take_in(app: App[Any], message: Message) -> None:
             for pump in way * _ROUNDS:
                 await _wait_until_passed(pump)
     except TimeoutError:
-        pass  # what takes longer, the next key does not wait for
+        pass  # the next key does not wait longer
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
-    """Wait until a key means what people see; an app without a gate takes all."""
+    """Wait until a key acts on what is shown; an app without a gate accepts all keys."""
     gate = getattr(app, "gate", None)
     return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 
 
 async def _wait_until_passed(pump: MessagePump) -> None:
-    """Wait until everything that was posted to `pump` so far is handled; do not wait for one that closes."""
+    """Wait until all messages posted to `pump` so far are handled; return at once if it is closing."""
     passed = _Passed()
     if pump.post_message(events.Callback(callback=passed)):
         await passed.happened.wait()
 
 
 class _Passed:
-    """Called by a pump that has come so far: twenty times a key.
+    """Callback that a pump runs when it gets there; about twenty for each key.
 
-    `call_later` wraps what it is given, and of each wrapper Textual has `inspect` find out how many arguments it takes.
+    `call_later` wraps its function, and Textual inspects the parameters of each wrapper, which is slow.
     """
 
     _param_count = 0

@@ -1,8 +1,8 @@
-"""What stands between foreign text and the terminal: the second wall, the terminal's facts and the glyphs.
+"""Safety of foreign text: the wall before the terminal, the terminal's facts, and the glyphs.
 
-Text is made safe twice. At ingest by `make_safe`, which every widget of ours uses. And where segments become output, in
-`Strip.render`, where the wall maps what slipped through: visible, inside the width of its strip, never obeyed. `install` proves
-that the hook still sees what Textual writes; where it does not (a new Textual), builder text is withheld rather than shown.
+Text is made safe twice. `make_safe`, which every widget uses, does it on input. The wall in `Strip.render`, where segments become
+output, makes remaining control characters visible and keeps the width of the strip. `install` verifies that the hook sees all that
+Textual writes. If it does not (a new Textual), text of builders is withheld.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """
@@ -62,17 +62,17 @@ GLYPHS: dict[str, tuple[str, str]] = {
     "critical": ("⇡", "^"),
     "wrapped": ("↪", "\\"),
 }
-"""{name: (where the terminal shows UTF-8, where it does not)}; both are one cell wide, so that nothing moves."""
+"""{name: (glyph for UTF-8, glyph for ASCII)}; both are one cell wide, so that nothing moves."""
 
 
 class TerminalFacts(Struct, frozen=True):
-    """What the environment says of the terminal.
+    """Facts about the terminal, from the environment.
 
     Args:
-        colours: 0 (attributes alone), 16, 256 or 16,777,216.
+        colours: 0 (attributes only), 16, 256 or 16,777,216.
         is_utf8: whether it shows more than ASCII.
-        multiplexer: "tmux", "screen" or "" — the one we run inside directly.
-        is_dumb: it cannot place a cursor; a full screen makes no sense there.
+        multiplexer: the innermost one: "tmux", "screen" or "".
+        is_dumb: whether it cannot place a cursor, so that a full screen is not possible.
     """
 
     colours: int = TRUECOLOUR
@@ -82,9 +82,9 @@ class TerminalFacts(Struct, frozen=True):
 
 
 def prepare_terminal(environ: Mapping[str, str]) -> TerminalFacts:
-    """Return the facts; pure.
+    """Return the facts about the terminal of an environment.
 
-    `NO_COLOR` (no-color.org: set and not empty) leaves attributes; `APTUI_GLYPHS=ascii|utf8` decides the glyphs.
+    `NO_COLOR` (no-color.org: set and not empty) leaves only attributes; `APTUI_GLYPHS=ascii|utf8` selects the glyphs.
     """
     term = environ.get("TERM", "")
     multiplexer = "tmux" if environ.get("TMUX") else "screen" if environ.get("STY") else ""
@@ -107,7 +107,7 @@ def _colours(term: str, color_term: str) -> int:
 
 
 class _Wall(Struct):
-    """What the hook needs; one per process, as the hook is."""
+    """State of the hook; one for each process, like the hook."""
 
     facts: TerminalFacts = TerminalFacts()
     is_installed: bool = False
@@ -119,27 +119,27 @@ _wall = _Wall()
 
 
 def glyph(name: str) -> str:
-    """Return a glyph in the form the terminal shows; a word or a place stands beside it, never colour alone."""
+    """Return a glyph in the form that the terminal shows."""
     return GLYPHS[name][0 if _wall.facts.is_utf8 else 1]
 
 
 def facts() -> TerminalFacts:
-    """Return the facts that `install` was given."""
+    """Return the facts that were passed to `install`."""
     return _wall.facts
 
 
 def make_safe(text: str) -> str:
-    r"""Return foreign text as one line that may be drawn: sequences gone, controls visible, bytes that are no UTF-8 as `\xNN`."""
+    r"""Return foreign text as one safe line: without sequences, with visible controls, invalid UTF-8 as `\xNN`."""
     if not _wall.is_sound:
         return _WITHHELD
     return text if text.isprintable() else sanitize(text)
 
 
 def install(terminal: TerminalFacts) -> None:
-    """Raise the wall, before the app runs; more than once is fine.
+    """Install the wall before the app runs; can be called again.
 
     Raises:
-        InternalError: the wall does not see what Textual writes. `make_safe` withholds text from then on.
+        InternalError: the wall does not see all that Textual writes. `make_safe` withholds text from then on.
     """
     from textual.strip import Strip  # for start-up
 
@@ -149,13 +149,11 @@ def install(terminal: TerminalFacts) -> None:
     _wall.is_installed = True
     _wall.is_sound = verify()
     if not _wall.is_sound:
-        raise InternalError(
-            "the guard of the screen no longer sees what is written", hint="install the Textual this version asks for"
-        )
+        raise InternalError("the guard of the screen does not see all output", hint="install the Textual this version asks for")
 
 
 def verify() -> bool:
-    """Whether hostile text that goes through Textual's own updates comes out harmless."""
+    """Return whether Textual's updates write hostile text in a harmless form."""
     from rich.console import Console  # for start-up
     from rich.segment import Segment
     from rich.style import Style
@@ -182,7 +180,7 @@ def verify() -> bool:
 
 
 def _render(strip: Strip, console: Console) -> str:
-    """Stand in for `Strip.render`."""
+    """Replace `Strip.render`."""
     if strip._render_cache is None:  # noqa: SLF001  # the same cache as the original's
         _wall.strip_count += 1
         strip._render_cache = _output(strip, console)  # noqa: SLF001  # see above
@@ -190,7 +188,7 @@ def _render(strip: Strip, console: Console) -> str:
 
 
 def safe_segments(strip: Strip) -> Iterable[Segment]:
-    """Return what may be drawn of a strip: for those who do not write it by `Strip.render`."""
+    """Return the safe segments of a strip, for code that does not use `Strip.render`."""
     segments = strip._segments  # noqa: SLF001  # there is no other way without a copy
     only_ascii = not _wall.facts.is_utf8
     if all(text.isprintable() and (text.isascii() or not only_ascii) for text, _, _ in segments):
@@ -199,7 +197,7 @@ def safe_segments(strip: Strip) -> Iterable[Segment]:
 
 
 def sgr_and_link(style: Style | None, console: Console) -> tuple[str, str]:
-    """Return what a style looks like on this terminal, as parameters of SGR, and the address of its link or ""."""
+    """Return (parameters of SGR, address of the link or "") of a style on this terminal."""
     from textual.strip import Strip  # for start-up
 
     if style is None:
@@ -228,7 +226,7 @@ def _system(console: Console) -> ColorSystem:
 
 
 def _map(segments: Iterable[Segment]) -> list[Segment]:
-    """Make controls visible and keep the strip as wide as Textual thinks it is, or everything to its right would move."""
+    """Make controls visible and keep the width that Textual calculated, or everything to the right would move."""
     from rich.cells import cell_len, set_cell_size  # for start-up
     from rich.segment import Segment
 
@@ -259,7 +257,7 @@ _BOXES = {
 
 @lru_cache(maxsize=2048)
 def _clean(text: str) -> str:
-    """Return text with every control replaced by something to see; nothing is swallowed, unlike by `sanitize`."""
+    """Return text with every control replaced by a visible character; unlike `sanitize`, drops nothing."""
     text = sanitize(text.translate(_C0_AND_DELETE).replace("\xa0", " "))
     if _wall.facts.is_utf8 or text.isascii():
         return text
@@ -271,7 +269,7 @@ def _clean(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _safe_style(style: Style, colours: int) -> Style:
-    """Take away colours where there are none, and links but to the web: foreign text must not open local files."""
+    """Remove colours on a terminal without colours, and all links except web links: foreign text must not open local files."""
     link = style.link
     if link is not None and (not link.isprintable() or not link.startswith(("http://", "https://"))):
         style = style.update_link(None)
@@ -279,5 +277,5 @@ def _safe_style(style: Style, colours: int) -> Style:
 
 
 def terminal_facts() -> TerminalFacts:
-    """Return the facts of the environment of this process."""
+    """Return the facts about the terminal of this process."""
     return prepare_terminal(os.environ)

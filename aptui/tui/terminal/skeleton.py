@@ -1,6 +1,4 @@
-"""The frame written to the terminal before Textual is imported: something on screen within milliseconds.
-
-Imports nothing that takes time.
+"""The frame that is written to the terminal within milliseconds, before Textual is imported. Imports only cheap modules.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """
@@ -15,7 +13,7 @@ _TABS = "1 Jobs  2 Assets  3 Logs  4 Conn  5 Builders  6 Cache  7 Tools"
 
 
 def show(project_name: str) -> bool:
-    """Write the frame where a terminal is on stderr (which is what Textual draws on); return whether it was written."""
+    """Write the frame if stderr, which Textual draws on, is a terminal; return whether it was written."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"} or os.environ.get("ACCESSIBLE", "0") not in {"", "0"}:
         return False
     try:
@@ -29,10 +27,10 @@ def show(project_name: str) -> bool:
 
 
 def name_of_cache(path: str) -> str:
-    """Return what a screen over a cache alone is called: as the folder it is in, where it is called as caches are.
+    """Return the project name of a cache without configuration: its folder's name; if that is "cache", the name of its parent.
 
     Args:
-        path: of the cache or its database, absolute.
+        path: absolute path of the cache or its database.
     """
     folder = os.path.dirname(path) if path.endswith(".sqlite") else path
     above = os.path.basename(os.path.dirname(folder))
@@ -40,17 +38,17 @@ def name_of_cache(path: str) -> str:
 
 
 def hide() -> None:
-    """Leave the screen that `show` entered: for errors that come before the app runs."""
+    """Leave the screen that `show` entered, for errors before the app runs."""
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         return
     try:
         os.write(2, _LEAVE.encode())
     except OSError:
-        pass  # nobody looks any more
+        pass  # the terminal is gone
 
 
 def frame(project_name: str, width: int, height: int) -> str:
-    """Return the frame as text with cursor moves; the name is made safe here, for it comes from the command line."""
+    """Return the frame as text with cursor moves. The name comes from the command line and is made safe here."""
     is_unicode = shows_utf8(os.environ)
     name = "".join(
         character if character.isprintable() and (is_unicode or character.isascii()) else "?" for character in project_name
@@ -58,7 +56,7 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        # Not the lower rule: nobody knows yet whether this terminal repeats characters, and a rule is half a kilobyte.
+        # Without the lower rule, which is half a kilobyte: whether the terminal can repeat characters is not known yet.
         lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 
@@ -66,7 +64,7 @@ def frame(project_name: str, width: int, height: int) -> str:
 def shows_utf8(environ: Mapping[str, str]) -> bool:
     """Return whether a terminal of this environment shows more than ASCII; `APTUI_GLYPHS=ascii|utf8` decides.
 
-    A locale nobody chose says nothing: Python itself turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare.
+    An unset locale counts as UTF-8: Python turns it into C.UTF-8 (PEP 538), and terminals without UTF-8 are rare.
     """
     wanted = environ.get("APTUI_GLYPHS", "").lower()
     if wanted in {"ascii", "utf8"}:

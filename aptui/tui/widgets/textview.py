@@ -28,7 +28,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from aptui.tui.pictures.decoder import Pixels
-from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import facts, glyph, make_safe
 from aptui.tui.widgets.cells import Painter, pad, width_of
 from aptui.tui.widgets.row_list import Rows
@@ -108,7 +108,7 @@ class Picture:
 
 def _carries(widget: Widget, size: int) -> bool:
     """Return whether the line is known to carry so many bytes soon."""
-    if not isinstance(widget.app, ThriftyApp):
+    if not isinstance(widget.app, DiffRenderingApp):
         return True
     takes_s = widget.app.line_takes_s(size)
     return takes_s is not None and takes_s <= _MOST_S

@@ -12,7 +12,7 @@ from textual.events import Resize
 from textual.widgets import Static
 
 from aptui.tui.terminal.driver import Terminal
-from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.output.display import DiffRenderingApp
 
 
 class Hasty(Terminal):
@@ -25,7 +25,7 @@ class Hasty(Terminal):
         return size
 
 
-class Sized(ThriftyApp):
+class Sized(DiffRenderingApp):
     """Its size, in its first line."""
 
     def compose(self) -> ComposeResult:

@@ -60,9 +60,9 @@ def test_a_key_is_waited_for_without_a_look_into_what_is_called(monkeypatch: pyt
     async def run() -> None:
         app = Room()
         async with app.run_test():
-            await driver._take_in(app, events.Key("a", "a"))
+            await driver._handle(app, events.Key("a", "a"))
             monkeypatch.setattr(_callback, "signature", lambda func: (looks.append(func), inspect.signature(func))[1])
-            await driver._take_in(app, events.Key("b", "b"))
+            await driver._handle(app, events.Key("b", "b"))
             monkeypatch.undo()  # to close the app takes looks
 
     asyncio.run(run())

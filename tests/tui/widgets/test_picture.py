@@ -6,7 +6,7 @@ import pytest
 
 from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.preferences import theming
-from aptui.tui.terminal.output.display import ThriftyApp
+from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
 from aptui.tui.widgets import textview
 from aptui.tui.widgets.textview import TextPreview, TextView
@@ -19,7 +19,7 @@ STRIPES = Pixels(2, 2, (bytes((250, 10, 10, 255)) + bytes((10, 10, 240, 255))) *
 PREVIEW = TextPreview("PNG 2 × 2", (), is_numbered=False, pixels=STRIPES)
 
 
-class Room(ThriftyApp):
+class Room(DiffRenderingApp):
     """A view of a picture on a line that takes so many seconds for a byte."""
 
     def __init__(self, theme: str, byte_s: float) -> None:

@@ -1,1 +1,1 @@
-"""What leaves for the terminal: the cells that changed, in few bytes, and never more than the line takes."""
+"""Output to the terminal: only cells that changed, in few bytes, and never faster than the line transmits."""

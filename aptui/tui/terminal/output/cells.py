@@ -1,4 +1,4 @@
-"""Cells: what stands at each place of a screen and in which pen. Text becomes cells here, as wide as Textual thinks it is.
+"""Cells: the character and the style at each place of a screen. Text becomes cells here, with the widths that Textual uses.
 
 Tests: `tests/tui/terminal/output/test_cells.py`.
 """
@@ -9,16 +9,14 @@ import re
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from rich.cells import split_graphemes
 
-# How a cell looks, as a terminal is told it: attributes, two colours, a link; and the shortest way from one look to another.
+# A pen is the style of a cell in the terms of a terminal: attributes, two colours, a link.
 #
-# Pens are made once each by a `PenCase`, so that two cells look alike when they have the same pen: no comparison of styles is
-# needed where thousands of cells are compared. A blank shows little of its pen; all pens that look alike on blanks share one,
-# `blank`.
+# A `StyleCache` makes each pen once, so that cells look alike if and only if they have the same pen object: thousands of cells are
+# compared by identity. A blank shows little of its pen; all pens that look alike on blanks share one, `blank`.
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 _SEEN_ON_BLANKS = frozenset({"4", "6", "7", "9", "21", "51", "52", "53"})
@@ -27,11 +25,11 @@ _MOST_PENS = 4096
 
 
 class Pen:
-    """A look; made by a `PenCase` alone.
+    """The style of cells; only a `StyleCache` makes one.
 
     Args:
-        attributes: parameters of SGR, sorted.
-        foreground, background: parameters of SGR, "" = the terminal's own.
+        attributes: sorted parameters of SGR.
+        foreground, background: parameters of SGR, "" = the terminal's default.
         link: an address, or "".
     """
 
@@ -42,11 +40,11 @@ class Pen:
         self.sgr = ";".join(filter(None, (*attributes, foreground, background)))
         self.blank = self
         self.is_bare = not link and _SEEN_ON_BLANKS.isdisjoint(attributes)
-        """Whether a blank shows the background alone: then erasing does for writing one."""
+        """Whether a blank shows only the background, so that it can be made by erasing."""
 
 
-class PenCase:
-    """All pens of one screen."""
+class StyleCache:
+    """All pens of one screen, and the sequences that change one into another."""
 
     def __init__(self) -> None:
         self._pens: dict[tuple[str, str], Pen] = {}
@@ -57,7 +55,7 @@ class PenCase:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            if len(self._pens) > _MOST_PENS:  # whose links never end; a pen made twice costs bytes, nothing else
+            if len(self._pens) > _MOST_PENS:  # too many links; a pen that is made twice only costs bytes
                 self._pens.clear()
                 self._changes.clear()
             attributes, foreground, background = _part_sgr(sgr)
@@ -68,12 +66,12 @@ class PenCase:
         return found
 
     def change(self, old: Pen | None, new: Pen, *, one_by_one: bool = True) -> str:
-        """Return what makes a terminal that writes in `old` (None = nobody knows) write in `new`.
+        """Return the shortest sequence that changes the pen of a terminal.
 
         Args:
-            old: what it writes in.
-            new: what it shall write in.
-            one_by_one: whether it can turn off one attribute and keep the others.
+            old: its pen, None = unknown.
+            new: the pen to set.
+            one_by_one: whether the terminal can turn off one attribute and keep the others.
         """
         found = self._changes.get((old, new, one_by_one))
         if found is None:
@@ -84,7 +82,7 @@ class PenCase:
 def _link_change(old: Pen | None, new: Pen) -> str:
     if new.link == ("" if old is None else old.link):
         return ""
-    # Of one id, or the parts of a link that goes over two lines would be two links.
+    # With one id: otherwise the parts of a link on two lines would be two links.
     return f"\x1b]8;id={zlib.crc32(new.link.encode())};{new.link}\x1b\\" if new.link else "\x1b]8;;\x1b\\"
 
 
@@ -126,10 +124,10 @@ def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
     return tuple(sorted(attributes)), foreground, background
 
 
-# What a terminal does with the sequences that save bytes; what it might not know is not sent.
+# The sequences that save bytes, as far as the terminal supports them; others are not sent.
 #
-# From the name in TERM, as terminfo has it, without reading that: it need not know the person's terminal on a build box.
-# Whether REP works no name tells (mosh says it is xterm and drops it); `layer` asks the terminal.
+# They follow from the name in TERM. terminfo is not read: on a build machine it may lack the user's terminal. The name does not
+# show whether REP works (mosh calls itself xterm and drops it); `layer` tests it on the terminal.
 
 _ERASES_IN_COLOUR = re.compile(
     r"(xterm|linux|rxvt|konsole|vte|gnome|st|putty|foot|alacritty|kitty|wezterm|ghostty|contour|mlterm|iterm2?)(?![a-z])"
@@ -138,12 +136,12 @@ _BEFORE_1983 = re.compile(r"vt(52|1\d\d)")
 
 
 class Abilities(Struct, frozen=True):
-    """What may be sent.
+    """Sequences that the terminal supports.
 
     Args:
-        erases_in_colour: erasing (and scrolling) leaves the background that is set: terminfo's `bce`. Where it is not so, blanks
-            on a coloured background are written out.
-        is_modern: knows the sequences of VT220 and ECMA-48: erase characters, go to a column, turn one attribute off.
+        erases_in_colour: whether erasing and scrolling fill with the current background (terminfo's `bce`). If not, blanks on a
+            coloured background are written.
+        is_modern: whether it has the sequences of VT220 and ECMA-48: erase characters, go to a column, turn one attribute off.
     """
 
     erases_in_colour: bool = True
@@ -151,24 +149,21 @@ class Abilities(Struct, frozen=True):
 
 
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
-    """Return what the terminal of this environment does."""
+    """Return the abilities of the terminal of an environment."""
     term = environ.get("TERM", "")
-    # tmux keeps the background whatever it calls itself; screen does so only when told to, which does not show.
+    # tmux keeps the background, whatever its TERM; screen does so only if configured, which cannot be seen.
     return Abilities(
         erases_in_colour=bool(environ.get("TMUX") or _ERASES_IN_COLOUR.match(term)),
         is_modern=not _BEFORE_1983.match(term),
     )
 
 
-if TYPE_CHECKING:
-    pass
-
 REST = ""
-"""What stands in the second cell of a character that takes two."""
+"""Text of the second cell of a character that is two cells wide."""
 
 
 class Row:
-    """One line of cells: `texts[x]` is a character with what combines with it (None = nobody knows), `pens[x]` its pen."""
+    """One line of cells: `texts[x]` is a character with its combining characters (None = unknown), `pens[x]` its pen."""
 
     __slots__ = ("pens", "texts")
 
@@ -182,25 +177,25 @@ class Row:
 
     @classmethod
     def unknown(cls, width: int) -> Row:
-        """Return a line of which nobody knows what stands there."""
+        """Return a line with unknown content."""
         return cls([None] * width, [None] * width)
 
     def copy(self) -> Row:
-        """Return a line that changes alone."""
+        """Return an independent copy."""
         return Row(self.texts[:], self.pens[:])
 
     def is_as(self, other: Row) -> bool:
-        """Whether it looks the same."""
+        """Return whether it looks the same."""
         return self.texts == other.texts and self.pens == other.pens
 
     def write(self, x: int, text: str, pen: Pen, *, goes_on: bool = False) -> int:
-        """Write a text from a place on and return where it ends; what does not fit is cut.
+        """Write a text and return the column after it; the text is cut at the end of the line.
 
         Args:
-            x: the place.
-            text: holds nothing that does not print.
-            pen: its looks.
-            goes_on: whether what was written last ends at `x`: what combines with nothing in `text` combines with that.
+            x: column of the first character.
+            text: printable text.
+            pen: its style.
+            goes_on: whether the previous text ends at `x`: leading combining characters of `text` are added to its last cell.
         """
         cells, styles, accents = draw_cells(text, pen)
         if accents and goes_on:
@@ -228,14 +223,14 @@ class Row:
             self.texts[x] = (self.texts[x] or " ") + accents
 
     def _halve(self, x: int) -> None:
-        """Leave a blank where half a character would stand, as terminals do."""
+        """Replace half a character by a blank, as terminals do."""
         pen = self.pens[x]
         self.texts[x], self.pens[x] = " ", pen.blank if pen is not None else None
 
 
 @lru_cache(maxsize=1024)
 def draw_cells(text: str, pen: Pen) -> tuple[tuple[str, ...], tuple[Pen, ...], str]:
-    """Return the cells of a text, their pens, and what stands before the first and combines with what is before it."""
+    """Return (cells of a text, their pens, leading combining characters)."""
     accents = ""
     if text.isascii():
         cells = tuple(text)

@@ -1,42 +1,117 @@
-"""The hook: an app of Textual whose pictures go to the output layer, where its driver has one.
+"""The switch and the hooks of the output layer: an app and a compositor that draw and send only the differences of a frame.
 
-It overrides `App._display`, which is Textual's own affair and therefore pinned with its version;
-`tests/tui/terminal/test_safety.py` looks at every byte that comes of it.
+Both override private names of Textual. They are used with the Textual series that they were tested with and only if it has these
+names; with another one Textual draws and writes as it is (*stock* output).
 
-Tests: `tests/tui/terminal/test_safety.py`.
+Tests: `tests/tui/terminal/output/test_display.py`, `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+import textual
+from textual import _compositor
+from textual._compositor import Compositor
 from textual.app import App
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from textual.screen import Screen
+
+TESTED_SERIES = "8.2."
+_PRIVATE_NAMES: tuple[tuple[object, tuple[str, ...]], ...] = (
+    (Compositor, ("_render_chops", "cuts", "visible_widgets")),
+    (_compositor, ("ChopsUpdate", "LayoutUpdate")),
+    (App, ("_display", "_handle_exception")),
+    (Screen, ("_compositor_refresh",)),
+    (Strip, ("render_ansi", "render_style")),
+)
+"""Names that the output layer overrides or reads, by the object that has them."""
 
 
-class ThriftyApp(App[None]):
-    """An app that sends what differs; with another driver than ours, or `APTUI_OUTPUT=stock`, one like any other."""
+@cache
+def is_supported() -> bool:
+    """Return whether the output layer is used: not with `APTUI_OUTPUT=stock`, nor with a Textual that it was not tested with."""
+    has_names = all(hasattr(owner, name) for owner, names in _PRIVATE_NAMES for name in names)
+    return os.environ.get("APTUI_OUTPUT", "") != "stock" and has_names and is_tested(Path(textual.__file__).parent.parent)
+
+
+def is_tested(packages: Path) -> bool:
+    """Return whether the Textual in a folder of packages is of the tested series; `importlib.metadata` is slow to import."""
+    return any(packages.glob(f"textual-{TESTED_SERIES}*.dist-info"))
+
+
+# Textual renders all lines of every widget within the box around all changes. A letter in the status line and one in the hints put
+# the whole screen into that box, and nearly all of the result is discarded. So is what containers draw behind their children.
+
+
+class ChangedLines(Compositor):
+    """A compositor that renders only the lines that changed, and only widgets that are visible in them."""
+
+    def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
+        """Return the requested lines as {column: piece}, cut where widgets meet; other lines are empty.
+
+        Args:
+            crop: the box around all requested lines.
+            is_rendered_line: whether a line is requested.
+        """
+        cuts = self.cuts
+        wanted = [y for y in crop.line_range if is_rendered_line(y)]
+        chops: list[dict[int, Strip | None]] = [dict.fromkeys(line[:-1]) for line in cuts]
+        for widget, (region, clip) in self.visible_widgets.items():  # they come from front to back
+            seen = region.intersection(clip)
+            if not seen.width:
+                continue
+            left, right = seen.x, seen.right
+            lines = [
+                (y, [cut for cut in cuts[y] if left <= cut <= right])
+                for y in wanted
+                if seen.y <= y < seen.bottom and not _is_covered(chops[y], left, right)
+            ]
+            if not lines:
+                continue
+            first, last = lines[0][0], lines[-1][0]
+            strips = widget.render_lines(Region(left - region.x, first - region.y, seen.width, last + 1 - first))
+            for y, ends in lines:
+                line = chops[y]
+                for cut, piece in zip(ends, strips[y - first].divide([cut - left for cut in ends[1:]]), strict=False):
+                    if line.get(cut) is None:
+                        line[cut] = piece
+        return cast("Sequence[Mapping[int, Strip]]", chops)  # as Textual's own
+
+
+def _is_covered(line: Mapping[int, Strip | None], left: int, right: int) -> bool:
+    """Return whether widgets in front fill a line from one column to the other."""
+    return all(piece is not None for cut, piece in line.items() if left <= cut < right)
+
+
+class DiffRenderingApp(App[None]):
+    """An app that sends differences; with another driver than ours, or with stock output, an ordinary one."""
 
     def line_rest_s(self) -> float:
-        """Return for how many seconds news are to leave the line to keys."""
+        """Return how long updates must leave the line to keys (seconds)."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.rest_s()
 
     def line_key_s(self) -> float:
-        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that."""
+        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.key_s()
 
     def line_takes_s(self, size: int) -> float | None:
-        """Return for how many seconds so many bytes would fill the line, 0 = nobody can say, None = nobody knows so far."""
+        """Return how long `size` bytes fill the line (seconds), 0 = cannot be measured, None = not measured yet."""
         output = getattr(self._driver, "output", None)
         return 0.0 if output is None else output.takes_s(size)
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Hand what was drawn to the output layer if there is one and it understands it; else have Textual write it."""
+        """Pass an update to the output layer; if there is none, or it does not know the kind, Textual writes it."""
         output = getattr(self._driver, "output", None)
         if output is None or renderable is None or self._batch_count or not self._running or self._closed:
             super()._display(screen, renderable)

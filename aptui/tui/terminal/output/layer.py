@@ -1,11 +1,10 @@
-"""The output layer: takes what Textual drew, keeps it as cells, and sends the terminal what differs, when the line is free for it.
+"""The output layer: keeps what Textual draws as cells, and sends the terminal the differences when the line is free.
 
-Textual hands over regions whenever something was drawn; here they only change `_drawn`, the picture as it should be. A frame is the
-difference between that and what the terminal shows, so drawing ten times while the line is busy costs one frame. What is written
-to the terminal beside frames passes at once, in the order it was written; where it may have changed cells, everything is sent
-again (`forget`).
+Textual hands over regions when it draws; they only change `_drawn`, the intended picture. A frame is the difference between that
+and the content of the terminal, so drawing ten times while the line is busy costs one frame. Other output is written at once, in
+its order; if it may have changed cells, everything is sent again (`forget`).
 
-The text of cells has gone through the wall (`safety.safe_segments`), and `FramePainter` sends nothing that does not print.
+The text of cells has passed the wall (`safety.safe_segments`), and `FramePainter` sends printable text only.
 
 Tests: `tests/tui/terminal/output/test_layer.py`.
 """
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from textual._compositor import ChopsUpdate, LayoutUpdate
 
 from aptui.tui.terminal import safety
-from aptui.tui.terminal.output.cells import Pen, PenCase, Row
+from aptui.tui.terminal.output.cells import Pen, Row, StyleCache
 from aptui.tui.terminal.output.pace import Pace
 from aptui.tui.terminal.output.painter import FramePainter
 
@@ -37,19 +36,19 @@ _QUESTION = "\x1b[6n"
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _REPEATED = 3
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
-"""Titles, the clipboard, links, the bell, modes, questions: what leaves cells, cursor and pen alone."""
+"""Titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
 _MOST_PENS_REMEMBERED = 4096
 
 
 class OutputLayer:
-    """Stands between Textual's pictures and the terminal.
+    """Sends frames to the terminal.
 
     Args:
-        send: writes to the terminal, in order with what others write.
-        abilities: of the terminal.
-        loop: of the app; frames are made there.
-        is_taken: whether the terminal has taken all that was written.
-        clock: for tests.
+        send: writes to the terminal, in order with other output.
+        abilities: sequences that the terminal supports.
+        loop: the app's event loop; frames are made there.
+        is_taken: returns whether the terminal has accepted all output.
+        clock: a double for tests.
     """
 
     def __init__(
@@ -61,12 +60,12 @@ class OutputLayer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send, self._loop, self._is_taken, self._clock = send, loop, is_taken, clock
-        self._pens = PenCase()
+        self._pens = StyleCache()
         self._painter = FramePainter(self._pens, abilities)
         self.pace = Pace()
         self.frame_count = 0
         self.is_synchronized = False
-        """Whether the terminal shows a frame only once all of it is there."""
+        """Whether the terminal shows a frame only when it is complete (synchronized output)."""
         self._drawn: list[Row] = []
         self._dirty: set[int] = set()
         self._cursor = self._left_at = (0, 0)
@@ -78,11 +77,11 @@ class OutputLayer:
     # ------------------------------------------------------------------------------------------------------------- the line
 
     def open(self) -> None:
-        """Begin: the terminal is ours, as nobody knows it; ask which characters it repeats."""
+        """Begin, with unknown content of the terminal; test which characters it repeats."""
         self._is_open, self._is_known = True, False
         self.pace.forget()
         self._probes.clear()
-        # Blanks in the last line, which nothing was written to yet and the first frame will be; tmux repeats ASCII alone.
+        # With blanks in the last line, which is empty and will be drawn by the first frame; tmux repeats only ASCII.
         tried = " \xa0" if safety.facts().is_utf8 else " "
         self._probes.extend(tried)
         for blank in tried:
@@ -90,7 +89,7 @@ class OutputLayer:
             self._send(f"\x1b[999;1H{blank}\x1b[{_REPEATED - 1}b{_QUESTION}")
 
     def close(self) -> None:
-        """End: the terminal goes to somebody else, with a pen that shows nothing of ours."""
+        """End, and reset the pen for the next program in this terminal."""
         if self._is_open:
             self._send("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m")
         self._is_open = self._is_known = False
@@ -102,55 +101,55 @@ class OutputLayer:
         return any(pen.link for pen in self._pen_of.values())
 
     def note_key(self) -> None:
-        """Note that a key came; from any thread."""
+        """Note a key; thread-safe."""
         self.pace.note_key(self._clock())
 
     def rest_s(self) -> float:
-        """Return for how many seconds what nobody waits for is better not drawn."""
+        """Return how long updates that no key waits for are not drawn (seconds)."""
         return self.pace.rest_s(self._clock())
 
     def key_s(self) -> float:
-        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that."""
+        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo."""
         return self.pace.key_s(self._clock())
 
     def takes_s(self, size: int) -> float | None:
-        """Return for how many seconds so many bytes would fill the line, None = nobody knows so far."""
+        """Return how long `size` bytes fill the line (seconds), None = not measured yet."""
         return self.pace.takes_s(self._clock(), size)
 
     def note_answer(self, column: int) -> None:
-        """Note the answer to a question, the cursor's column from 0 on; from any thread."""
+        """Note the reply to a query: the cursor's column from 0; thread-safe."""
         if self._probes:
             self._painter.repeats(self._probes.popleft(), is_so=column == _REPEATED)
         self.pace.note_answer(self._clock())
         self.wake()
 
     def wake(self) -> None:
-        """Look soon whether a frame can leave; from any thread."""
+        """Check soon whether a frame can be sent; thread-safe."""
         try:
             self._loop.call_soon_threadsafe(self._flush)
         except RuntimeError:
-            return  # the loop has ended, and the app with it
+            return  # the loop has ended
 
     def forget(self) -> None:
-        """Send everything again: something else may stand on the terminal by now; from any thread."""
+        """Send everything again, because the content of the terminal is unknown; thread-safe."""
         self._is_known = False
         self.wake()
 
     def beside(self, data: str) -> None:
-        """Note that somebody writes something that is no frame."""
+        """Note output that is not a frame."""
         if self._is_open and not _HARMLESS.fullmatch(data):
             self.forget()
 
     # ----------------------------------------------------------------------------------------------------------- the frames
 
     def show(self, update: object, console: Console, size: tuple[int, int], cursor: tuple[int, int]) -> bool:
-        """Take what was drawn; return whether it is of a kind that is understood.
+        """Accept an update; return whether its kind is supported.
 
         Args:
-            update: of Textual's compositor.
-            console: whose colours the terminal has.
+            update: an update of Textual's compositor.
+            console: the console with the terminal's colours.
             size: (columns, lines) of the picture.
-            cursor: (column, line), inside it.
+            cursor: (column, line), inside the picture.
         """
         if not self._is_open or not isinstance(update, (LayoutUpdate, ChopsUpdate)):
             return False
@@ -161,11 +160,11 @@ class OutputLayer:
         self._cursor = cursor
         for y, x, strip in _pieces(update):
             if 0 <= y < height:
-                self._take(y, x, strip, console)
+                self._write(y, x, strip, console)
         self._flush()
         return True
 
-    def _take(self, y: int, x: int, strip: Strip, console: Console) -> None:
+    def _write(self, y: int, x: int, strip: Strip, console: Console) -> None:
         row = self._drawn[y]
         self._dirty.add(y)
         goes_on = False
@@ -182,14 +181,14 @@ class OutputLayer:
         return pen
 
     def _flush(self) -> None:
-        """Send a frame if there is something to send and the line is free; else look again when it may be."""
+        """Send a frame if there are differences and the line is free; otherwise check again when it may be free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._is_open or not self._drawn or not (self._dirty or not self._is_known or self._cursor != self._left_at):
             return
         if not self._is_taken():
-            return  # the driver wakes us
+            return  # the driver calls `wake`
         wait_s = self.pace.wait_s(self._clock())
         if wait_s > 0:
             self._timer = self._loop.call_later(wait_s, self._flush)
@@ -217,7 +216,7 @@ class OutputLayer:
 
 
 def _pieces(update: LayoutUpdate | ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Yield (line, column, strip) of what was drawn, as the update itself writes it."""
+    """Yield (line, column, strip) of an update."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x

@@ -1,17 +1,14 @@
-"""When the next frame may leave: not before the terminal has shown the last one, or a slow line fills up with pictures of the past.
+"""When the next frame may be sent: after the terminal has shown the last one, so that a slow line does not fill with old frames.
 
-Behind each frame the terminal is asked where its cursor is; the answer says that everything before it arrived. A key may have a
-second frame under way, for its echo shall not wait for somebody else's. A terminal that never answers is only waited for until it
-has taken what was written.
+Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key a second frame may be under
+way, so that the echo does not wait for an earlier frame. A terminal that never replies only has to accept the output.
 
-On a slow line that is not enough: a key would meet a frame of news on its way more often than not. How much longer than the
-quickest answer the others took, for how many bytes, says what a frame costs; news are then drawn so seldom (`rest_s`) that the line
-is free most of the time.
+On a slow line this is not enough: a key would usually meet an update on its way. The extra time of replies over the quickest one,
+by the bytes of their frames, gives the cost of a frame. Updates are then drawn so rarely (`rest_s`) that the line is mostly free.
 
-Between a key and the frame that echoes it no news are applied, and none are drawn (`key_s`): where the processor is slow that is
-what a key would wait for.
+Between a key and the frame that echoes it no update is applied or drawn (`key_s`): on a slow processor the key would wait for it.
 
-No clock here: times are handed in, and all methods may be called from any thread.
+Times are passed in; there is no clock here. All methods are thread-safe.
 
 Tests: `tests/tui/terminal/output/test_pace.py`, `tests/tui/terminal/output/test_slow_line.py`.
 """
@@ -23,26 +20,26 @@ import threading
 from collections import deque
 
 ECHO_S = 0.25
-"""So long after a key its echo is looked for."""
+"""Maximum time between a key and the frame that echoes it (seconds)."""
 _CHECK_S = 0.02
-"""So soon is looked again whether the echo has left."""
+"""Interval of checks whether the echo was sent (seconds)."""
 _ACTED_S = 1.0
-"""So long after a key people wait for what it brings, and may press the next."""
+"""Time after a key during which the user counts as active (seconds)."""
 _TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
-"""An answer that has not come by then is taken for lost: first, and after many."""
+"""Timeouts of a reply (seconds): the first, and the longest after repeated timeouts."""
 _MOST_UNANSWERED = 40
-"""After so many questions a terminal that never answered is asked no more."""
+"""Number of queries after which a terminal that never replied is not queried again."""
 _SLOW_S = 0.02
-"""A frame that fills the line for less than this is in nobody's way."""
+"""A frame that fills the line for less time delays no key (seconds)."""
 _SHARE, _SHARE_AT_WORK = 10, 4
-"""One part in so many of the time is the line to be full of news: while nobody does anything, and while somebody does."""
+"""Maximum share of the line's time for updates: 1/10 while the user is idle, 1/4 while active."""
 _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
-"""The quickest answer counts for so much more with each one since: a line may become another."""
+"""Factor by which the quickest round trip grows with each reply, because a line may change."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
-"""So many frames say how slow a line is: the first ones bring the screen, and do not wait."""
+"""Number of frames that a measurement needs, and that it keeps: the first frames bring the screen and do not wait."""
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
-"""A shorter frame is late for other reasons than its bytes; so many longer ones say what bytes cost."""
+"""Size from which a frame measures the cost of bytes (shorter ones are late for other reasons); number of frames kept."""
 
 
 class Pace:
@@ -60,50 +57,50 @@ class Pace:
         self._left_s, self._left_bytes = -math.inf, 0
         self._drew_s = self._first_typed_s = -math.inf
         self.typed_s = -math.inf
-        """When somebody last pressed a key."""
+        """Time of the last key."""
         self.round_trip_s = 0.0
-        """How long the last answer took."""
+        """Round trip of the last reply (seconds)."""
 
     @property
     def asks(self) -> bool:
-        """Whether a frame shall be followed by the question."""
+        """Whether a frame must be followed by a query."""
         return self._answered > 0 or self._asked < _MOST_UNANSWERED
 
     @property
     def answers(self) -> bool:
-        """Whether the terminal has ever answered."""
+        """Whether the terminal has ever replied."""
         return self._answered > 0
 
     @property
     def under_way(self) -> int:
-        """How many questions are open."""
+        """Number of queries without a reply."""
         return len(self._under_way)
 
     def note_key(self, now_s: float) -> None:
-        """Note that somebody pressed a key."""
+        """Note a key."""
         with self._lock:
             if self._first_typed_s <= self._drew_s:
                 self._first_typed_s = now_s
             self.typed_s = now_s
 
     def drew(self, now_s: float) -> None:
-        """Note that a frame leaves."""
+        """Note that a frame is sent."""
         self._drew_s = now_s
 
     def key_s(self, now_s: float) -> float:
-        """Return after how many seconds to look again whether a key was echoed, 0 = none waits for that.
+        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo.
 
-        A key that draws nothing, such as `j` on the last row, holds news up for as long as an echo is looked for, once.
+        A key that draws nothing, such as `j` on the last row, delays updates by `ECHO_S`, once.
         """
         with self._lock:
             return _CHECK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
 
     def echoes(self, now_s: float) -> bool:
-        """Whether what is drawn now may be what a key asked for."""
+        """Return whether a frame drawn now may echo a key."""
         return now_s < self.typed_s + ECHO_S
 
     def note_frame(self, now_s: float, size: int = 0) -> None:
-        """Note that a frame of so many bytes, with a question behind it, left."""
+        """Note that a frame of `size` bytes and a query were sent."""
         with self._lock:
             self._asked += 1
             self._first_asked_s = min(self._first_asked_s, now_s)
@@ -111,7 +108,7 @@ class Pace:
             self._left_s, self._left_bytes = now_s, size
 
     def note_answer(self, now_s: float) -> None:
-        """Note an answer."""
+        """Note a reply."""
         with self._lock:
             self._answered += 1
             self._timeout_s = _TIMEOUT_S
@@ -126,7 +123,7 @@ class Pace:
                 self._long.append((self.round_trip_s, size))
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next frame has to wait at most, 0 = not at all; an answer may come first."""
+        """Return the maximum wait of the next frame (seconds), 0 = send it now; a reply may end the wait earlier."""
         with self._lock:
             if not self._answered or len(self._under_way) < (2 if self.echoes(now_s) else 1):
                 return 0.0
@@ -138,7 +135,7 @@ class Pace:
             return 0.0
 
     def rest_s(self, now_s: float) -> float:
-        """Return how long news have to wait so that the line is free for keys, 0 = not at all."""
+        """Return how long updates must wait so that the line is free for keys (seconds)."""
         with self._lock:
             if len(self._seen) < _LEAST_SEEN:
                 return 0.0
@@ -149,9 +146,9 @@ class Pace:
             return max(0.0, self._left_s + min(filled_s * share, _LONGEST_REST_S) - now_s)
 
     def takes_s(self, now_s: float, size: int) -> float | None:
-        """Return for how long so many bytes would fill the line at least, None = nobody knows yet.
+        """Return how long `size` bytes fill the line at least (seconds), None = not measured yet.
 
-        Told by the quickest of the longer frames, against the quickest answer there was. What does not answer is taken for quick.
+        Calculated from the quickest of the longer frames and the quickest reply. A terminal without replies counts as quick.
         """
         with self._lock:
             if self._long:
@@ -160,7 +157,7 @@ class Pace:
             return 0.0 if is_silent else None
 
     def forget(self) -> None:
-        """Expect no answer any more: somebody else has the terminal."""
+        """Expect no more replies: the terminal is lent to another program."""
         with self._lock:
             self._under_way.clear()
             self._seen.clear()

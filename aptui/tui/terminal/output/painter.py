@@ -1,8 +1,8 @@
-"""What a terminal shows, as far as we know, and the bytes that make it show something else.
+"""The known content of a terminal, and the bytes that change it into another picture.
 
-Sent are the cells that differ: a move of the cursor, changes of the pen, the characters; runs are repeated or erased where the
-terminal can, lines that moved are moved. Where the cursor stands is known after ASCII alone: how wide a terminal draws the rest
-is its own affair, so the next thing behind it is preceded by a move to a column that is named.
+Only cells that differ are sent: a move of the cursor, changes of the pen, the characters. Runs are repeated or erased if the
+terminal can do so; lines that moved are scrolled. After ASCII the column of the cursor is known. Terminals differ in the width of
+other characters, so the text after them begins with a move to an absolute column.
 
 Tests: `tests/tui/terminal/output/test_painter.py`.
 """
@@ -18,16 +18,16 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from aptui.tui.terminal.output.cells import REST, Abilities, Pen, PenCase, Row
+from aptui.tui.terminal.output.cells import REST, Abilities, Pen, Row, StyleCache
 
-# Lines that only moved up or down: found by their texts, so that a terminal moves them instead of getting them again.
+# Lines that only moved up or down: found by their texts, so that the terminal scrolls them.
 
 T = TypeVar("T")
 
 _FARTHEST = 16
 _LEAST_GAIN = 2
 _MOST_ALIKE = 4
-"""Lines that look the same say little about where each of them went."""
+"""Lines with this many equal ones are ignored: they do not show where each of them moved."""
 
 
 class Shift(Struct, frozen=True):
@@ -39,10 +39,10 @@ class Shift(Struct, frozen=True):
 
 
 def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | None:
-    """Return the movement that leaves fewest lines to be written, or None if none is worth it.
+    """Return the movement that saves most lines, None if it saves too few.
 
     Args:
-        before, after: {line: its text}, of the lines that differ; the others stay as they are.
+        before, after: {line: its text} of the lines that differ.
     """
     places: dict[str, list[int]] = {}
     for line, text in before.items():
@@ -58,10 +58,10 @@ def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | N
 
 
 def _shift(before: Mapping[int, str], after: Mapping[int, str], count: int) -> tuple[int, Shift] | None:
-    """Return how many lines a movement saves, and the movement."""
+    """Return (number of lines that a movement saves, the movement)."""
     hits = [line for line, text in after.items() if before.get(line + count) == text and not text.isspace()]
     top, bottom = min(hits + [line + count for line in hits]), max(hits + [line + count for line in hits])
-    # What stands still between them would have to be written again.
+    # Lines between them that do not move would have to be written again.
     gain = len(hits) - sum(line not in after for line in range(top, bottom + 1))
     return (gain, Shift(top, bottom, count)) if gain >= _LEAST_GAIN else None
 
@@ -74,7 +74,7 @@ def shift_lines(rows: Sequence[T], shift: Shift) -> list[T | None]:
 
 
 _NEAR = 4
-"""Cells between two that differ that are rather written again than leapt over."""
+"""Maximum number of equal cells between two that differ that are written again instead of skipped."""
 _WORTH_REPEATING = 8
 _WORTH_ERASING = 14
 _WORTH_ERASING_TO_THE_END = 4
@@ -82,14 +82,14 @@ _RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
 
 
 class FramePainter:
-    """The terminal as it was left.
+    """Makes the bytes of frames for one terminal.
 
     Args:
-        pens: whose pens the cells have.
-        abilities: what may be sent.
+        pens: the cache of pens of the cells.
+        abilities: sequences that the terminal supports.
     """
 
-    def __init__(self, pens: PenCase, abilities: Abilities) -> None:
+    def __init__(self, pens: StyleCache, abilities: Abilities) -> None:
         self._pens, self._abilities = pens, abilities
         self._repeats_ascii = self._repeats_all = False
         self._rows: list[Row] = []
@@ -100,25 +100,25 @@ class FramePainter:
         self._out: list[str] = []
 
     def repeats(self, character: str, *, is_so: bool) -> None:
-        """Note whether the terminal was seen to obey REP behind a character; some do behind ASCII alone."""
+        """Note whether the terminal repeats a character (REP); some repeat only ASCII."""
         if character.isascii():
             self._repeats_ascii = is_so
         else:
             self._repeats_all = is_so
 
     def forget(self, width: int, height: int) -> None:
-        """Take it that nobody knows what stands there, nor where the cursor is and how it writes."""
+        """Treat content, cursor and pen of the terminal as unknown."""
         self._width = width
         self._rows = [Row.unknown(width) for _ in range(height)]
         self._y = self._x = self._pen = None
 
     def paint(self, rows: Sequence[Row], lines: Iterable[int], cursor: tuple[int, int]) -> str:
-        """Return what makes the terminal show `rows`, "" if it does.
+        """Return the bytes that make the terminal show `rows`, "" if it does already.
 
         Args:
-            rows: of the size that `forget` was told.
-            lines: which of them may have changed.
-            cursor: (column, line) where the cursor is left.
+            rows: rows of the size passed to `forget`.
+            lines: numbers of rows that may have changed.
+            cursor: (column, line) of the cursor after the frame.
         """
         self._out = []
         changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
@@ -128,7 +128,7 @@ class FramePainter:
             self._line(y, self._rows[y], rows[y])
             self._rows[y] = rows[y].copy()
         if self._pen is not None and self._pen.link:
-            self._take(self._pens.pen(self._pen.sgr))
+            self._set_pen(self._pens.pen(self._pen.sgr))
         self._go(cursor[1], cursor[0])
         return "".join(self._out)
 
@@ -148,11 +148,11 @@ class FramePainter:
             self._span(y, new, start, end)
         if erased_from < self._width:
             self._go(y, erased_from)
-            self._take_for(" ", new.pens[erased_from])
+            self._set_pen_for(" ", new.pens[erased_from])
             self._out.append("\x1b[K")
 
     def _erasable_from(self, row: Row) -> int:
-        """Return where the blanks at the end begin that erasing makes."""
+        """Return the first column of the blanks at the end that can be erased."""
         texts, pens = row.texts, row.pens
         x, pen = len(texts), pens[-1]
         if pen is None or not self._erases(pen):
@@ -171,7 +171,7 @@ class FramePainter:
         texts, pens = row.texts, row.pens
         x = start
         while x < end:
-            self._take_for(texts[x], pens[x])
+            self._set_pen_for(texts[x], pens[x])
             mine = self._pen
             blank = mine.blank if mine is not None else None
             stop = x + 1
@@ -195,7 +195,7 @@ class FramePainter:
             x += len(part)
 
     def _foreign(self, y: int, x: int, cells: list[str]) -> None:
-        """Write what is not ASCII; the same character many times is repeated."""
+        """Write characters that are not ASCII; long runs of one are repeated."""
         self._go(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
@@ -207,7 +207,7 @@ class FramePainter:
         self._x = None
 
     def _ascii(self, y: int, x: int, text: str) -> None:
-        """Write ASCII, a run of blanks or of anything else in few bytes."""
+        """Write ASCII, with runs in few bytes."""
         done = 0
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
@@ -234,11 +234,11 @@ class FramePainter:
         return self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
-        # The wall stands before; this is what remains if ever something gets round it.
+        # The wall comes before; this is the last check.
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:
-        """Note that the cursor moved on; at the right border terminals differ."""
+        """Note that the cursor moved; at the right border terminals differ."""
         if self._x is not None:
             self._x = self._x + count if self._x + count < self._width else None
 
@@ -264,28 +264,28 @@ class FramePainter:
             return "\r\n"
         return f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H" if y else "\x1b[H"
 
-    def _take(self, pen: Pen) -> None:
+    def _set_pen(self, pen: Pen) -> None:
         if pen is not self._pen:
             self._out.append(self._pens.change(self._pen, pen, one_by_one=self._abilities.is_modern))
             self._pen = pen
 
-    def _take_for(self, text: str | None, pen: Pen | None) -> None:
-        """Take the pen of a cell; for a blank, any that looks the same there."""
+    def _set_pen_for(self, text: str | None, pen: Pen | None) -> None:
+        """Set the pen of a cell; for a blank, keep any pen that looks the same there."""
         if pen is not None and not (text == " " and self._pen is not None and self._pen.blank is pen):
-            self._take(pen)
+            self._set_pen(pen)
 
     # -------------------------------------------------------------------------------------------------------------- lines
 
     def _scroll(self, rows: Sequence[Row], changed: list[int]) -> list[int]:
-        """Have the terminal move lines that moved; return the lines that may still differ."""
+        """Scroll lines that moved; return the lines that may still differ."""
         before = {y: text for y in changed if (text := _text(self._rows[y])) is not None}
         if len(before) < len(changed):
             return changed
         shift = find_shift(before, {y: _text(rows[y]) or "" for y in changed})
         if shift is None:
             return changed
-        # New lines get the background that is set, or the terminal's own where it knows no other: with none set, both are one.
-        self._take(self._pens.plain)
+        # New lines get the current background, or on some terminals the default one: without a background both are the same.
+        self._set_pen(self._pens.plain)
         self._out.append(_region(shift))
         self._y = self._x = None
         self._rows[shift.top : shift.bottom + 1] = [
@@ -295,7 +295,7 @@ class FramePainter:
 
 
 def _region(shift: Shift) -> str:
-    """Return what moves lines; by line feeds, which every terminal knows that knows regions."""
+    """Return the bytes that scroll lines: line feeds, which every terminal with scroll regions supports."""
     if shift.count > 0:
         move = f"\x1b[{shift.bottom + 1}H" + "\n" * shift.count
     else:
@@ -304,15 +304,15 @@ def _region(shift: Shift) -> str:
 
 
 def _text(row: Row) -> str | None:
-    """Return the text of a line without its last cells, where scroll bars are; None if it is not known."""
+    """Return the text of a line without its last cells, where scroll bars are; None = unknown."""
     cells = row.texts[:-2]
     return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # none is None
 
 
 def _differing(old: Row, new: Row) -> list[int]:
-    """Return the places that must be written, from left to right."""
+    """Return the columns that must be written, from left to right."""
     places = range(len(new.texts))
-    # Without a line of Python for each cell: this is done for every line of every frame.
+    # Without a Python statement for each cell: this runs for every line of every frame.
     here = {
         *compress(places, map(operator.ne, old.texts, new.texts)),
         *compress(places, map(operator.is_not, old.pens, new.pens)),
@@ -323,7 +323,7 @@ def _differing(old: Row, new: Row) -> list[int]:
 
 
 def _widen(here: set[int], old: Row, new: Row) -> set[int]:
-    """Add what stands beside characters that a terminal may draw wider than we think, and the other halves of wide ones."""
+    """Add the cells beside characters that a terminal may draw wider, and the other halves of wide characters."""
     width = len(new.texts)
     here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}
     more = True
@@ -336,7 +336,7 @@ def _widen(here: set[int], old: Row, new: Row) -> set[int]:
 
 
 def _spans(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of places that are written in one go."""
+    """Yield (start, end) of columns that are written together."""
     start = last = None
     for x in places:
         if start is None or last is None:

@@ -183,7 +183,7 @@ def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, 
 
         async def type_at_once() -> None:
             for key in (*"upper", "enter", "p", "enter", "y", "y"):
-                await driver._take_in(app, events.Key(key, key if len(key) == 1 else None))
+                await driver._handle(app, events.Key(key, key if len(key) == 1 else None))
 
         typing = asyncio.create_task(type_at_once())
         await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.name_awaited("p")))

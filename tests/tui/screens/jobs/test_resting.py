@@ -144,7 +144,7 @@ def test_what_is_typed_before_there_are_rows_is_typed_when_there_are(tmp_path):
     async def type_ahead(app, pilot, pane):
         async def type_all() -> None:
             for letter in "/frozen":  # f would open the causes, r run a job again
-                await driver._take_in(app, events.Key(_character_to_key(letter), letter))
+                await driver._handle(app, events.Key(_character_to_key(letter), letter))
 
         pane.store.is_loaded = False
         typist = asyncio.ensure_future(type_all())

@@ -3,9 +3,9 @@
 import pytest
 from rich.cells import cell_len
 
-from aptui.tui.terminal.output.cells import REST, PenCase, Row, draw_cells
+from aptui.tui.terminal.output.cells import REST, Row, StyleCache, draw_cells
 
-CASE = PenCase()
+CASE = StyleCache()
 
 
 @pytest.mark.parametrize("text", ["abc", "岩石", "e\u0301x", "❤\ufe0f!", "✓ done", "ｱ─", "กำ", ""])

@@ -2,10 +2,10 @@
 
 import re
 
-from aptui.tui.terminal.output.cells import Abilities, PenCase, Row
+from aptui.tui.terminal.output.cells import Abilities, Row, StyleCache
 from aptui.tui.terminal.output.painter import FramePainter
 
-CASE = PenCase()
+CASE = StyleCache()
 
 
 def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):

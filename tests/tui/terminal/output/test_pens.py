@@ -5,7 +5,7 @@ import itertools
 import pyte
 import pytest
 
-from aptui.tui.terminal.output.cells import PenCase
+from aptui.tui.terminal.output.cells import StyleCache
 
 LOOKS = ["", "1", "1;31", "4;38;2;1;2;3;48;5;9", "7;31;42", "1;2;3", "48;2;1;2;3", "9;97;104", "21;31", "38;5;7", "39;49"]
 
@@ -18,7 +18,7 @@ def look(*sequences):
 
 @pytest.mark.parametrize("one_by_one", [True, False])
 def test_every_change_ends_in_the_look_that_was_wanted(one_by_one):
-    case = PenCase()
+    case = StyleCache()
 
     for old, new in itertools.product(LOOKS, LOOKS):
         change = case.change(case.pen(old), case.pen(new), one_by_one=one_by_one)
@@ -27,7 +27,7 @@ def test_every_change_ends_in_the_look_that_was_wanted(one_by_one):
 
 
 def test_a_change_names_what_changes_alone():
-    case = PenCase()
+    case = StyleCache()
 
     assert case.change(case.pen("1;31;44"), case.pen("1;32;44")) == "\x1b[32m"
     assert case.change(case.pen("1;31"), case.pen("1;31;44")) == "\x1b[44m"
@@ -37,13 +37,13 @@ def test_a_change_names_what_changes_alone():
 
 
 def test_bold_that_goes_leaves_faint_that_stays():
-    case = PenCase()
+    case = StyleCache()
 
     assert case.change(case.pen("1;2;38;2;100;100;100"), case.pen("2;38;2;100;100;100")) == "\x1b[22;2m"
 
 
 def test_pens_that_look_alike_on_a_blank_share_one():
-    case = PenCase()
+    case = StyleCache()
 
     assert case.pen("1;31;44").blank is case.pen("3;44").blank is case.pen("44")
     assert case.pen("4;31;44").blank is case.pen("4;31;44")
@@ -51,7 +51,7 @@ def test_pens_that_look_alike_on_a_blank_share_one():
 
 
 def test_links_without_end_do_not_fill_the_memory():
-    case = PenCase()
+    case = StyleCache()
 
     for number in range(9000):
         case.pen("31", f"https://example.org/{number}")

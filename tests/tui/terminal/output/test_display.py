@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from textual._compositor import ChopsUpdate, Compositor
@@ -13,7 +14,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from aptui.tui.drawing import ChangedLines
+from aptui.tui.terminal.output import display
+from aptui.tui.terminal.output.display import ChangedLines, is_supported, is_tested
 
 WIDTH, HEIGHT = 40, 12
 
@@ -125,3 +127,20 @@ def test_what_is_behind_other_widgets_is_not_asked(monkeypatch):
             assert len(asked) > 4
 
     asyncio.run(draw())
+
+
+def test_output_layer_is_used_with_the_installed_textual() -> None:
+    assert is_supported()
+
+
+@pytest.mark.parametrize(("version", "is_so"), [("8.2.8", True), ("8.2.11", True), ("8.20.1", False), ("9.0.0", False)])
+def test_textual_of_another_series_gets_stock_output(version: str, is_so: bool, tmp_path: Path) -> None:
+    (tmp_path / f"textual-{version}.dist-info").mkdir()
+
+    assert is_tested(tmp_path) is is_so
+
+
+def test_textual_without_a_private_name_gets_stock_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display, "_PRIVATE_NAMES", ((Compositor, ("_render_chops", "no_such_name")),))
+
+    assert not is_supported.__wrapped__()
