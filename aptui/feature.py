@@ -1,12 +1,13 @@
 """The door for optional capabilities: what a feature declares, and how the kernel reaches it without importing it.
 
-A feature is one folder below `aptui/features/`, or a package of somebody else's that declares an entry point in the group
+A feature is one folder below `aptui/features/`, or a package of another distribution with an entry point in the group
 `aptui.features`. Its `FEATURE` says which verbs and requests it adds, and which *extension points* of the kernel it fills. All of
 them are named as `module:object` and imported when they are used, so that a feature costs nothing until then.
 
-The kernel asks for an extension point by its name (`load_all`, `load_first`) and works without any answer. A feature imports the
-kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and its line in
-`aptui/features/__init__.py`.
+The kernel asks for an extension point by its name (`load_all`, `load_first`) and works without any answer. If a feature of another
+distribution raises while it is loaded, it is left out, and the command prints one line about it (`list_problems`). A feature
+imports the kernel and no other feature; `pyproject.toml` lists the exceptions. To remove a feature, delete its folder and its line
+in `aptui/features/__init__.py`.
 
 | extension point | called with | gives |
 |---|---|---|
@@ -41,12 +42,11 @@ Tests: `tests/test_feature.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aptui.shared.errors import UserError
 
@@ -57,10 +57,30 @@ GROUP = "aptui.features"
 """Entry points of features that other distributions bring: name → `module:FEATURE`."""
 
 
-class Feature(Struct, frozen=True):
-    """What one optional capability adds.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_problems: dict[str, str] = {}
 
-    `verbs` are {verb: (module, one line of help)} as in `cli.main.VERBS`, `requests` {name on the wire: record}, `answers` is the
+
+class VerbInfo(NamedTuple):
+    """A verb of the command line.
+
+    Args:
+        module: has `<verb>_arguments(parser)` and `<verb>(arguments)`, which returns the exit code; imported when the verb is used.
+        help: one line, a verb and its object.
+        group: a key of `cli.verbs.GROUP_TEXTS`.
+        examples: two command lines, then those of the verb's actions.
+    """
+
+    module: str
+    help: str
+    group: str = ""
+    examples: tuple[str, ...] = ()
+
+
+class Feature(NamedTuple):
+    """The declaration of one optional capability.
+
+    `verbs` are {verb: `VerbInfo`} (or a plain tuple of its fields), `requests` {name on the wire: record}, `answers` is the
     class that answers them (called with the supervisor; `take(request, verb)`), `points` {extension point: object}; records,
     classes and objects are named `module:name`. `panes` are more screens: {id: (number key 1 to 9, title, short title, `Pane`
     class)}.
@@ -68,11 +88,11 @@ class Feature(Struct, frozen=True):
 
     name: str
     summary: str
-    verbs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    requests: Mapping[str, str] = field(default_factory=dict)
+    verbs: Mapping[str, tuple[str, str] | VerbInfo] = _NOTHING
+    requests: Mapping[str, str] = _NOTHING
     answers: str = ""
-    points: Mapping[str, str] = field(default_factory=dict)
-    panes: Mapping[str, tuple[int, str, str, str]] = field(default_factory=dict)
+    points: Mapping[str, str] = _NOTHING
+    panes: Mapping[str, tuple[int, str, str, str]] = _NOTHING
 
 
 def features() -> Iterator[Feature]:
@@ -100,20 +120,41 @@ def load(place: str) -> Any:
     return getattr(import_module(module), name) if name else import_module(module)
 
 
+def load_of(feature: Feature, place: str) -> Any | None:
+    """Return an object of a feature; None, and a problem to print, if loading it from another distribution fails."""
+    if feature.name in import_module("aptui.features").FEATURES:
+        return load(place)
+    return _attempt(feature.name, lambda: load(place))
+
+
+def list_problems() -> list[str]:
+    """Return a sentence for each feature of another distribution that could not be loaded in this process."""
+    advice = "update or uninstall the package that brings it"
+    return [f"the feature '{name}' cannot be loaded: {reason}; {advice}" for name, reason in _problems.items()]
+
+
+def _attempt(name: str, action: Callable[[], Any]) -> Any | None:
+    try:
+        return action()
+    except Exception as error:  # noqa: BLE001 - code of another distribution may raise anything
+        _problems[name] = f"{type(error).__name__}: {error}"
+        return None
+
+
 def load_all(point: str) -> Iterator[Any]:
-    """Yield what features give for an extension point."""
+    """Yield the objects that features give for an extension point."""
     for feature in features():
-        if place := feature.points.get(point):
-            yield load(place)
+        if (place := feature.points.get(point)) and (found := load_of(feature, place)) is not None:
+            yield found
 
 
 def load_first(point: str) -> Any | None:
-    """Return what the first feature gives for an extension point, None if no feature does."""
+    """Return the object of the first feature that fills an extension point, None if no feature does."""
     return next(load_all(point), None)
 
 
 def load_needed(point: str) -> Any:
-    """Return what the first feature gives for an extension point that the user's command needs.
+    """Return the object of the first feature that fills an extension point which the user's command needs.
 
     Raises:
         UserError: no feature fills it.
@@ -131,9 +172,9 @@ def formats_of(folder: Path) -> Iterator[Any]:
             yield load(import_module(f"aptui.features.{name}").FEATURE.points["format"])
 
 
-def verbs() -> dict[str, tuple[str, str]]:
-    """Return the verbs that features add: {verb: (module, one line of help)}."""
-    return {verb: place for feature in features() for verb, place in feature.verbs.items()}
+def verbs() -> dict[str, VerbInfo]:
+    """Return the verbs that features add."""
+    return {verb: VerbInfo(*place) for feature in features() for verb, place in feature.verbs.items()}
 
 
 def requests() -> dict[str, str]:
@@ -141,9 +182,9 @@ def requests() -> dict[str, str]:
     return {name: place for feature in features() for name, place in feature.requests.items()}
 
 
-def find_verb(name: str) -> tuple[str, str] | None:
-    """Return (module, one line of help) of a verb that a feature adds, None for an unknown name."""
-    return next((feature.verbs[name] for feature in features() if name in feature.verbs), None)
+def find_verb(name: str) -> VerbInfo | None:
+    """Return a verb that a feature adds, None for an unknown name."""
+    return next((VerbInfo(*feature.verbs[name]) for feature in features() if name in feature.verbs), None)
 
 
 def find_request(name: str) -> type | None:
@@ -162,5 +203,5 @@ def _read_foreign() -> tuple[Feature, ...]:
     from importlib.metadata import entry_points
 
     taken = {feature.name for feature in _read_ours()}
-    loaded = [point.load() for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
+    loaded = [_attempt(point.name, point.load) for point in sorted(entry_points(group=GROUP), key=lambda each: each.name)]
     return tuple(feature for feature in loaded if isinstance(feature, Feature) and feature.name not in taken)

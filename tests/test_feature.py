@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -121,9 +121,32 @@ def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(metadata, "entry_points", lambda **_wanted: [point])
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda _self: foreign)
 
-    assert main.place_of("greet") == ("foreign_greeting", "print a greeting")
+    assert main.find_verb("greet") == ("foreign_greeting", "print a greeting", "", ())
     assert main.main(["greeet"]) == 3
     assert "did you mean 'greet'?" in capsys.readouterr().err
+
+
+def test_feature_of_another_distribution_that_cannot_be_loaded_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = Feature("half", "has a missing module", points={"doctor": "half_missing:lines"})
+    broken = metadata.EntryPoint("broken", "broken_feature:FEATURE", feature.GROUP)
+    points = [broken, metadata.EntryPoint("half", "half:FEATURE", feature.GROUP)]
+    monkeypatch.setattr(feature, "_read_foreign", cache(feature._read_foreign.__wrapped__))
+    monkeypatch.setattr(feature, "_problems", {})
+    monkeypatch.setattr(metadata, "entry_points", lambda **_wanted: points)
+    monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: half if self.name == "half" else import_module(self.module))
+
+    assert main.main(["--help"]) == 0
+    assert list(feature.load_all("doctor"))
+    assert main.main(["--help"]) == 0
+
+    lines = set(capsys.readouterr().err.splitlines())
+    advice = "update or uninstall the package that brings it"
+    assert lines == {
+        f"aptui: the feature '{name}' cannot be loaded: ModuleNotFoundError: No module named '{module}'; {advice}"
+        for name, module in (("broken", "broken_feature"), ("half", "half_missing"))
+    }
 
 
 _NAMES_USED_TWICE = frozenset(

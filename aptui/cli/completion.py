@@ -13,6 +13,7 @@ from itertools import islice
 
 from aptui.cli import main
 from aptui.cli.manual import actions_of
+from aptui.cli.verbs import all_verbs
 from aptui.config.dirs import asset_database
 from aptui.shared import printing
 from aptui.shared.errors import KnownError
@@ -73,9 +74,9 @@ def completion(arguments: Namespace) -> int:
 def complete_words(words: Sequence[str]) -> list[str]:
     """Return what the last of these words may become."""
     *before, begun = words
-    verb = next((word for word in before if word in main.all_verbs()), "")
+    verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
-        names = [*main.all_verbs()] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
+        names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(main.screen_parser())]
     elif begun.startswith("-"):
         names = list(_options(main.parser_of(verb)))
     else:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn, TextIO, cast
 
 from aptui.cli import main
 from aptui.cli.read_verbs import FILTER_PLACE, find_unsettled_jobs, job_lines
+from aptui.cli.verbs import all_verbs
 from aptui.link.port import Cancel, EscalateJobs
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -107,7 +108,7 @@ class Conversation:
                 self._say(self._order(Cancel, "cancelled", jobs))
             case ["escalate", *jobs]:
                 self._say(self._order(EscalateJobs, "escalated", jobs))
-            case [verb, *rest] if verb in _VERBS and verb in main.all_verbs():
+            case [verb, *rest] if verb in _VERBS and verb in all_verbs():
                 self._print(self._verb(verb, rest))
             case [word, *_]:
                 self._say(f"'{printing.line(word)}' is nothing that is known here; 'help' says what is")
@@ -122,7 +123,7 @@ class Conversation:
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:
-        module, output = import_module(main.place_of(verb)[0]), printing.LineOutput()
+        module, output = import_module(main.find_verb(verb).module), printing.LineOutput()
         parser = _Parser(prog=verb, add_help=False)
         getattr(module, f"{verb}_arguments")(parser)
         given = Namespace(**{**vars(self._arguments), "theme": "", "no_mouse": True})

@@ -1,6 +1,6 @@
-"""Words on the command line → one of the verbs, and its result → an exit code; what a verb does is in its own module.
+"""The command line: words → one of the verbs, and its result or error → an exit code.
 
-Only the module of the verb that was asked for is imported: `aptui batch` with nothing to do must not pay for the rest.
+Only the module of the requested verb is imported, so that `aptui batch` with nothing to do starts fast.
 """
 
 from __future__ import annotations
@@ -14,86 +14,49 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
-from aptui import __version__
+from aptui import __version__, feature
+from aptui.cli import verbs
+from aptui.cli.verbs import VERBS, all_verbs
+from aptui.feature import VerbInfo
 from aptui.shared import printing
 from aptui.shared.errors import HostError, InternalError, KnownError, UserError
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean.start"
-"""Imported before all that imports msgspec; `--version` and `--help` do without both."""
-VERBS = {
-    "open": ("aptui.cli.screen_verb", "show a cache on the screen, without an engine"),
-    "batch": ("aptui.batch.run", "process everything that is new, changed or failed, then exit"),
-    "serve": ("aptui.cli.engine_verbs", "run the engine in the foreground and keep everything current"),
-    "start": ("aptui.cli.engine_verbs", "start the engine in the background"),
-    "stop": ("aptui.cli.engine_verbs", "stop the engine"),
-    "ps": ("aptui.cli.engine_verbs", "list the engines that run"),
-    "pause": ("aptui.cli.engine_verbs", "start no more jobs"),
-    "run-next": ("aptui.cli.engine_verbs", "while paused: start one job"),
-    "resume": ("aptui.cli.engine_verbs", "go on after pause or drain"),
-    "drain": ("aptui.cli.engine_verbs", "finish what is pending, and leave new changes until 'resume'"),
-    "hold": ("aptui.cli.engine_verbs", "run a command; what it changes is one batch"),
-    "rescan": ("aptui.cli.engine_verbs", "look at everything again"),
-    "reload": ("aptui.cli.engine_verbs", "read the configuration again"),
-    "status": ("aptui.cli.read_verbs", "what is done, what failed, and how large it is"),
-    "jobs": ("aptui.cli.read_verbs", "list jobs"),
-    "why": ("aptui.cli.why_verb", "why a job ran, waits or failed; what a file is to aptui"),
-    "explain": ("aptui.cli.explain_verb", "which builders, rules and settings apply to a path, and which line says so"),
-    "log": ("aptui.cli.log_verb", "show the log of a job"),
-    "logs": ("aptui.cli.log_verb", "show the end of the engine's own log, or where it is"),
-    "builders": ("aptui.cli.read_verbs", "list builders with what they did and how long it took"),
-    "reprocess": ("aptui.cli.run_verbs", "run the jobs of some sources again"),
-    "interest": ("aptui.cli.run_verbs", "let the jobs of what a client looks at come first, for a while"),
-    "rerun": ("aptui.cli.run_verbs", "run one job alone, in the foreground, and keep what it left"),
-    "verify": ("aptui.cli.verify_verb", "compare every product with its recorded digest, and name other files"),
-    "doctor": ("aptui.cli.doctor", "look for trouble: versions, limits, disk, cache, database"),
-    "trust": ("aptui.cli.trust_verb", "trust a project: its commands, hooks, checks and Python files may run"),
-    "init": ("aptui.cli.project", "write an aptui.yaml for a folder"),
-    "demo": ("aptui.cli.project", "write a small project, process it, and explain"),
-    "config": ("aptui.cli.project", "show what the configuration comes to"),
-    "schema": ("aptui.cli.project", "print the JSON Schema of aptui.yaml, for editors"),
-    "help": ("aptui.cli.manual", "show the help of a verb"),
-    "completion": ("aptui.cli.completion", "print what makes bash, zsh or fish complete verbs, options and names"),
-    "docs": ("aptui.cli.manual", "show the reference: every verb and option"),
-}
-"""The kernel's verbs: {verb: (module with `<verb>(arguments) -> exit code` and `<verb>_arguments(parser)`, one line of help)}."""
-
-
+"""Must be imported before any module that imports msgspec; `--version` and `--help` need neither."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
-"""Options before a verb, or without one, whose value is the next word."""
+"""Options that may stand before a verb and whose value is the next word."""
 
 
 class Parser(ArgumentParser):
-    """A parser whose mistakes are ours: one line, exit code 3; its help ends with the examples of its verb."""
+    """A parser that raises `UserError` (one line, exit code 3) and ends its help with the examples of the verb."""
 
     verb = ""
 
     def __init__(self, **options: Any) -> None:
-        # What is declared is laid out at once, to find mistakes in it; asking the terminal's width for that would cost `shutil`.
+        # `argparse` formats every declared option at once to find mistakes; to get the terminal's width it would import `shutil`.
         super().__init__(formatter_class=partial(RawDescriptionHelpFormatter, width=80), allow_abbrev=False, **options)
 
     def list_declared(self) -> list[Action]:
-        """Return the options and arguments that people may know of."""
+        """Return the documented options and arguments."""
         return [action for action in self._actions if action.help != SUPPRESS and action.dest != "help"]
 
     def format_help(self) -> str:
-        """Return the help; what ends it is read only now."""
-        from aptui.cli import verbs
-
+        """Return the help, with the examples at its end."""
         self.formatter_class = RawDescriptionHelpFormatter
         if self.verb:
             self.epilog = "\n\n".join(filter(None, [self.epilog, verbs.ending(self.verb)]))
         else:
-            self.epilog = verbs.overview(all_verbs())
+            self.epilog = verbs.overview()
         return super().format_help()
 
     def _print_message(self, message: str, _file: object = None) -> None:
-        """Print help or the version, all that comes here; `argparse` would say nothing where that cannot be written."""
+        """Print help or the version; `argparse` itself would ignore an output that cannot be written."""
         printing.say(message.rstrip())
 
     def error(self, message: str) -> NoReturn:
         """Raise the mistake as a `UserError`."""
-        raise UserError(message, hint=f"'{self.prog} --help' shows what there is")
+        raise UserError(message, hint=f"see '{self.prog} --help'")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,35 +80,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except SystemExit as leaving:  # argparse, after --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
-    except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is told in one line
+    except Exception as error:  # noqa: BLE001 - the last border: a bug of ours is reported in one line
         return _report_crash(error)
     finally:
         if printing.find_redirected():
             import_module("aptui.config.own_files").note_printing(is_over=True)
+        for problem in feature.list_problems():
+            printing.complain(f"aptui: {printing.line(problem)}", "yellow")
     return code
 
 
-def all_verbs() -> dict[str, tuple[str, str]]:
-    """Return the verbs of the kernel and of all features: {verb: (module, one line of help)}."""
-    from aptui import feature  # imports msgspec
-
-    return {**feature.verbs(), **VERBS}
-
-
-def place_of(verb: str) -> tuple[str, str]:
-    """Return (module, one line of help) of a verb; features are loaded only if it is not one of the kernel's.
+def find_verb(name: str) -> VerbInfo:
+    """Return a verb; features are loaded only if the kernel has none of this name.
 
     Raises:
-        UserError: there is no such verb.
+        UserError: the verb does not exist.
     """
-    if verb in VERBS:
-        return VERBS[verb]
-    from aptui import feature  # imports msgspec
-
-    place = feature.find_verb(verb)
-    if place is None:
-        raise UserError(f"there is no verb '{verb}'", hint=_nearest(verb))
-    return place
+    verb = VERBS.get(name) or feature.find_verb(name)
+    if verb is None:
+        raise UserError(f"there is no verb '{name}'", hint=_nearest(name))
+    return verb
 
 
 def _dispatch(words: list[str]) -> int:
@@ -153,24 +107,24 @@ def _dispatch(words: list[str]) -> int:
     if verb is None:
         return _alone(words)
     if verb == "open":
-        return _screen(VERBS[verb][0], verb, parser_of(verb, words), words)
+        return _screen(VERBS[verb].module, verb, parser_of(verb, words), words)
     import_module(_LEAN_START)
-    module = import_module(place_of(verb)[0])
+    module = import_module(find_verb(verb).module)
     parser = parser_of(verb, words)
     arguments = _with_color(parser.parse_args(words))
     return int(getattr(module, verb.replace("-", "_"))(arguments))
 
 
 def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
-    """Return the parser of a verb; where `words` ask for help about one of its actions, that of the action alone."""
-    module_name, summary = place_of(verb)
-    module = import_module(module_name)
+    """Return the parser of a verb; if `words` ask for help about one of its actions, the parser of that action."""
+    found = find_verb(verb)
+    module = import_module(found.module)
     name = verb.replace("-", "_")
     actions: dict[str, str] = getattr(module, f"{name.upper()}_ACTIONS", {})
     action = next((word for word in words if word in actions), "") if {"-h", "--help"}.intersection(words) else ""
     parser = Parser(
         prog=f"aptui {verb} {action}".rstrip(),
-        description=actions.get(action, summary),
+        description=actions.get(action, found.help),
     )
     parser.verb = f"{verb} {action}".rstrip()
     add_project(parser)
@@ -179,7 +133,7 @@ def parser_of(verb: str, words: Sequence[str] = ()) -> Parser:
 
 
 def _with_color(arguments: Namespace) -> Namespace:
-    """Have the wish for colours be known to everything that prints, and to what is started from here."""
+    """Apply `--color` to everything that prints, and to processes that are started from here."""
     if arguments.color == "never":
         os.environ["NO_COLOR"] = "1"
     printing.is_always_coloured = arguments.color == "always"
@@ -187,7 +141,7 @@ def _with_color(arguments: Namespace) -> Namespace:
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the verb and the other words; options may stand before the verb, too."""
+    """Return the verb and the other words; options may also stand before the verb."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in _WITH_VALUE else 1
@@ -197,8 +151,8 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def add_project(parser: ArgumentParser) -> None:
-    """Add what every verb takes."""
-    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; the nearest one upwards by default")
+    """Add the options that every verb takes."""
+    parser.add_argument("-C", "--project", metavar="DIR", help="folder with the aptui.yaml; by default the nearest one upwards")
     parser.add_argument(
         "--engine-path",
         dest="set",
@@ -206,25 +160,25 @@ def add_project(parser: ArgumentParser) -> None:
         default=[],
         type=_engine_setting,
         metavar="DIR",
-        help="engine of an O3DE project",
+        help="folder of the engine of an O3DE project",
     )
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
         metavar="WHEN",
-        help="colours: auto (on a terminal), always, never",
+        help="when to use colours: auto (on a terminal), always, never",
     )
     parser.add_argument("--debug", action="store_true", help=SUPPRESS)
 
 
 def _engine_setting(folder: str) -> str:
-    """Return what `--engine-path` is short for, as `--set` takes it."""
+    """Return the `--set` argument that `--engine-path` abbreviates."""
     return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
 
 
 def _alone(words: list[str]) -> int:
-    """No verb: the screen on a terminal, else what verbs there are."""
+    """Handle a command line without a verb: open the screen on a terminal, otherwise print the list of verbs."""
     parser = screen_parser()
     is_screen = os.isatty(1) or os.isatty(2) or "--plain" in words
     if not is_screen or {"-h", "--help", "-V", "--version"}.intersection(words):
@@ -239,23 +193,25 @@ def screen_parser() -> Parser:
     parser = Parser(
         prog="aptui",
         usage="aptui [options] | aptui VERB [options]",
-        description="The asset processor for the terminal: sources in, products and an asset database out.\n"
-        "Without a verb it opens its screen, and starts the project's engine if none runs.",
+        description="The asset processor for the terminal: it turns sources into products and an asset database.\n"
+        "Without a verb it opens its screen, and starts the project's engine if none is running.",
     )
     add_project(parser)
     parser.add_argument("-V", "--version", action="version", version=f"aptui {__version__}")
-    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
-    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made: its contents are set aside")
     parser.add_argument(
-        "--plain", action="store_true", help="questions and answers in plain lines; also with TERM=dumb or ACCESSIBLE=1"
+        "--read-only", action="store_true", help="show the project without starting an engine or sending it requests"
     )
-    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
-    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
+    parser.add_argument("--adopt-cache", action="store_true", help="use a cache folder that O3DE made, and set its contents aside")
+    parser.add_argument(
+        "--plain", action="store_true", help="questions and answers in plain lines; the default with TERM=dumb or ACCESSIBLE=1"
+    )
+    parser.add_argument("--theme", metavar="NAME", default="", help="use this theme instead of the remembered one")
+    parser.add_argument("--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text")
     return parser
 
 
 def _screen(module: str, verb: str, parser: ArgumentParser, words: list[str]) -> int:
-    """Open a screen; its frame is there before anything heavy is imported."""
+    """Open a screen; its frame is shown before any heavy module is imported."""
     from aptui.tui.terminal import skeleton
 
     arguments = _with_color(parser.parse_args(words))
@@ -292,11 +248,11 @@ def _report_refusal(error: KnownError) -> int:
 def _report_lost_output(error: OSError) -> int:
     printing.silence_stdout()
     what = f"standard output cannot be written: {error.strerror or error}"
-    return _report_refusal(HostError(what, hint="check the place that it goes to, and the free space there"))
+    return _report_refusal(HostError(what, hint="check its target and the free space there"))
 
 
 def _report_crash(error: Exception) -> int:
-    """Say in one line that there is a bug, or trouble with the machine that nobody expected there, and where its traceback is."""
+    """Report a bug, or an unexpected problem with the machine, in one line with the path of the traceback."""
     import traceback
 
     if "--debug" in sys.argv:

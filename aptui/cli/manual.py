@@ -1,6 +1,7 @@
-"""`help` and `docs`: the texts of all verbs, as help, as one page of text, as a man page, as Markdown.
+"""`help` and `docs`: the reference as help, text, man page and Markdown; verbs, keys of `aptui.yaml`, filters, HTTP addresses.
 
-Everything is made from the parsers, so that no page says what the program does not do. Tests: `tests/cli/test_manual.py`.
+Every page is generated: from the parsers of the verbs, the schema, the fields of the filter, the OpenAPI document. Tests:
+`tests/cli/test_manual.py`, `tests/cli/test_reference.py`.
 """
 
 from __future__ import annotations
@@ -19,45 +20,42 @@ from msgspec import Struct
 
 from aptui import __version__, feature
 from aptui.cli import main
-from aptui.cli import verbs as guide
+from aptui.cli.verbs import ENVIRONMENT, EXIT_CODES, GROUP_TEXTS, all_verbs, examples_of, group_of
 from aptui.config.dirs import data_dir
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 
-# Pages of the reference besides the verbs: keys of `aptui.yaml`, the filter, addresses, and pages of features.
-#
-# Each is made from what the program goes by: the schema, the fields of the filter, the published OpenAPI document.
-
 Rows = list[tuple[str, str]]
 FIELD_TEXTS = {
-    "source": "path of the source; also `path`, and what a term without a field means",
-    "status": "pending, processing, completed, failed or cancelled; warnings, errors: completed with some",
+    "source": "path of the source; also `path`; the default field of a term",
+    "status": "pending, processing, completed, failed or cancelled; `warnings` and `errors`: completed with warnings or errors",
     "platform": "id of the platform",
     "key": "the builder's name for the job",
     "builder": "name of the builder",
-    "reason": "why it ran last",
-    "error": "its first error, or any line of its last run's log that is one; only logs of jobs with errors are read, each once",
-    "warning": "the same of warnings",
-    "cause": "the error without the paths, numbers and names in it: failures with one cause have the same text",
+    "reason": "reason of the last run",
+    "error": "the first error, or any error line in the log of the last run; only logs of jobs with errors are read",
+    "warning": "the same for warnings",
+    "cause": "the error without its paths, numbers and names, so that failures with one cause have the same text",
     "folder": "name of the scan folder",
-    "check": "what a check of `aptui.yaml` found of it: its name and the finding; `check:.` = anything, `aptui check` lists all",
-    "after": "completed since a moment (`14:30`, `2026-11-20`) or within so long (`2h`); `9:00..10:00` has both ends",
-    "before": "completed before a moment, or longer ago",
+    "check": "name and finding of a check in `aptui.yaml`; `check:.` matches any finding, `aptui check` lists all",
+    "after": "completed after a time (`14:30`, `2026-11-20`) or within a duration (`2h`); `9:00..10:00` has both ends",
+    "before": "completed before a time, or longer ago than a duration",
     "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s` has both ends",
     "faster": "took less",
-    "width": "pixels of a product, as its builder says; also `w`: `4096`, `>4096`, `<=512`, `1..64`; of several products the most",
-    "height": "the same; also `h`",
+    "width": "width of a product in pixels, as its builder reports it; also `w`: `4096`, `>4096`, `<=512`, `1..64`; "
+    "the largest of several products",
+    "height": "height in pixels; also `h`",
     "format": "format of a product: png, webp, wav, glb …",
-    "seconds": "how long a sound is",
-    "triangles": "how many triangles a model has",
-    "rate": "samples a second of a sound",
-    "is": "`flaky`: it succeeded after a run of the same had failed; `draft`: its final is still to come, or failed; "
-    "`critical`: it runs before others",
+    "seconds": "duration of a sound",
+    "triangles": "number of triangles of a model",
+    "rate": "sample rate of a sound in Hz",
+    "is": "`flaky`: succeeded after a failed run of the same plan; `draft`: the final is pending or failed; "
+    "`critical`: runs before other jobs",
 }
 FORM_TEXTS = {
-    "rock failed": "terms are separated by blanks, and all must hold",
+    "rock failed": "terms are separated by blanks; a job must match all of them",
     "!server": "`!` inverts a term",
-    '"old rock"': "a blank in a pattern needs quotes; so does a word that would be a status",
+    '"old rock"': "quote a pattern that contains a blank or equals a status",
     "key:^text": "a pattern is a regular expression in the syntax of RE2, found anywhere; `^` and `$` are the ends; "
     r"`\w` and `\d` match ASCII, `\pL` any letter",
     "(?-i)[A-Z]": "a pattern ignores case; with `(?-i)` in front it does not",
@@ -65,8 +63,8 @@ FORM_TEXTS = {
 
 
 _KEYS_INTRODUCTION = """\
-`[]` stands for each entry of a list, `NAME` for a name of yours. [config/defaults.yaml](../config/defaults.yaml) and
-[config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` tells which file says what.
+`[]` stands for each entry of a list, `NAME` for a name that you choose. [config/defaults.yaml](../config/defaults.yaml) and
+[config/builders.yaml](../config/builders.yaml) explain more; `aptui config --explain KEY` names the file that sets a key.
 """
 _FILTERS_INTRODUCTION = """\
 For `aptui jobs --filter TERMS`, `/` on the screen, and `jobs TERMS` in `aptui --plain`.
@@ -121,7 +119,7 @@ def table(rows: Rows) -> list[str]:
 
 
 def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (key with dots, its part of the schema) of all that `aptui.yaml` may say."""
+    """Yield (key with dots, its part of the schema) for every key of `aptui.yaml`."""
     if part is None:
         from aptui.config.yaml.schema import schema
 
@@ -190,7 +188,9 @@ def _http_sections() -> dict[str, Rows]:
 
 def help_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `help`."""
-    parser.add_argument("words", nargs="*", metavar="VERB", help="a verb, and one of its actions: 'cache gc'; all verbs by default")
+    parser.add_argument(
+        "words", nargs="*", metavar="VERB", help="a verb, or a verb and one of its actions, as in 'cache gc'; all verbs by default"
+    )
 
 
 def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
@@ -207,23 +207,25 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
     topics = ", ".join(pages())
-    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"of this verb alone, or of {topics}")
+    parser.add_argument("verb", nargs="?", default="", metavar="VERB", help=f"a verb, or one of {topics}; all verbs by default")
     parser.add_argument("--man", action="store_true", help="print a man page (roff)")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown, as the pages in aptui/ have it")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, the source of the pages in aptui/")
 
 
 def docs(arguments: Namespace) -> int:
-    """Show the reference, in a pager where people look."""
+    """Show the reference, in a pager if the output is a terminal."""
     if arguments.verb in pages():
         if arguments.markdown:
             printing.say(reference_markdown(arguments.verb).rstrip())
         else:
             _page(reference_text(arguments.verb))
         return 0
-    if arguments.verb and arguments.verb not in main.all_verbs():
+    if arguments.verb and arguments.verb not in all_verbs():
         topics = ", ".join(pages())
-        raise UserError(f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists them; or one of {topics}")
-    verbs = [arguments.verb] if arguments.verb else list(_in_order())
+        raise UserError(
+            f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists the verbs; the pages are {topics}"
+        )
+    verbs = [arguments.verb] if arguments.verb else list(all_verbs())
     if arguments.man:
         printing.say(man_page(verbs).rstrip())
     elif arguments.markdown:
@@ -250,11 +252,6 @@ def _page(text: str) -> None:
     subprocess.run([*pager.split()], input=text.encode(), check=False)
 
 
-def _in_order() -> Iterator[str]:
-    for names in guide.GROUPS.values():
-        yield from (name for name in names if name in main.all_verbs())
-
-
 def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
     """Yield (verb, action): the verb itself with "", then its actions."""
     for verb in verbs:
@@ -264,12 +261,12 @@ def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:
 
 def actions_of(verb: str) -> dict[str, str]:
     """Return {action: text} of a verb that has some."""
-    actions: dict[str, str] = getattr(import_module(main.place_of(verb)[0]), f"{verb.upper()}_ACTIONS", {})
+    actions: dict[str, str] = getattr(import_module(main.find_verb(verb).module), f"{verb.upper()}_ACTIONS", {})
     return actions
 
 
 def options(parser: main.Parser) -> Iterator[tuple[str, str]]:
-    """Yield (how it is written, what it says) of each option and argument that people may know of."""
+    """Yield (form, help) of each documented option and argument."""
     for action in parser.list_declared():
         yield _write_action(action), (action.help or "").replace("%%", "%")
 
@@ -310,20 +307,19 @@ def markdown(verbs: list[str]) -> str:
         "",
         *table(common_options()),
     ]
-    group_of = {verb: group for group, names in guide.GROUPS.items() for verb in names}
     last = ""
     for verb, action in _entries(verbs):
-        if group_of[verb] != last:
-            last = group_of[verb]
-            lines += ["", f"## {last}: {guide.GROUP_TEXTS[last]}"]
-        text = actions_of(verb)[action] if action else main.place_of(verb)[1]
+        if group_of(main.find_verb(verb)) != last:
+            last = group_of(main.find_verb(verb))
+            lines += ["", f"## {last}: {GROUP_TEXTS[last]}"]
+        text = actions_of(verb)[action] if action else main.find_verb(verb).help
         lines += ["", f"### `aptui {verb} {action}".rstrip() + "`", "", _sentence(text)]
         own = _own_options(verb, action) if action or not actions_of(verb) else []
         lines += ["", *table(own)] if own else []
         if not action:
-            lines += ["", "```", *guide.EXAMPLES[verb], "```"]
-    lines += ["", "## Exit codes", "", *table([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
-    lines += ["", "## Environment variables", "", *table(list(guide.ENVIRONMENT.items())), ""]
+            lines += ["", "```", *examples_of(verb), "```"]
+    lines += ["", "## Exit codes", "", *table([(str(code), text) for code, text in EXIT_CODES.items()])]
+    lines += ["", "## Environment variables", "", *table(list(ENVIRONMENT.items())), ""]
     lines += [f"More: {', '.join(f'[{page}]({page})' for page in (each.file for each in pages().values()))}.", ""]
     return "\n".join(lines)
 
@@ -335,13 +331,13 @@ def man_page(verbs: list[str]) -> str:
     lines += [_roff(main.screen_parser().description or "")]
     lines += [".SH OPTIONS OF EVERY VERB", *_man_list(common_options()), ".SH VERBS"]
     for verb, action in _entries(verbs):
-        text = actions_of(verb)[action] if action else main.place_of(verb)[1]
+        text = actions_of(verb)[action] if action else main.find_verb(verb).help
         lines += [f".SS {_roff(f'aptui {verb} {action}'.rstrip())}", _roff(_sentence(text))]
         lines += _man_list(_own_options(verb, action)) if action or not actions_of(verb) else []
         if not action:
-            lines += [".PP", "Examples:", ".nf", *(_roff(f"  {each}") for each in guide.EXAMPLES[verb]), ".fi"]
-    lines += [".SH EXIT STATUS", *_man_list([(str(code), text) for code, text in guide.EXIT_CODES.items()])]
-    lines += [".SH ENVIRONMENT", *_man_list(list(guide.ENVIRONMENT.items()))]
+            lines += [".PP", "Examples:", ".nf", *(_roff(f"  {each}") for each in examples_of(verb)), ".fi"]
+    lines += [".SH EXIT STATUS", *_man_list([(str(code), text) for code, text in EXIT_CODES.items()])]
+    lines += [".SH ENVIRONMENT", *_man_list(list(ENVIRONMENT.items()))]
     return "\n".join(lines) + "\n"
 
 

@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from aptui.config.dirs import TRUST_VARIABLE, data_dir, format_of, user_file, xdg
 from aptui.config.model import Config
-from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files import clocks
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
@@ -382,6 +381,8 @@ def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]
     if not is_used:
         return []
     from urllib.parse import urlsplit
+
+    from aptui.shared.connections.addresses import is_loopback
 
     url = urlsplit(sharing_store)
     risks = []

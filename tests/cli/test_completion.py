@@ -16,7 +16,7 @@ from aptui.cli import completion, main
     ("words", "offered"),
     [
         (["repr"], ["reprocess"]),
-        (["rep"], ["report", "reprocess"]),
+        (["rep"], ["reprocess", "report"]),
         (["help", "bat"], ["batch"]),
         (["--vers"], ["--version"]),
         (["cache", "pre"], ["prefetch"]),

@@ -14,6 +14,7 @@ from tools import MACHINE
 
 from aptui import __version__
 from aptui.cli import main
+from aptui.cli.verbs import all_verbs
 from aptui.shared import printing
 
 MOST_MODULES = 90
@@ -26,11 +27,11 @@ def test_alone_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([]) == 0
 
     said = capsys.readouterr().out
-    assert all(verb in said for verb in main.all_verbs())
+    assert all(verb in said for verb in all_verbs())
     assert "opens its screen" in said
 
 
-@pytest.mark.parametrize("verb", list(main.all_verbs()))
+@pytest.mark.parametrize("verb", list(all_verbs()))
 def test_every_verb_has_help_and_takes_a_project(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main([verb, "--help"]) == 0
 
@@ -47,8 +48,8 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "said"),
     [
         (["bach"], "aptui: there is no verb 'bach'; did you mean 'batch'?\n"),
-        (["batch", "--fullscan"], "aptui: unrecognized arguments: --fullscan; 'aptui batch --help' shows what there is\n"),
-        (["why"], "aptui: the following arguments are required: PATH|JOB; 'aptui why --help' shows what there is\n"),
+        (["batch", "--fullscan"], "aptui: unrecognized arguments: --fullscan; see 'aptui batch --help'\n"),
+        (["why"], "aptui: the following arguments are required: PATH|JOB; see 'aptui why --help'\n"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_3(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main, manual
+from aptui.cli.verbs import all_verbs
 
 PAGE = Path(main.__file__).parents[1] / "VERBS.md"
 
@@ -56,7 +57,7 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     main.main(["docs", "--man"])
 
     lines = capsys.readouterr().out.splitlines()
-    assert all(f".SS aptui {verb}".replace("-", "\\-") in lines for verb in main.all_verbs())
+    assert all(f".SS aptui {verb}".replace("-", "\\-") in lines for verb in all_verbs())
     known = (".TH", ".SH", ".SS", ".TP", ".B ", ".PP", ".nf", ".fi")
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main, trust_verb
+from aptui.cli.verbs import all_verbs
 from aptui.config import load, trust
 from aptui.config.dirs import TRUST_VARIABLE
 from tests.homes import own_project
@@ -165,7 +166,7 @@ def process(project: Path, markers: Markers) -> None:
 
 
 def test_every_verb_is_in_the_table() -> None:
-    assert sorted([*RUN, *LOOK, *STAY]) == sorted(main.all_verbs())
+    assert sorted([*RUN, *LOOK, *STAY]) == sorted(all_verbs())
 
 
 @pytest.mark.usefixtures("hostile")

@@ -1,4 +1,4 @@
-"""Texts of help: every verb stands in one group and has two examples that its parser takes."""
+"""Every verb has a group and two examples that its parser accepts; every environment variable is documented."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from aptui.cli.manual import actions_of
 ROOT = Path(main.__file__).parents[1]
 
 
-def test_every_verb_stands_in_one_group() -> None:
-    grouped = [verb for names in verbs.GROUPS.values() for verb in names]
-
-    assert sorted(grouped) == sorted(main.all_verbs())
-    assert verbs.GROUPS.keys() == verbs.GROUP_TEXTS.keys()
-
-
-@pytest.mark.parametrize("verb", main.all_verbs())
-def test_every_verb_has_two_examples_that_its_parser_takes(verb: str) -> None:
+@pytest.mark.parametrize("verb", verbs.all_verbs())
+def test_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
+    info = verbs.all_verbs()[verb]
+    assert info.group in verbs.GROUP_TEXTS
     for name in (verb, *(f"{verb} {action}" for action in actions_of(verb))):
-        assert len(verbs.EXAMPLES[name]) == 2
-        for example in verbs.EXAMPLES[name]:
-            words = shlex.split(example.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
-            assert words[:2] == ["aptui", verb]
-            main.parser_of(verb).parse_args(words[2:])
+        assert len(verbs.examples_of(name)) == 2, name
+    for example in info.examples:
+        words = shlex.split(example.partition(" > ")[0].removeprefix('eval "$(').removesuffix(')"'))
+        assert words[:2] == ["aptui", verb]
+        main.parser_of(verb).parse_args(words[2:])
 
 
-def test_every_variable_that_the_program_reads_is_listed() -> None:
+def test_all_environment_variables_are_documented() -> None:
     read = set()
     for file in ROOT.rglob("*.py"):
         read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
@@ -39,4 +34,4 @@ def test_every_variable_that_the_program_reads_is_listed() -> None:
     read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # said by an engine to its own workers
     read -= {"APTUI_QUALITY"}  # said to commands
     read -= {"APTUI_EVENT", "APTUI_TEXT"}  # said to the programs that `on` starts
-    assert read <= verbs.ENVIRONMENT.keys(), "guide.ENVIRONMENT lists what people can set"
+    assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT lists the variables that users can set"

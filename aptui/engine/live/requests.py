@@ -219,8 +219,8 @@ class RequestHandler:
         self._answerers: dict[type, FeatureAnswerer] = {}
         """{record of a feature's request: what answers it}."""
         for each in feature.features():
-            if each.answers:
-                answerer = feature.load(each.answers)(live)
+            if each.answers and (kind := feature.load_of(each, each.answers)) is not None:
+                answerer = kind(live)
                 self._answerers.update(dict.fromkeys(map(feature.load, each.requests.values()), answerer))
         live.parts.append(self)
 

@@ -1,12 +1,20 @@
 """Jobs on the workers of a Dask cluster."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="cluster",
     summary="jobs on the workers of a Dask cluster",
     verbs={
-        "worker": ("aptui.features.cluster.verbs", "work for a Dask cluster"),
+        "worker": VerbInfo(
+            "aptui.features.cluster.verbs",
+            "run jobs for a Dask cluster",
+            "team",
+            (
+                "aptui worker --scheduler tls://head:8786 --tls-ca ca.pem --tls-cert me.pem --tls-key me.key",
+                "aptui worker --scheduler tcp://127.0.0.1:8786 --slots 4",
+            ),
+        ),
     },
     points={
         "doctor": "aptui.features.cluster.verbs:doctor_lines",

@@ -1,13 +1,28 @@
 """`deps`, `query`, `affected`: questions to the dependency graph."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="graph",
     summary="`deps`, `query`, `affected`: questions to the dependency graph",
     verbs={
-        "deps": ("aptui.features.graph.verbs", "what an asset needs, and what needs it"),
-        "query": ("aptui.features.graph.verbs", "ask the graph: deps, rdeps, somepath, allpaths"),
-        "affected": ("aptui.features.graph.affected", "what the changes since a commit would make run again; builds nothing"),
+        "deps": VerbInfo(
+            "aptui.features.graph.verbs",
+            "print the dependencies of an asset, and the assets that depend on it",
+            "graph",
+            ("aptui deps textures/hero.png", "aptui deps --in textures/hero.png"),
+        ),
+        "query": VerbInfo(
+            "aptui.features.graph.verbs",
+            "query the dependency graph: deps, rdeps, somepath, allpaths",
+            "graph",
+            ("aptui query 'rdeps(textures/hero.png)'", "aptui query 'somepath(a.mat, b.png)'"),
+        ),
+        "affected": VerbInfo(
+            "aptui.features.graph.affected",
+            "list the sources that changes since a commit would process again; builds nothing",
+            "graph",
+            ("aptui affected --since main", "aptui affected --since HEAD~1 --json"),
+        ),
     },
 )

@@ -1,16 +1,41 @@
 """What happened and when: history, reports, sizes, traces, alerts, and jobs in a file for others."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="insight",
     summary="what happened and when: history, reports, sizes, traces, alerts, and jobs in a file for others",
     verbs={
-        "history": ("aptui.features.insight.session_history", "what ran when and why, and what became of it between two sessions"),
-        "size": ("aptui.features.insight.size", "which products are large, and what grew"),
-        "report": ("aptui.features.insight.report", "what is not well, by folder, owner, builder or platform"),
-        "trace": ("aptui.features.insight.session_trace", "where the time of a session went, as a trace for Perfetto"),
-        "capsule": ("aptui.features.insight.capsule", "a job in a file that others can run; run one and compare"),
+        "history": VerbInfo(
+            "aptui.features.insight.session_history",
+            "list sessions, or print the changes between two of them",
+            "look",
+            ("aptui history", "aptui history --json"),
+        ),
+        "size": VerbInfo(
+            "aptui.features.insight.size",
+            "list the largest products, or size differences between sessions",
+            "look",
+            ("aptui size", "aptui size --by builder --diff last~1"),
+        ),
+        "report": VerbInfo(
+            "aptui.features.insight.report",
+            "list failures and warnings by folder, owner, builder or platform",
+            "look",
+            ("aptui report", "aptui report --by owner"),
+        ),
+        "trace": VerbInfo(
+            "aptui.features.insight.session_trace",
+            "write where the time of a session went, as a trace for Perfetto",
+            "look",
+            ("aptui trace", "aptui trace last~1 --out trace.json"),
+        ),
+        "capsule": VerbInfo(
+            "aptui.features.insight.capsule",
+            "pack a job into a file, or run a packed job and compare its products",
+            "build",
+            ("aptui capsule textures/hero.png@linux", "aptui capsule run hero.png@linux.capsule.tgz"),
+        ),
     },
     points={
         "commands": "aptui.features.insight.screen:session_commands",

@@ -1,14 +1,29 @@
 """`move`, `delete`, `identities`: sources change their place with their metadata and references."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="relocation",
     summary="`move`, `delete`, `identities`: sources change their place with their metadata and references",
     verbs={
-        "move": ("aptui.features.relocation.verbs", "move sources, with their metadata and what names them"),
-        "delete": ("aptui.features.relocation.verbs", "delete sources, with their metadata"),
-        "identities": ("aptui.features.relocation.verbs", "which sources have '.meta' files, and which look moved without theirs"),
+        "move": VerbInfo(
+            "aptui.features.relocation.verbs",
+            "move sources with their metadata, and update references to them",
+            "graph",
+            ("aptui move textures/a.png textures/b.png", "aptui move textures/ art/ --update-references --confirm"),
+        ),
+        "delete": VerbInfo(
+            "aptui.features.relocation.verbs",
+            "delete sources with their metadata",
+            "graph",
+            ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),
+        ),
+        "identities": VerbInfo(
+            "aptui.features.relocation.verbs",
+            "list sources with '.meta' files, and moved sources without theirs",
+            "graph",
+            ("aptui identities", "aptui identities --repair"),
+        ),
     },
     requests={"relocate": "aptui.features.relocation.relocation_records:Relocate"},
     answers="aptui.features.relocation.requests:RelocationRequests",

@@ -1,18 +1,39 @@
 """Results that are stored outside the cache: on this machine, in a folder, on a server."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="sharing",
     summary="results that are stored outside the cache: on this machine, in a folder, on a server",
     verbs={
-        "restore": (
+        "restore": VerbInfo(
             "aptui.features.sharing.verbs",
-            "put the products of an earlier run of a job back, until its source changes",
+            "put the products of an earlier run of a job back, until one of its inputs changes",
+            "build",
+            ("aptui restore textures/hero.png --run 2", "aptui restore '#12' --run 3 --json"),
         ),
-        "cache": (
+        "cache": VerbInfo(
             "aptui.features.sharing.verbs",
-            "results kept outside the cache: what they saved, cleaning up, fetching ahead, serving",
+            "manage results stored outside the cache: statistics, cleanup, prefetch, server",
+            "team",
+            (
+                "aptui cache stats",
+                "aptui cache ready HEAD",
+                "aptui cache init",
+                "aptui cache init -C ../game",
+                "aptui cache stats --json",
+                "aptui cache gc",
+                "aptui cache gc --limit 5GiB",
+                "aptui cache verify",
+                "aptui cache verify --rebuild 5%",
+                "aptui cache test",
+                "aptui cache test --json",
+                "aptui cache prefetch",
+                "aptui cache prefetch --platforms linux",
+                "aptui cache ready main --trust-code",
+                "aptui cache serve --writable",
+                "aptui cache serve --host 0.0.0.0 --certificate cert.pem --key key.pem --write-token-file tokens",
+            ),
         ),
     },
     requests={"restore": "aptui.features.sharing.requests:Restore"},

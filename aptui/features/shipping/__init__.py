@@ -1,23 +1,47 @@
 """Asset lists, bundles, checks, lint, and the search for undeclared references."""
 
-from aptui.feature import Feature
+from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="shipping",
     summary="asset lists, bundles, checks, lint, and the search for undeclared references",
     verbs={
-        "assetlist": ("aptui.features.shipping.verbs", "list which products ship with some assets"),
-        "bundle": ("aptui.features.shipping.verbs", "pack the products that ship with some assets"),
-        "compare": ("aptui.features.shipping.verbs", "compare two asset lists"),
-        "check": (
+        "assetlist": VerbInfo(
+            "aptui.features.shipping.verbs",
+            "list the products that ship with some assets",
+            "build",
+            ("aptui assetlist levels/one.json --platform linux", "aptui assetlist 'levels/*' --platform linux --output one.list"),
+        ),
+        "bundle": VerbInfo(
+            "aptui.features.shipping.verbs",
+            "pack the products that ship with some assets",
+            "build",
+            ("aptui bundle levels/one.json --output one.zip", "aptui bundle --list one.list --output one.zip"),
+        ),
+        "compare": VerbInfo(
+            "aptui.features.shipping.verbs",
+            "compare two asset lists",
+            "build",
+            ("aptui compare old.list new.list", "aptui compare old.list new.list --json"),
+        ),
+        "check": VerbInfo(
             "aptui.features.shipping.findings",
             "apply the checks of aptui.yaml: names, sizes, pixels, durations, budgets, commands",
+            "build",
+            ("aptui check", "aptui check --only textures --json"),
         ),
-        "lint": (
+        "lint": VerbInfo(
             "aptui.features.shipping.findings",
-            "look for what breaks elsewhere: spelling, dead references, unreachable assets, case",
+            "find spelling, case and reference mistakes, and unreachable assets",
+            "build",
+            ("aptui lint", "aptui lint --fail --junit lint.xml --roots 'levels/*'"),
         ),
-        "scan-missing": ("aptui.features.shipping.missing_verb", "look for assets that products name and do not declare"),
+        "scan-missing": VerbInfo(
+            "aptui.features.shipping.missing_verb",
+            "find assets that products reference without declaring them",
+            "graph",
+            ("aptui scan-missing", "aptui scan-missing 'levels/*' --fail"),
+        ),
     },
     requests={
         "scan_missing": "aptui.features.shipping.missing_rows:ScanMissing",
