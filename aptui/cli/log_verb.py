@@ -26,7 +26,8 @@ from aptui.core.model import describe_key
 from aptui.core.orders import Outcome
 from aptui.core.run_history import Made, RunStep, moments
 from aptui.link import port
-from aptui.link.client import EngineClient, NoAnswer, RunLogSoFar, make_run_log
+from aptui.link.client import EngineClient, NoAnswer
+from aptui.link.run_log import RunLogSoFar, make_run_log
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store import joblog

@@ -22,32 +22,11 @@ from msgspec import Struct
 
 from aptui import __version__
 from aptui.config.dirs import refuse_other_user
-from aptui.core.notices import LogRecord
 from aptui.link import codec, places
 from aptui.link.codec import AnswerLine, NoticeLine, NoticeLines, RefusalLine
 from aptui.link.port import PROTOCOL, Answer, EngineHello, PingEngine, Verb
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.forms import prepare_form
-
-# The answer to `port.ReadRunLog`, for clients; apart from the verbs, which know nothing of records.
-
-
-class RunLogSoFar(Struct, frozen=True):
-    """What a run has logged so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
-
-    run_key: int = 0
-    stamp: int = -1
-    records: tuple[LogRecord, ...] | None = None
-
-
-def make_run_log(answer: Answer) -> RunLogSoFar:
-    """Return an answer as it is meant.
-
-    Raises:
-        msgspec.ValidationError: it is none.
-    """
-    return msgspec.convert(answer, prepare_form(RunLogSoFar))
-
 
 _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20

@@ -38,8 +38,8 @@ def record(folder: Path) -> None:
         notices.append(codec.encode_notice(notice, live.engine.epoch if live.engine else 0, notice.cause))
 
     live.listeners.append(hear)
+    live.wants_all = True
     live.open()
-    live.want_every_step(True)
     try:
         _until_idle(live)
         for name in ("assets/docs/readme.txt", "assets/signs/exit.up", "assets/words/poem.words"):

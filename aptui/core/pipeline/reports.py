@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
+from msgspec.structs import replace
+
 from aptui.core.messages import WriteLog
 from aptui.core.model import LISTED_ANALYSIS, Job, JobState, Source
 from aptui.core.notices import JobChanged, LogLevel, LogRecord
@@ -29,6 +31,7 @@ SHOWN = {
 }
 """What people see of a state."""
 _PENDING = SHOWN[JobState.QUEUED]
+_ENDED = frozenset({SHOWN[JobState.COMPLETED], SHOWN[JobState.FAILED]})
 _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING})
 
 
@@ -47,7 +50,9 @@ class Reports:
         self.moved: dict[Job, int] = {}
         """Jobs that are not settled and of which `latest` owes news: {job: `seq` of the event that moved it last}."""
         self._reported_pending: set[Job] = set()
-        """Jobs that `latest` told as pending, and of which nothing else was told since."""
+        """Jobs that `latest` reported as pending, without another notice since."""
+        self._starting: dict[Job, JobChanged] = {}
+        """Notices of runs that no worker has started yet; for listeners that want every step."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
         self._ledger = ledger
@@ -70,19 +75,34 @@ class Reports:
     def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
         """Report that `job` changed, if it is `is_settled` or a listener wants every step; `is_run`: see `JobChanged`.
 
-        Where somebody only asks for the latest, what is not settled is told then, as it is then.
+        A client that follows asks for the latest state of unsettled jobs. A listener that wants every step is notified that a job
+        runs when a worker has started it (`list_started`), or just before its end.
         """
-        if not (self.wants_news or is_settled):
-            if not self.is_followed:
-                return
-            if job.state in _UNSETTLED:
-                self.moved[job] = self._ledger.cause
-                return
-        if self.is_followed:
+        is_unsettled = job.state in _UNSETTLED
+        if self.is_followed and is_unsettled:
+            self.moved[job] = self._ledger.cause
+        elif self.is_followed:
             self.moved.pop(job, None)
             self._reported_pending.discard(job)
+        if not (self.wants_news or is_settled or (self.is_followed and not is_unsettled)) or job.state is JobState.COMMITTING:
+            return
         status = "" if job.state is None else SHOWN[job.state]
-        self._ledger.notices.append(self._notice(job, self._ledger.cause, status, is_run=is_run))
+        notice, started = self._notice(job, self._ledger.cause, status, is_run=is_run), self._starting.pop(job, None)
+        if job.state is JobState.RUNNING:
+            self._starting[job] = notice
+            return
+        if started is not None and is_run and status in _ENDED and started.run_key == notice.run_key:
+            self._ledger.notices.append(replace(started, cause=notice.cause))
+        self._ledger.notices.append(notice)
+
+    def list_started(self, at_work: Collection[int]) -> list[JobChanged]:
+        """Return notices of the runs that workers have started since the last call, for listeners that want every step.
+
+        Args:
+            at_work: run keys of the runs that workers have started.
+        """
+        jobs = [job for job, notice in self._starting.items() if notice.run_key in at_work]
+        return [replace(self._starting.pop(job), cause=self._ledger.cause) for job in jobs]
 
     def report_old_names(self, source: Source) -> None:
         """Report the analyses of a source as gone before its name or scan folder changes: clients know an analysis by these."""
@@ -121,9 +141,9 @@ class Reports:
             notices.append(self._notice(job, cause, status))
         return notices
 
-    def list_reported_pending_ids(self) -> set[int]:
-        """Return the ids of the jobs that were told as pending, and of which nothing else was told since."""
-        return {job.id for job in self._reported_pending}
+    def list_unreported_ids(self) -> set[int]:
+        """Return the ids of jobs whose next notice is still to come: they moved, or `latest` reported them as pending."""
+        return {job.id for job in (*self.moved, *self._reported_pending)}
 
     def follow(self, *, is_followed: bool) -> None:
         """Note from now on what `latest` is asked for, or forget it."""

@@ -203,9 +203,8 @@ class RequestHandler:
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
-        self._everything: set[int] = set()
-        self._drawing: set[int] = set()
-        """Clients that hear every step, and those that hear the newest once a beat."""
+        self._followers: set[int] = set()
+        """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
         """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
@@ -241,12 +240,9 @@ class RequestHandler:
         self._settling = [item for item in self._settling if item.request.client != client]
         self._waiting = [item for item in self._waiting if item.request.client != client]
         self._asked.pop(client, None)
-        if client in self._everything:
-            self._everything.discard(client)
-            self._live.want_every_step(bool(self._everything))
-        if client in self._drawing:
-            self._drawing.discard(client)
-            self._live.follow(is_followed=bool(self._drawing))
+        if client in self._followers:
+            self._followers.discard(client)
+            self._live.follow(is_followed=bool(self._followers))
         self._notify_connections()
 
     def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
@@ -358,12 +354,9 @@ class RequestHandler:
         if live.server is None:
             raise KnownError("the engine ends", hint="start it again")
         live.server.subscribe(request.client, verb.wants_all, is_coalesced=verb.is_coalesced)
-        if verb.is_coalesced:
-            self._drawing.add(request.client)
+        if verb.is_coalesced or verb.wants_all:
+            self._followers.add(request.client)
             live.follow(is_followed=True)
-        elif verb.wants_all:
-            self._everything.add(request.client)
-            live.want_every_step(True)
         self._notify_connections()
         engine = live.engine
         if engine is None:
@@ -372,7 +365,7 @@ class RequestHandler:
         seq, ticket = engine.inbox.seq, engine.ordered_ticket
 
         def answer() -> None:
-            waiting = engine.news.begun.waiting_ids() | engine.pipeline.jobs.reports.list_reported_pending_ids()
+            waiting = engine.pipeline.jobs.reports.list_unreported_ids()
             running = {job_id: for_ms for job_id, for_ms in engine.runs.running_jobs().items() if job_id not in waiting}
             request.answer(
                 epoch=engine.epoch, seq=seq, progress=live.latest_progress, health=live.health,

@@ -32,6 +32,7 @@ from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.reports import Listener
 from aptui.engine.scan import up_to_date
 from aptui.engine.waking import Waker
+from aptui.link.beat import UNSETTLED
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.shared.health import Health
 from aptui.store.db import schema
@@ -77,58 +78,10 @@ class DatabaseFileCheck:
         return False
 
 
-# Notices of jobs that are pending or running, sent a moment later: most of these jobs have ended by then, and need no notice.
-#
-# There are two kinds of clients. For clients that want each step (the gateway's) the core makes a notice of each, and one that
-# is outdated here is never sent. For clients that draw now and then no notice is made in advance: the engine is asked for the
-# latest. How often notices are sent to the latter is `link.beat`'s business.
-
-_UNSETTLED = frozenset({"pending", "processing"})
-PUT_OFF_S = 0.05
-"""Half of a client's frame: most jobs are over by then."""
-_MANY, AMONG_MANY_S = 100, 0.25
-"""While more jobs than these move, the engine is asked no sooner after the last time: each is looked at, told or not."""
-
-
-class UnsettledNews:
-    """What waits to be told.
-
-    Args:
-        clock: seconds of a monotonic clock.
-        publish: tells clients.
-    """
-
-    def __init__(self, clock: Callable[[], float], publish: Callable[[Notice], None]) -> None:
-        self._clock, self._publish = clock, publish
-        self._waiting: dict[tuple[int, str, str], JobChanged] = {}
-        self._asked_s = 0.0
-        self.deadline: float | None = None
-        """When (monotonic) `poll` tells what waits; None = nothing does."""
-
-    def put_off(self, notice: Notice) -> bool:
-        """Whether clients are notified of this later: that a job is pending or runs is no news of one that ends in a moment."""
-        if not isinstance(notice, JobChanged):
-            return False
-        job = notice.job_id, notice.source, notice.job_key
-        if notice.status not in _UNSETTLED:
-            self._waiting.pop(job, None)
-            return False
-        if not self._waiting:
-            self.deadline = self._clock() + PUT_OFF_S
-        self._waiting[job] = notice
-        return True
-
-    def poll(self, now: float, engine: Engine | None) -> None:
-        """Tell what is due, and ask the engine for the latest where it owes any."""
-        if self.deadline is None and engine is not None and (count := len(engine.pipeline.jobs.reports.moved)):
-            self.deadline = max(now + PUT_OFF_S, self._asked_s + AMONG_MANY_S if count > _MANY else 0.0)
-        if self.deadline is None or now < self.deadline:
-            return
-        waiting, self._waiting, self.deadline, self._asked_s = self._waiting, {}, None, now
-        for notice in (*waiting.values(), *(engine.latest() if engine is not None else ())):
-            self._publish(notice)
-
-
+_LATEST_DELAY_S = 0.05
+"""Delay before clients are notified of pending and running jobs; most jobs have ended by then and need no such notice."""
+_MANY, _AMONG_MANY_S = 100, 0.25
+"""While more jobs than these move, minimum interval of these notices: each job that moved is checked."""
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
@@ -205,21 +158,21 @@ class EngineSupervisor:
         self._reopen_by: float | None = None
         self._idle_since: float | None = None
         self._is_settled = True
-        self._is_first_scan = False
+        self._is_first_scan = self._is_displaced = False
         self._outdated_count = 0
         self._trouble = self._configuration_error = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
-        self._tried_at = self._disk_at = self._place_at = 0.0
-        self._is_displaced = False
+        self._tried_at = self._disk_at = self._place_at = self._latest_s = 0.0
         self._moved_to = ""
         self._end_at = math.inf
-        self._unsettled = UnsettledNews(time.monotonic, self._publish)
+        self._latest_due_s: float | None = None
+        """When (monotonic) clients are notified of the latest state of pending and running jobs, None if nothing moved."""
         self.latest_progress: Progress | None = None
         self.is_paused = False
         self.wants_all = False
-        """Whether any client also subscribes to every step of pending and starting jobs."""
+        """Whether listeners are notified of every step of pending and starting jobs; set before `open`."""
         self.is_followed = False
-        """Whether any client hears now and then of pending and starting jobs."""
+        """Whether any client is notified of pending and running jobs."""
 
     # -------------------------------------------------------------------------------------------------------- open, close
 
@@ -346,7 +299,7 @@ class EngineSupervisor:
     def _deadline(self, now: float) -> float:
         times = [part.next_deadline(now) for part in self.parts]
         if self.engine is None or not self.engine.is_committing:
-            times += [self._retry_at, self._end_at, self._reopen_by, self._unsettled.deadline, self._rereading.deadline]
+            times += [self._retry_at, self._end_at, self._reopen_by, self._latest_due_s, self._rereading.deadline]
             times += [self.watching.next_deadline(now), self._tools.next_deadline(self.config)]
             times += [self._outside.next_deadline(self.engine), self._database.next_deadline(self._writer)]
             if self._idle_since is not None and not self._is_settled:
@@ -376,7 +329,7 @@ class EngineSupervisor:
             self._take_loaded(loaded)
         if self._reopen_by is not None and (engine is None or not engine.pipeline.jobs.running or now >= self._reopen_by):
             self._reopen()
-        self._unsettled.poll(now, self.engine)
+        self._publish_latest(now)
         if self._database.poll(self._writer, now):
             self._say(self._database.trouble, LogLevel.ERROR)
         self._notify_health()
@@ -588,14 +541,8 @@ class EngineSupervisor:
 
     # --------------------------------------------------------------------------------------------------------------- news
 
-    def want_every_step(self, wants_all: bool) -> None:
-        """Make news also of what is pending and starting, or stop that."""
-        self.wants_all = wants_all
-        if self.engine is not None:
-            self.engine.pipeline.jobs.reports.wants_news = wants_all
-
     def follow(self, *, is_followed: bool) -> None:
-        """Tell clients now and then what became of all that is pending and runs, but not each step; or stop that."""
+        """Begin or stop to notify clients of the latest state of pending and running jobs."""
         self.is_followed = is_followed
         if self.engine is not None:
             self.engine.pipeline.jobs.reports.follow(is_followed=is_followed)
@@ -615,7 +562,7 @@ class EngineSupervisor:
     def _notify(self, notice: Notice) -> None:
         if isinstance(notice, Progress):
             self.latest_progress = notice
-        if self.server is not None and not self._unsettled.put_off(notice):
+        if not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
             self._publish(notice)
         for listener in self.listeners:
             listener(notice)
@@ -623,6 +570,19 @@ class EngineSupervisor:
     def _publish(self, notice: Notice) -> None:
         if self.server is not None:
             self.server.publish(notice, self.engine.epoch if self.engine else 0, notice.cause)
+
+    def _publish_latest(self, now: float) -> None:
+        """Notify clients of pending and running jobs as they are now, a moment after the first of them moved."""
+        engine = self.engine
+        count = len(engine.pipeline.jobs.reports.moved) if engine is not None else 0
+        if engine is None or not count:
+            self._latest_due_s = None
+        elif self._latest_due_s is None:
+            self._latest_due_s = max(now + _LATEST_DELAY_S, self._latest_s + _AMONG_MANY_S if count > _MANY else 0.0)
+        elif now >= self._latest_due_s:
+            self._latest_due_s, self._latest_s = None, now
+            for notice in engine.latest():
+                self._publish(notice)
 
     @property
     def is_reopening(self) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from aptui import __version__
-from aptui.core.notices import EngineMessage, JobChanged, JobKey, LogLevel, LogRecord, Notice, Progress
+from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
 from aptui.core.pipeline.forecast import OVERHEAD_MS, PendingWork
 from aptui.core.run_history import SessionEnd, SessionKind
 from aptui.engine.scan import git
@@ -25,50 +25,6 @@ from aptui.store.joblog import EngineLog
 if TYPE_CHECKING:
     from aptui.core.messages import Rows
     from aptui.shared.account import Account
-
-
-# Runs that workers were given and are not at yet: that they run is told when one is, so that "running" and clocks are true.
-
-_ENDED = frozenset({"completed", "failed"})
-
-
-class StartedRuns:
-    """Holds back the news that a job runs until a worker has begun it. A later word about the job takes its place."""
-
-    def __init__(self) -> None:
-        self._held: dict[JobKey, JobChanged] = {}
-        self._key_of: dict[int, JobKey] = {}
-
-    def __bool__(self) -> bool:
-        """Whether anything is held back."""
-        return bool(self._held)
-
-    def holds_back(self, notice: JobChanged) -> bool:
-        """Whether this is not to be told now; what was held back of the job is forgotten."""
-        key = notice.key
-        before = self._held.pop(key, None)
-        if before is not None:
-            self._key_of.pop(before.run_key, None)
-        if notice.status != "processing":
-            return False
-        self._held[key], self._key_of[notice.run_key] = notice, key
-        return True
-
-    def find_begin(self, end: JobChanged) -> JobChanged | None:
-        """Return the held news that the run ran whose end this is: it may be over before anybody saw a worker at it."""
-        held = self._held.get(end.key)
-        if held is None or not end.is_run or end.status not in _ENDED or end.run_key != held.run_key:
-            return None
-        return replace(held, cause=end.cause)
-
-    def list_started(self, run_keys: Iterable[int], cause: int) -> list[JobChanged]:
-        """Return what may be told now that workers are at these runs; it counts as of the event `cause`."""
-        keys = [key for run_key in run_keys if (key := self._key_of.pop(run_key, None)) is not None]
-        return [replace(self._held.pop(key), cause=cause) for key in keys]
-
-    def waiting_ids(self) -> set[int]:
-        """Return the ids of the jobs whose runs no worker has started yet."""
-        return {notice.job_id for notice in self._held.values() if notice.job_id}
 
 
 _PROGRESS_S = 0.1
@@ -91,7 +47,6 @@ class NoticePublisher:
         self._logs_jobs = False
         self._repeated: set[str] = set()
         self._cause = 0
-        self.begun = StartedRuns()
         self._last: Progress | None = None
         self._last_s = 0.0
         self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
@@ -125,19 +80,6 @@ class NoticePublisher:
     def notify(self, notice: Notice) -> None:
         """Notify every listener, and write to the engine's log what people may look for later."""
         self._cause = notice.cause
-        if isinstance(notice, JobChanged):
-            if (begin := self.begun.find_begin(notice)) is not None:
-                self._notify(begin)
-            if self.begun.holds_back(notice):
-                return
-        self._notify(notice)
-
-    def notify_started(self, run_keys: Iterable[int]) -> None:
-        """Notify listeners that these runs have started, of those whose notices were held back."""
-        for notice in self.begun.list_started(run_keys, self._cause):
-            self._notify(notice)
-
-    def _notify(self, notice: Notice) -> None:
         if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
         elif isinstance(notice, JobChanged) and notice.status == "failed":

@@ -79,11 +79,11 @@ def test_a_run_that_no_worker_is_at_is_pending_until_one_is(world: World) -> Non
     started(followed(world), "a.txt")
 
     assert latest(world) == [("data", "pending")]
-    assert world.pipeline.jobs.reports.list_reported_pending_ids() == {job.id for job in world.pipeline.jobs.running.values()}
+    assert world.pipeline.jobs.reports.list_unreported_ids() == {job.id for job in world.pipeline.jobs.running.values()}
     assert len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
     assert latest(world, are_begun=True) == [("data", "processing")]
-    assert world.pipeline.jobs.reports.list_reported_pending_ids() == set()
+    assert world.pipeline.jobs.reports.list_unreported_ids() == set()
     assert not len(world.pipeline.jobs.reports.moved)
     assert latest(world) == []
 
@@ -148,4 +148,19 @@ def test_nothing_is_kept_for_those_who_left(world: World) -> None:
     world.pipeline.jobs.reports.follow(is_followed=False)
 
     assert latest(world) == []
-    assert world.pipeline.jobs.reports.list_reported_pending_ids() == set()
+    assert world.pipeline.jobs.reports.list_unreported_ids() == set()
+
+
+def test_started_runs_are_reported_once_and_an_unseen_start_with_its_end(world: World) -> None:
+    world.pipeline.jobs.reports.wants_news = True
+    started(world, "a.txt")
+    (run_key,) = world.pipeline.jobs.running
+    assert steps(world.notices) == [("data", "pending")]
+    assert world.pipeline.jobs.reports.list_started([]) == []
+
+    assert steps([*world.pipeline.jobs.reports.list_started([run_key])]) == [("data", "processing")]
+    assert world.pipeline.jobs.reports.list_started([run_key]) == []
+    world.held.clear()
+    world.settle()
+
+    assert steps(world.notices) == [("data", "pending"), ("data", "completed")]

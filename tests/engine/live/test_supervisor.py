@@ -195,8 +195,7 @@ class Ears:
     flush = next_deadline = connections = lambda *_: None
 
 
-@pytest.mark.parametrize("is_screen", [False, True])
-def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project: LiveProject, *, is_screen: bool) -> None:
+def test_quick_job_is_reported_once_and_slow_job_as_processing(project: LiveProject) -> None:
     project.config(
         SETTINGS.replace(
             "]}]",
@@ -206,10 +205,7 @@ def test_clients_hear_of_a_quick_job_once_and_of_a_slow_one_that_it_runs(project
     with project.running() as live:
         ears = Ears()
         live.server = ears  # type: ignore[assignment]
-        if is_screen:
-            live.follow(is_followed=True)
-        else:
-            live.want_every_step(True)
+        live.follow(is_followed=True)
         project.write("assets/a.txt", "quick")
         project.until_product("linux/a.txt", "quick")
         project.write("assets/b.s", "slow")

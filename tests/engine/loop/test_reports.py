@@ -70,7 +70,6 @@ def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_ar
         news = NoticePublisher([])
         news.open_log(tmp_path, logs_jobs=tells_jobs)
         news.notify(begun)
-        news.notify_started([RunKey(3)])
         news.notify(ended)
         news.notify(replace(begun, status="failed", error="a.stl:3:1: broken"))
         news.close()

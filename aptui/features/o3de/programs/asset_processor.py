@@ -174,8 +174,6 @@ class _Processor:
 
     def poll(self, now: float) -> None:
         """Notice that it has become idle, or is not any more."""
-        if not self._live.wants_all:
-            self._live.want_every_step(True)  # the last client that wanted all news has left
         is_idle = self.is_idle()
         if is_idle and not self._was_idle:
             self._become_idle(now)

@@ -274,7 +274,7 @@ class RunningLog:
 
     def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines of an answer; called in the session's thread."""
-        from aptui.link.client import make_run_log
+        from aptui.link.run_log import make_run_log
 
         pid, found = 0, known
         try:

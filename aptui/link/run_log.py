@@ -1,0 +1,30 @@
+"""The answer to `port.ReadRunLog`, for clients; apart from the verbs, which know nothing of records.
+
+Tests: `tests/cli/test_following.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from aptui.core.notices import LogRecord
+from aptui.link.port import Answer
+from aptui.shared.forms import prepare_form
+
+
+class RunLogSoFar(Struct, frozen=True):
+    """What a run has logged so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
+
+    run_key: int = 0
+    stamp: int = -1
+    records: tuple[LogRecord, ...] | None = None
+
+
+def make_run_log(answer: Answer) -> RunLogSoFar:
+    """Return an answer as it is meant.
+
+    Raises:
+        msgspec.ValidationError: it is none.
+    """
+    return msgspec.convert(answer, prepare_form(RunLogSoFar))
