@@ -26,6 +26,8 @@ from aptui.cli.read_verbs import engine_process
 from aptui.config import trust
 from aptui.config.dirs import asset_database, data_dir, refuse_other_user
 from aptui.config.model import Config
+from aptui.core.patterns import matches
+from aptui.core.settings import place_key
 from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK, filesystem
 from aptui.shared import printing
@@ -194,6 +196,24 @@ def _builders(config: Config) -> DoctorCheck:
     return DoctorCheck("builders", "ok" if builders else "warn", f"{len(builders)}", "" if builders else "name some in aptui.yaml")
 
 
+def _rules(config: Config) -> DoctorCheck:
+    """Name the rules of builders that apply to no source."""
+    builders = [builder for builder in config.project.builders if builder.rules]
+    sources = _from_database(config, lambda reader: [row.source for row in reader.sources()]) if builders else None
+    if not sources:
+        return DoctorCheck("rules", "ok", "nothing was processed yet" if builders else "none")
+    idle = []
+    for builder in builders:
+        for number, rule in enumerate(builder.rules):
+            if not any(matches(pattern, source, "") for pattern in rule.patterns for source in sources):
+                text = ", ".join(pattern.text for pattern in rule.patterns)
+                where = config.places.get(place_key((builder.name, f"rules {number}")), "")
+                idle.append(f"{where}: the rule for '{text}' of builder '{builder.name}' matches no source")
+    if idle:
+        return DoctorCheck("rules", "warn", "; ".join(idle), "correct the pattern, or remove the rule")
+    return DoctorCheck("rules", "ok", "each matches a source")
+
+
 def _tracing(config: Config) -> DoctorCheck:
     """Say whether commands that are to be traced can be."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
@@ -315,7 +335,7 @@ def _leftovers(config: Config) -> DoctorCheck:
 
 
 _PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _trust, _builders, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _sandbox,
+    _trust, _builders, _rules, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _sandbox,
     _database, _leftovers,
 )  # fmt: skip
 

@@ -61,6 +61,11 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
     builders = all_builders(project.config)
     patterns = PatternSet([builder.patterns for builder in builders])
     wanting = [builders[index] for index in patterns.builders_for(named.rel, named.root)]
+    excluding = [(each, pattern) for each in builders for pattern in each.exclude if matches(pattern, named.rel, named.root)]
+    if not wanting and excluding:
+        builder, pattern = excluding[0]
+        said = f"no builder handles it: builder '{builder.name}' excludes it by '{pattern.text}'"
+        return {**answer, "is": "unwanted", "said": said, "near": []}
     if not wanting:
         near = _near(named.rel, builders)
         return {**answer, "is": "unwanted", "said": "no builder handles it: it matches none of their patterns", "near": near}
@@ -222,7 +227,7 @@ def _explain_given(arguments: Namespace, config: Config, named: NamedPath) -> Ex
         files[rel] = path
     # Who asks where a wrong parameter comes from wants to see it: a batch refuses it.
     unchecked = tuple(replace(builder, params_schema="") for builder in builders)
-    settings = SettingsTree(replace(config.project, builders=unchecked), texts)
+    settings = SettingsTree(replace(config.project, builders=unchecked), texts, config.places)
     return ExplainedValue(config, root, builders, nodes, settings, files)
 
 

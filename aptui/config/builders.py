@@ -22,7 +22,18 @@ from aptui.config.yaml import nodes, scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
 from aptui.core.paths import builder_uuid
-from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, PatternKind, Platform, ReferenceRule, UndeclaredReads
+from aptui.core.patterns import leave_out
+from aptui.core.project import (
+    Builder,
+    BuilderKind,
+    CommandRule,
+    FileRule,
+    Pattern,
+    PatternKind,
+    Platform,
+    ReferenceRule,
+    UndeclaredReads,
+)
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
@@ -179,6 +190,7 @@ class BuilderCompiler:
         self.places[name] = (node.get("uses") or node).where
         self._place_params((name, "params"), node.get("params"))
         values = {key: child.value for key, child in node.value.items()}
+        exclude = self._plain_patterns(node.get("exclude"))
         self.tools += tools
         is_shipped = kind is BuilderKind.PYTHON and node.value["uses"].value in SHIPPED_BUILDERS
         process_limit_s = self._limits.shipped_process_s if is_shipped else self._limits.process_s
@@ -187,7 +199,9 @@ class BuilderCompiler:
             name=name,
             kind=kind,
             version=str(values.get("version", "1")),
-            patterns=self._patterns_of(node, kind),
+            patterns=leave_out(self._patterns_of(node, kind), exclude),
+            exclude=exclude,
+            rules=tuple(self._rules(node)),
             platforms=platforms,
             origin=origin,
             code_digest=tools_digest(tools),
@@ -240,7 +254,7 @@ class BuilderCompiler:
         foreign = (
             [
                 (key, "'uses:' or 'command:'")
-                for key in ("patterns", "undeclared_reads", "environment", "retry", "resources", "quality")
+                for key in ("patterns", "rules", "undeclared_reads", "environment", "retry", "resources", "quality")
             ]
             if forms[0] == "copy"
             else []
@@ -268,6 +282,21 @@ class BuilderCompiler:
         if not found and kind is not BuilderKind.PYTHON:
             self._tree.wrong(f"builder '{node.value['name'].value}' has no patterns", listed or node, "it would never have work")
         return tuple(pattern for pattern in found if pattern is not None)
+
+    def _plain_patterns(self, listed: Node | None) -> tuple[Pattern, ...]:
+        """Return patterns of `exclude` or of a rule, which stand beside others in one regular expression."""
+        found = [self._tree.attempt(self._pattern, item) for item in (listed.value if listed else [])]
+        for pattern, item in zip(found, listed.value if listed else [], strict=True):
+            if pattern is not None and pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
+                self._tree.wrong("groups are not allowed here", item, "write (?:…)")
+        return tuple(pattern for pattern in found if pattern is not None)
+
+    def _rules(self, node: Node) -> Iterator[FileRule]:
+        listed, name = node.get("rules"), node.value["name"].value
+        for number, item in enumerate(listed.value if listed else []):
+            self._place_params((name, f"rules {number}"), item.value["params"])
+            self.places[place_key((name, f"rules {number}"))] = item.where
+            yield FileRule(self._plain_patterns(item.value["files"]), _json(item.value["params"]))
 
     def _pattern(self, node: Node) -> Pattern:
         pattern = scalars.pattern_of(node)

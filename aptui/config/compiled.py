@@ -25,6 +25,7 @@ from aptui.core.project import (
     BuilderKind,
     CommandRule,
     Companion,
+    FileRule,
     Pattern,
     PatternKind,
     Platform,
@@ -101,7 +102,18 @@ def _unpack_project(data: dict[str, Any]) -> Project:
 def _unpack_builder(data: dict[str, Any]) -> Builder:
     return Builder(
         **_plain(
-            data, "uuid", "code_digest", "asset_type", "kind", "patterns", "command", "undeclared_reads", "references", "retry"
+            data,
+            "uuid",
+            "code_digest",
+            "asset_type",
+            "kind",
+            "patterns",
+            "command",
+            "undeclared_reads",
+            "references",
+            "retry",
+            "rules",
+            "exclude",
         ),
         uuid=bytes.fromhex(data["uuid"]),
         code_digest=bytes.fromhex(data["code_digest"]),
@@ -109,6 +121,8 @@ def _unpack_builder(data: dict[str, Any]) -> Builder:
         kind=BuilderKind(data["kind"]),
         undeclared_reads=UndeclaredReads(data["undeclared_reads"]) if data["undeclared_reads"] else None,
         patterns=tuple(_unpack_pattern(pattern) for pattern in data["patterns"]),
+        rules=tuple(FileRule(tuple(map(_unpack_pattern, rule["patterns"])), rule["params"]) for rule in data["rules"]),
+        exclude=tuple(map(_unpack_pattern, data["exclude"])),
         command=CommandRule(**_plain(data["command"])) if data["command"] else None,
         references=tuple(ReferenceRule(**rule) for rule in data["references"]),
         retry=restore_rule(data["retry"]),

@@ -73,13 +73,23 @@ def compile_folder(data: bytes, rel: str) -> str:
             raise mistake
     except UserError as mistake:
         return wrong(rel, mistake)
-    builders = root.get("builders")
+    compiled = {"file": rel, **_compile_builders(root.get("builders"), rel)}
+    if files := root.get("files"):
+        compiled["files"] = {
+            pattern: {"place": node.key_where.removeprefix(f"{rel}:"), **_compile_builders(node, rel)}
+            for pattern, node in files.value.items()
+        }
+    return canonical(compiled)
+
+
+def _compile_builders(builders: Node | None, rel: str) -> dict[str, object]:
+    """Return what a mapping from builders says about each, and the place of every key in it."""
     sections = {
         name: {key: child.plain() for key in ("params", "platforms") for child in [node.get(key) or Node({}, "")]}
         for name, node in (builders.value if builders else {}).items()
     }
     places = {place_key(path): where.removeprefix(f"{rel}:") for path, where in _places(builders, ())} if builders else {}
-    return canonical({"file": rel, "builders": sections, "places": places})
+    return {"builders": sections, "places": places}
 
 
 def unreadable(rel: str, error: OSError) -> str:

@@ -64,7 +64,7 @@ _UNDECISIVE = (
     "retry", "resources",
 )  # fmt: skip
 """Fields of a builder that decide about no job's products."""
-_ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts")
+_ONLY_IF_TRUE = ("reads_debug_output", "takes_pointers", "has_drafts", "fault", "rules", "exclude")
 """Fields of a builder that are left out where they are not set: who does not use them keeps the signature that he has."""
 
 

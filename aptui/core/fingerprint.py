@@ -136,6 +136,7 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
+    "rule by file": "rule by file '{name}'",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from aptui.core.project import Pattern, PatternKind
 
 _FLAGS = re.IGNORECASE
@@ -168,6 +170,20 @@ class _Gated:
         return [index for index, regex in self._regexes if regex.fullmatch(path)]
 
 
+def leave_out(patterns: Iterable[Pattern], excluded: Sequence[Pattern]) -> tuple[Pattern, ...]:
+    """Return `patterns` so that none of them matches what one of `excluded` matches; those have no groups."""
+    if not excluded:
+        return tuple(patterns)
+    others = "|".join(f"(?:{pattern.regex})" for pattern in excluded)
+    found = []
+    for pattern in patterns:
+        flags = _OWN_FLAGS.match(pattern.regex)
+        head = flags[0] if flags else ""
+        folders = "(?:.*/)?" if pattern.is_absolute else ""
+        found.append(replace(pattern, regex=f"{head}(?!{folders}(?:{others})\\Z)(?:{pattern.regex[len(head) :]})"))
+    return tuple(found)
+
+
 def matches(pattern: Pattern, rel: str, root: str) -> bool:
     """Whether a pattern matches `rel` in the scan folder at `root`; slow, for questions about one path."""
     return re.fullmatch(pattern.regex, f"{root}/{rel}" if pattern.is_absolute else rel, _FLAGS) is not None
@@ -177,7 +193,7 @@ def _suffix(pattern: Pattern) -> str:
     """Return ".ext" in lower case for a glob `*.ext`, else ""."""
     text = pattern.text
     is_plain = pattern.kind is PatternKind.GLOB and text.startswith("*.") and not _SPECIAL.search(text, 1) and "/" not in text
-    return text[1:].lower() if is_plain and text.isascii() else ""
+    return text[1:].lower() if is_plain and text.isascii() and not pattern.regex.startswith("(?!") else ""
 
 
 def _join(regexes: Iterable[str]) -> list[re.Pattern[str]]:

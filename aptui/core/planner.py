@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from aptui.core.model import FileFact, JobPlan, PathKey, RelPath, Source
 from aptui.core.paths import key_of
-from aptui.core.patterns import PatternSet
+from aptui.core.patterns import PatternSet, matches
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion, Project
 from aptui.core.settings import SettingsTree, is_settings
 
@@ -108,6 +108,18 @@ class Planner:
             plans = tuple(JobPlan(builder.name, platform, _priority(builder), is_critical) for platform in made_for)
             self._inline[builder.uuid, platforms] = plans
         return plans
+
+    def describe_overlap(self, source: Source, one: bytes, other: bytes) -> str:
+        """Return how to keep one of two builders away from a source that patterns of both match, "" if that is not why."""
+        found = []
+        for builder in (self._builders[self._order[uuid]] for uuid in (one, other) if uuid in self._order and one != other):
+            root = self._roots.get(source.scan_folder, "")
+            found += [(pattern.text, builder.name) for pattern in builder.patterns if matches(pattern, source.rel, root)][:1]
+        if len(found) < 2:
+            return ""
+        (wide, loser), (narrow, winner) = sorted(found, key=lambda each: len(each[0]))
+        advice = f"add exclude: ['{narrow}'] to '{loser}'" if narrow != wide else "give one of them another pattern"
+        return f"; '{wide}' of builder '{loser}' and '{narrow}' of builder '{winner}' both match it: {advice}"
 
     def order_of(self, builder: bytes) -> int:
         """Return where a builder stands in the configuration; unknown ones last."""

@@ -114,6 +114,13 @@ class ReferenceRule(Struct, frozen=True):
     is_in_source: bool = False
 
 
+class FileRule(Struct, frozen=True):
+    """Parameters, as canonical JSON, that a builder has for sources that match one of `patterns`."""
+
+    patterns: tuple[Pattern, ...]
+    params: str
+
+
 class Builder(Struct, frozen=True):
     """One enabled builder.
 
@@ -134,8 +141,9 @@ class Builder(Struct, frozen=True):
     folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
     the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
     are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
-    when nothing else is pending (`core.results.quality`). `fault` says why its code cannot be imported, "" = it can: its analyses
-    and jobs fail with that text.
+    when nothing else is pending (`core.results.quality`). `rules` set parameters by file; a later one wins.
+    Files that match `exclude` are not its sources: `patterns` of the configuration leave them out already, and those of its class
+    do once they are known. `fault` says why its code cannot be imported, "" = it can: its analyses and jobs fail with that text.
     """
 
     uuid: bytes
@@ -173,6 +181,8 @@ class Builder(Struct, frozen=True):
     resources: tuple[str, ...] = ()
     has_drafts: bool = False
     fault: str = ""
+    rules: tuple[FileRule, ...] = ()
+    exclude: tuple[Pattern, ...] = ()
 
     @property
     def needs_analysis(self) -> bool:

@@ -8,7 +8,9 @@ of a platform over those of the same platform, key by key, and the nearer folder
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,17 +19,22 @@ from msgspec import Struct, field
 from aptui.core.fingerprint import Entry, Manifest, short
 from aptui.core.model import PathKey
 from aptui.core.paths import key_of, parent
+from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
 from aptui.shared.errors import UserError
 from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
 SKIP = "skip"
+RULE = "\0rule "
+"""Begins the name of a rule of the configuration where others have that of a settings file."""
 
 Json = object
 """What `json.loads` returns."""
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
+_Layers = tuple[tuple[str, str], ...]
+"""What applies to a source: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last one wins."""
 
 
 class Value(NamedTuple):
@@ -65,6 +72,13 @@ class _Folder(Struct):
     problem: str = ""
     sections: dict[str, dict[str, dict[str, Json]]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    files: dict[str, _Folder] = field(default_factory=dict)
+    """{pattern relative to the folder: what it says about files that match}."""
+
+    def about(self, builder: str) -> object:
+        """Return all that it says about one builder."""
+        files = {pattern: each.sections[builder] for pattern, each in self.files.items() if builder in each.sections}
+        return self.sections.get(builder), files
 
     def where(self, *path: str) -> str:
         """Return the place of a key."""
@@ -104,14 +118,25 @@ class SettingsTree:
     Args:
         project: its builders and platforms.
         texts: {relative folder in lower case: the text of its file}.
+        places: of the parameters of rules, as `Config.places` has them; only questions of people need them.
     """
 
-    def __init__(self, project: Project, texts: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._project = project
+    def __init__(
+        self,
+        project: Project,
+        texts: Mapping[str, str] = MappingProxyType({}),
+        places: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._project, self._places = project, places
         self._builders = {builder.name: builder for builder in project.builders}
         self._texts = dict(texts)
         self._folders = {folder: self._check_text(text) for folder, text in texts.items()}
-        self._adjustments: dict[tuple[tuple[str, ...], bytes], FolderAdjustment] = {}
+        self._adjustments: dict[tuple[_Layers, bytes], FolderAdjustment] = {}
+        self._rules = {
+            builder.uuid: [tuple(re.compile(each.regex, re.IGNORECASE) for each in rule.patterns) for rule in builder.rules]
+            for builder in project.builders
+            if builder.rules
+        }
 
     @property
     def folders(self) -> Collection[str]:
@@ -133,8 +158,9 @@ class SettingsTree:
         self._adjustments.clear()
         if (old.problem if old else "") != (new.problem if new else ""):
             return frozenset(builder.uuid for builder in self._builders.values())
-        before, after = old.sections if old else {}, new.sections if new else {}
-        return frozenset(builder.uuid for name, builder in self._builders.items() if before.get(name) != after.get(name))
+        nothing = _Folder("")
+        before, after = old or nothing, new or nothing
+        return frozenset(builder.uuid for name, builder in self._builders.items() if before.about(name) != after.about(name))
 
     def problem(self, key: PathKey) -> str:
         """Return what is wrong with a settings file that `key` lies below, "" when nothing is."""
@@ -150,13 +176,18 @@ class SettingsTree:
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
 
     def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
-        """Return what the folders above `key` change for `builder`."""
-        above = self._above(key)
-        if not above:
+        """Return what rules of `builder`, and the folders above `key`, change for that source."""
+        rules = self._rules.get(builder.uuid, ())
+        layers: _Layers = tuple((RULE, str(at)) for at, rule in enumerate(rules) if any(each.fullmatch(key) for each in rule))
+        for folder in self._above(key):
+            name = key[len(folder) + 1 :] if folder else key
+            patterns = self._folders[folder].files
+            layers += ((folder, ""), *((folder, pattern) for pattern in patterns if _compile_wildcard(pattern).fullmatch(name)))
+        if not layers:
             return NOTHING
-        found = self._adjustments.get((above, builder.uuid))
+        found = self._adjustments.get((layers, builder.uuid))
         if found is None:
-            found = self._adjustments[above, builder.uuid] = self._add_up(above, builder)
+            found = self._adjustments[layers, builder.uuid] = self._add_up(layers, builder)
         return found
 
     def _above(self, key: PathKey) -> tuple[str, ...]:
@@ -173,11 +204,15 @@ class SettingsTree:
 
     # ---------------------------------------------------------------------------------------------------------- adding up
 
-    def _add_up(self, above: tuple[str, ...], builder: Builder) -> FolderAdjustment:
+    def _add_up(self, layers: _Layers, builder: Builder) -> FolderAdjustment:
         values: dict[Slot, Value] = {}
         skips: dict[str, str] = {}
-        for folder in above:
-            self._add(self._folders[folder], builder, values, skips)
+        for folder, word in layers:
+            if folder == RULE:
+                self._add_rule(int(word), builder, values)
+            else:
+                file = self._folders[folder]
+                self._add(file.files[word] if word else file, builder, values, skips)
         if not values and not skips:
             return NOTHING
         own = {name: json.loads(text) for name, text in builder.platform_params}
@@ -192,6 +227,14 @@ class SettingsTree:
                 for name in (*builder.platforms, COMMON_PLATFORM)
             },
         )
+
+    def _add_rule(self, number: int, builder: Builder, values: dict[Slot, Value]) -> None:
+        """Lay a rule of the configuration over the builder's parameters."""
+        rule = builder.rules[number]
+        label = f"{RULE}{', '.join(pattern.text for pattern in rule.patterns)}"
+        for name, value in json.loads(rule.params).items():
+            where = self._places.get(place_key((builder.name, f"rules {number}", name)), "")
+            values["", name] = Value(value, label, where)
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
         """Lay one file over what those above it say."""
@@ -218,13 +261,16 @@ class SettingsTree:
         """Read a text and say what is wrong with it in this project."""
         data = json.loads(text)
         found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
+        for pattern, each in data.get("files", {}).items():
+            found.files[pattern] = _Folder(data["file"], "", each["builders"], each["places"])
         try:
-            for name, section in found.sections.items():
-                self._check(found, name, section)
+            for file in (found, *found.files.values()):
+                for name, section in file.sections.items():
+                    self._check(file, name, section)
         except UserError as error:
             found.problem = str(error)
         if found.problem:
-            found.sections = {}
+            found.sections, found.files = {}, {}
         return found
 
     def _check(self, file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]]) -> None:
@@ -283,6 +329,9 @@ def _check_trust(file: _Folder, builder: Builder | None, place: tuple[str, ...],
             )
 
 
+_compile_wildcard = lru_cache(maxsize=1024)(wildcard)
+
+
 def _is_option(value: Json) -> bool:
     return isinstance(value, str) and value.startswith("-") and not value[1:].replace(".", "", 1).isdigit()
 
@@ -312,7 +361,12 @@ def _entries(values: Mapping[Slot, Value], builder: str) -> tuple[Entry, ...]:
     by_name: dict[str, list[tuple[Slot, Json]]] = {}
     for slot, value in sorted(values.items()):
         by_name.setdefault(value.file, []).append((slot, value.value))
-    return tuple(("setting", f"{key_of(file)}:{builder}", short(_canonical(by_name[file]).encode())) for file in sorted(by_name))
+    return tuple(
+        ("rule by file", f"{builder}: {file.removeprefix(RULE)}", short(_canonical(by_name[file]).encode()))
+        if file.startswith(RULE)
+        else ("setting", f"{key_of(file)}:{builder}", short(_canonical(by_name[file]).encode()))
+        for file in sorted(by_name)
+    )
 
 
 def _order(values: Mapping[Slot, Value]) -> str:

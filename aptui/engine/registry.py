@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from aptui.config.model import Config, ConfigErrors
 from aptui.core import run_report
 from aptui.core.paths import builder_uuid
-from aptui.core.patterns import wildcard_regex
+from aptui.core.patterns import leave_out, wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
@@ -221,7 +221,7 @@ def _fill(builder: Builder, found: ClassDescription, answer: ClassAnswer) -> Bui
         builder,
         version=f"{found.version}{packages}",
         analysis_fingerprint=found.analysis_fingerprint,
-        patterns=builder.patterns or _patterns(found),
+        patterns=builder.patterns or leave_out(_patterns(found), builder.exclude),
         origin=found.origin,
         code_digest=run_report.code_digest(files),
         code_files=files,
@@ -586,6 +586,10 @@ def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError
     schema = json.loads(builder.params_schema)
     for mistake in mistakes(schema, json.loads(builder.params)):
         yield _place_mistake(mistake, builder, places.get(place_key((builder.name, "params", mistake.name)), ""), places)
+    for number, rule in enumerate(builder.rules):
+        for mistake in mistakes(schema, json.loads(rule.params)):
+            where = places.get(place_key((builder.name, f"rules {number}", mistake.name)), "")
+            yield _place_mistake(mistake, builder, where, places)
     for platform, params in builder.platform_params:
         for mistake in mistakes(schema, json.loads(params)):
             yield _place_mistake(mistake, builder, places.get(place_key((builder.name, platform, mistake.name)), ""), places)

@@ -52,6 +52,22 @@ def test_builders_of_the_page_build_what_it_says(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.real
+def test_rules_of_the_page_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["rules/aptui.yaml"])
+    project.write("builders/repeat.py", LISTINGS["builders/repeat.py"])
+    project.write("assets/.aptui.yaml", LISTINGS["rules/assets/.aptui.yaml"])
+    for name in ("a.rep", "a_x3.rep", "thrice/b.rep", "thrice/not.rep", "hero.rep", "c.raw.rep"):
+        project.write(f"assets/{name}", "ab")
+
+    project.engine_run()
+
+    times = {name: text.count("ab") for name, text in project.texts().items() if text.endswith("\n")}
+    assert times == {"a.txt": 2, "a_x3.txt": 3, "thrice/b.txt": 3, "thrice/not.txt": 1, "hero.txt": 9}
+    assert project.texts()["c.raw.rep"] == "ab"
+
+
+@pytest.mark.real
 def test_test_of_the_page_passes(tmp_path: Path) -> None:
     for name, text in LISTINGS.items():
         path = tmp_path / name

@@ -159,7 +159,18 @@ BUILDER = record(
     uses=text("the name of a builder", "Second form: a Python builder: shipped, installed, or in the project's builders/ folder."),
     command=text("a command line", "Third form: a program; {source} {products_dir} {stem} {platform} {depfile} are filled in."),
     patterns=PATTERNS,
+    exclude=list_of(PATTERN, "a list of patterns", "Files that match its patterns and that it does not work on."),
     params=PARAMS,
+    rules=list_of(
+        record(
+            "a mapping like {files: ['*_n.png'], params: {usage: normal}}",
+            ("files", "params"),
+            files=list_of(PATTERN, "a list of patterns", "Sources that it is about."),
+            params=PARAMS,
+        ),
+        "a list of rules",
+        "Parameters for some of its sources; a later rule wins.",
+    ),
     trusted_params=list_of(
         text("the name of a parameter"),
         "a list of names of parameters",
@@ -497,12 +508,20 @@ _TOP = record(
 )
 
 
-_ADJUSTED = record("a mapping with params and platforms", params=PARAMS, platforms=BUILDER["properties"]["platforms"])
+_ADJUSTED = {
+    "type": "object",
+    "title": "a mapping from a builder's name to what is adjusted",
+    "additionalProperties": record(
+        "a mapping with params and platforms", params=PARAMS, platforms=BUILDER["properties"]["platforms"]
+    ),
+}
 _FOLDER = record(
     "a mapping of folder settings",
-    builders={
+    builders=_ADJUSTED,
+    files={
         "type": "object",
-        "title": "a mapping from a builder's name to what is adjusted",
+        "title": "a mapping from a pattern of files to what is adjusted for them",
+        "propertyNames": {"minLength": 1, "maxLength": 500, "pattern": r"^[^/\\]", "title": "a relative glob"},
         "additionalProperties": _ADJUSTED,
     },
 )

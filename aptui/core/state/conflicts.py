@@ -220,6 +220,8 @@ class Conflicts:
                     f"product '{name}' cannot lie beside '{other_name}', which '{winner.source.rel}' (job key '{winner.key}') makes"
                 )
                 text = f"{text}: one is a file where the other needs a folder"
+            elif job.source is other.source:
+                text += self._planner.describe_overlap(job.source, job.builder, other.builder)
             had_it = verdict.take_away(name, loser)
             if loser in verdict.making:
                 verdict.lost.setdefault(loser, text)

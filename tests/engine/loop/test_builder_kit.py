@@ -8,6 +8,8 @@ import pytest
 from disk_project import Project
 from homes import own_homes
 
+from aptui.shared.errors import UserError
+
 pytestmark = pytest.mark.real
 
 SETTINGS = """
@@ -138,3 +140,89 @@ def test_changed_tool_runs_jobs_again_and_missing_tool_fails_them(
     tool.write_text("#!/bin/sh\necho bad input\nexit 3\n")
     project.engine_run()
     assert list(project.errors().values()) == ["pack ended with status 3: bad input"]
+
+
+TEXTURES = """
+scan_folders: [{name: game, path: assets}]
+local_store: {enabled: false}
+builders:
+  - name: textures
+    uses: tex
+    exclude: ["*.raw.tex"]
+    params: {usage: colour}
+    rules:
+      - {files: ["*_n.tex", "normals/**"], params: {usage: normal}}
+      - {files: ["normals/keep.tex"], params: {usage: mask}}
+  - {name: raw, copy: ["*.raw.tex"]}
+"""
+TEXTURE = """
+from aptui.sdk import SimpleBuilder
+
+class Texture(SimpleBuilder):
+    name = "tex"
+    patterns = ("*.tex",)
+    params_schema = {
+        "type": "object", "additionalProperties": False,
+        "properties": {"usage": {"enum": ["colour", "normal", "mask"], "default": "colour"}, "quality": {"type": "integer"}},
+    }
+
+    def build(self, request):
+        request.write_product(request.stem + ".out", f"{request.options['usage']} {request.options['quality']}")
+"""
+
+
+@pytest.fixture
+def textures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", TEXTURES)
+    project.write("builders/tex.py", TEXTURE)
+    for name in ("a.tex", "a_n.tex", "normals/b.tex", "normals/keep.tex", "c.raw.tex"):
+        project.write(f"assets/{name}", "x")
+    return project
+
+
+def test_rules_set_parameters_by_file_and_exclude_leaves_files_to_others(textures: Project) -> None:
+    textures.engine_run()
+    assert textures.texts() == {
+        "a.out": "colour None", "a_n.out": "normal None", "normals/b.out": "normal None", "normals/keep.out": "mask None",
+        "c.raw.tex": "x",
+    }  # fmt: skip
+
+    textures.config(TEXTURES.replace('"*_n.tex", ', ""))
+    assert textures.engine_run().runs == {"a_n.tex:textures": 1}
+    assert textures.texts()["a_n.out"] == "colour None"
+    assert textures.reasons()["a_n.tex:textures"] == "rule by file 'textures: *_n.tex, normals/**' is gone"
+
+
+def test_files_of_a_folders_settings_adjust_one_asset(textures: Project) -> None:
+    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 95}}}}')
+    textures.engine_run()
+    assert textures.texts()["normals/b.out"] == "normal 95"
+
+    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 7}}}}')
+    assert textures.engine_run().runs == {"normals/b.tex:textures": 1}
+    assert textures.texts()["normals/b.out"] == "normal 7"
+
+    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {qualty: 7}}}}')
+    textures.engine_run()
+    assert "normals/.aptui.yaml:1:40: unknown parameter 'qualty'; did you mean 'quality'?" in textures.errors().values()
+
+
+def test_unknown_parameter_of_a_rule_is_named_with_its_line(textures: Project) -> None:
+    textures.config(TEXTURES.replace("usage: mask", "usge: mask"))
+    with pytest.raises(UserError, match=r"aptui.yaml:11:48: unknown parameter 'usge' \(builder 'textures'\); did you mean 'usage'"):
+        textures.engine_run()
+
+
+def test_entries_that_make_one_product_name_their_patterns_and_propose_exclude(textures: Project) -> None:
+    normals = '  - {name: normals, uses: tex, patterns: ["*_n.tex"]}\n'
+    textures.config(TEXTURES + normals)
+    textures.engine_run()
+    (error,) = textures.errors().values()
+    assert error.endswith(
+        "; '*.tex' of builder 'textures' and '*_n.tex' of builder 'normals' both match it: add exclude: ['*_n.tex'] to 'textures'"
+    )
+
+    textures.config((TEXTURES + normals).replace('exclude: ["*.raw.tex"]', 'exclude: ["*.raw.tex", "*_n.tex"]'))
+    textures.engine_run()
+    assert not textures.errors()
