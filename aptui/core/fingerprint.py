@@ -136,7 +136,7 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
-    "rule by file": "rule by file '{name}'",
+    "parameters by file": "what rules by file set",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",
@@ -165,7 +165,7 @@ _PLACES = frozenset({"places", "found places"})
 """Told where nothing else differs: what comes, goes or changes lies somewhere, too."""
 _VALUED = frozenset(
     {
-        "version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters",
+        "version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "parameters by file",
         "additional fingerprint", "undeclared reads", "read tracing", "time limit", "memory limit", "memory of all", "retry",
         "sandbox", "pool",
     }

@@ -26,8 +26,8 @@ from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
 SKIP = "skip"
-RULE = "\0rule "
-"""Begins the name of a rule of the configuration where others have that of a settings file."""
+RULE = "\0rule"
+"""In place of the name of a settings file, for parameters that a rule of the configuration sets."""
 
 Json = object
 """What `json.loads` returns."""
@@ -231,10 +231,9 @@ class SettingsTree:
     def _add_rule(self, number: int, builder: Builder, values: dict[Slot, Value]) -> None:
         """Lay a rule of the configuration over the builder's parameters."""
         rule = builder.rules[number]
-        label = f"{RULE}{', '.join(pattern.text for pattern in rule.patterns)}"
         for name, value in json.loads(rule.params).items():
             where = self._places.get(place_key((builder.name, f"rules {number}", name)), "")
-            values["", name] = Value(value, label, where)
+            values["", name] = Value(value, RULE, where)
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
         """Lay one file over what those above it say."""
@@ -357,16 +356,18 @@ def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]
 
 
 def _entries(values: Mapping[Slot, Value], builder: str) -> tuple[Entry, ...]:
-    """Return one entry of a manifest for each file that has a say."""
+    """Return one entry of a manifest for the rules of the configuration, and one for each settings file that has an effect."""
     by_name: dict[str, list[tuple[Slot, Json]]] = {}
+    by_rules: dict[str, Json] = {}
     for slot, value in sorted(values.items()):
-        by_name.setdefault(value.file, []).append((slot, value.value))
-    return tuple(
-        ("rule by file", f"{builder}: {file.removeprefix(RULE)}", short(_canonical(by_name[file]).encode()))
-        if file.startswith(RULE)
-        else ("setting", f"{key_of(file)}:{builder}", short(_canonical(by_name[file]).encode()))
-        for file in sorted(by_name)
-    )
+        if value.file == RULE:
+            by_rules[slot[1]] = value.value
+        else:
+            by_name.setdefault(value.file, []).append((slot, value.value))
+    rules = _canonical(by_rules)
+    found = [("parameters by file", rules, short(rules.encode()))] if by_rules else []
+    settings = (("setting", f"{key_of(file)}:{builder}", short(_canonical(by_name[file]).encode())) for file in sorted(by_name))
+    return (*found, *settings)
 
 
 def _order(values: Mapping[Slot, Value]) -> str:
