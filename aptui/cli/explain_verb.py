@@ -64,8 +64,8 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
     excluding = [(each, pattern) for each in builders for pattern in each.exclude if matches(pattern, named.rel, named.root)]
     if not wanting and excluding:
         builder, pattern = excluding[0]
-        said = f"no builder handles it: builder '{builder.name}' excludes it by '{pattern.text}'"
-        return {**answer, "is": "unwanted", "said": said, "near": []}
+        text = f"no builder handles it: builder '{builder.name}' excludes it by '{pattern.text}'"
+        return {**answer, "is": "unwanted", "said": text, "near": []}
     if not wanting:
         near = _near(named.rel, builders)
         return {**answer, "is": "unwanted", "said": "no builder handles it: it matches none of their patterns", "near": near}
