@@ -158,11 +158,11 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     ran = engine.pipeline.jobs.reports.counts["run"]
 
     project.write("assets/one/.aptui.yaml", "builders: {mark: {params: {mark: '?'}}}")
-    engine.check_folder("one")
+    engine.scans.check_folder("one")
     engine.run_until_idle()
     texts, rests = project.texts(), engine.archive.settings()
     project.delete("assets/one/.aptui.yaml")
-    engine.check_folder("one")
+    engine.scans.check_folder("one")
     engine.run_until_idle()
     engine.settle()
     gone = engine.archive.settings()
@@ -322,11 +322,11 @@ def test_engine_compiles_no_expensive_file_itself(tmp_path: Path, monkeypatch: p
     project.write("assets/f1/.aptui.yaml", HOSTILE["many lines"])
     project.write("assets/f0/.aptui.yaml", b"# x\n" + HOSTILE["many values"])
     for folder in ("f0", "f1"):
-        engine.check_folder(folder)
+        engine.scans.check_folder(folder)
     engine.run_until_idle()
     later = project.texts()
     project.touch("assets/f0/.aptui.yaml", 1)
-    engine.check_folder("f0")
+    engine.scans.check_folder("f0")
     engine.run_until_idle()
     engine.close()
 

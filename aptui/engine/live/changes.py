@@ -74,7 +74,7 @@ class WrittenIntermediates:
         """Have those files looked at that are not as the engine wrote them."""
         if self.due is None or now < self.due:
             return
-        if engine.is_scanning or engine.pipeline.jobs.committing:
+        if engine.scans.is_scanning or engine.pipeline.jobs.committing:
             self.due = now + _GATHER_S
             return
         paths, self._paths, self.due = self._paths, {}, None
@@ -83,7 +83,7 @@ class WrittenIntermediates:
             key = PathKey(name.removeprefix(_PREFIX))
             folders.setdefault(parent(key), set()).add(key)
         for folder, keys in folders.items():
-            engine.check_folder(folder, frozenset(keys))
+            engine.scans.check_folder(folder, frozenset(keys))
 
     def _strange(self, engine: Engine, paths: Iterable[bytes]) -> list[str]:
         """Return the products among `paths`, and in folders among them, that are there and are not as they were placed."""
@@ -298,12 +298,12 @@ class ChangeTracker:
         self._paths.update(dict.fromkeys(self._shared_files.poll(engine.scans.links, now)))
         self._writing.refresh_unfinished(engine)
         self._take_written(engine, now)
-        if self._is_anything_gathered and not engine.is_scanning and (self.is_amid_changes or not self._is_held(now)):
+        if self._is_anything_gathered and not engine.scans.is_scanning and (self.is_amid_changes or not self._is_held(now)):
             self._check(engine, now)
         if self._second_checks and engine.is_idle and not self._is_anything_gathered:
             self._check_again(engine, now)
         self._intermediates.check(engine, now)
-        if engine.metadata.held and not self._is_held(now) and not engine.is_scanning:
+        if engine.metadata.held and not self._is_held(now) and not engine.scans.is_scanning:
             self._check_nameless(engine, now)
         self._cookies.end_due(now)
 
@@ -366,8 +366,8 @@ class ChangeTracker:
             tree = next(iter(self._trees))
             del self._trees[tree]
             for above in _above_replaced_file(engine, tree):
-                engine.check_folder(above)
-            engine.scan_below(tree)
+                engine.scans.check_folder(above)
+            engine.scans.start_below(tree)
             self._second_checks[tree] = now + _SECOND_CHECK_S
 
     def _check_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
@@ -375,8 +375,8 @@ class ChangeTracker:
         is_whole = folder in self._whole
         self._whole.discard(folder)
         named = {key: self._named.pop(key, b"") for key in again}
-        if is_whole or not again or not engine.check_files(folder, named):
-            engine.check_folder(folder, frozenset(again))
+        if is_whole or not again or not engine.scans.check_files(folder, named):
+            engine.scans.check_folder(folder, frozenset(again))
         self._second_checks[folder] = now + _SECOND_CHECK_S
 
     def _place(self, engine: Engine, path: bytes, by_folder: dict[str, set[PathKey]], now: float) -> None:
@@ -393,7 +393,7 @@ class ChangeTracker:
             self._writing.finish(rels)
             self._is_lost = self._is_lost or "" in rels  # a scan folder: the scan says that it is not there
             for rel in filter(None, rels):
-                if not was_waited_for and engine.is_unheard_of(key_of(rel)):
+                if not was_waited_for and engine.is_unknown_path(key_of(rel)):
                     continue  # a temporary file, of which nobody heard before it was gone
                 self._whole.add(parent(key_of(rel)))
                 by_folder.setdefault(parent(key_of(rel)), set())
@@ -405,7 +405,9 @@ class ChangeTracker:
                 self._place_folder(engine, path, key_of(rel), by_folder)
         elif engine.scans.is_own(path, seen):
             self._writing.finish(rels)
-            for key in (key for key in map(key_of, rels) if not engine.is_unheard_of(key)):  # it was a source before aptui wrote it
+            for key in (
+                key for key in map(key_of, rels) if not engine.is_unknown_path(key)
+            ):  # it was a source before aptui wrote it
                 self._whole.add(parent(key))
                 by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):
@@ -459,7 +461,7 @@ class ChangeTracker:
                 continue
             rels = self._relatives(path)
             self._writing.finish(rels)
-            if engine.is_scanning or self._is_held(now):
+            if engine.scans.is_scanning or self._is_held(now):
                 self._writing.forget(path)
                 self._paths[path] = None
                 continue
@@ -485,7 +487,7 @@ class ChangeTracker:
         for folder in due:
             del self._second_checks[folder]
             self._is_looking_again = True
-            engine.check_folder(folder)
+            engine.scans.check_folder(folder)
             if self._clock() >= until:
                 break
 
@@ -494,7 +496,7 @@ class ChangeTracker:
         """Sources that have waited long enough for their identity file: looked at now, they get a new one."""
         for held in engine.metadata.due(now):
             key = key_of(held[1])
-            engine.check_folder(parent(key), frozenset({key}))
+            engine.scans.check_folder(parent(key), frozenset({key}))
             engine.metadata.held.pop(held, None)
 
     # --------------------------------------------------------------------------------------------------------------- holds
@@ -547,7 +549,7 @@ class ChangeTracker:
         times = [*([now] if self._is_cut_short else ()), *self._writing.deadlines()]
         if self._absences and not self._placing:
             times.append(self._absences.due)
-        elif self._is_anything_gathered and not self.engine.is_scanning:
+        elif self._is_anything_gathered and not self.engine.scans.is_scanning:
             times.append(max(now, self._free_at) if now < self._free_at and not self._held_by else now + _HOLD_CHECK_S)
         if self._people or self.is_draining:
             times = [due for due in times if due > now + _HOLD_CHECK_S]
@@ -555,7 +557,7 @@ class ChangeTracker:
         times.extend(self._cookies.deadlines())
         if self._intermediates.due is not None:
             times.append(self._intermediates.due)
-        if self.engine.metadata.held and not self.engine.is_scanning:
+        if self.engine.metadata.held and not self.engine.scans.is_scanning:
             times.append(max(now + (_HOLD_CHECK_S if self.holds else 0.0), min(self.engine.metadata.held.values())))
         if self._second_checks and self.engine.is_idle and not self._is_anything_gathered:
             times.append(max(now, min(self._second_checks.values())))
@@ -564,4 +566,4 @@ class ChangeTracker:
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
     """Return where a folder lies if a file may have been in its place: only a look there sees that the file is gone."""
-    return () if engine.is_unheard_of(folder) else (parent(folder),)
+    return () if engine.is_unknown_path(folder) else (parent(folder),)

@@ -408,7 +408,7 @@ class RequestHandler:
         self._live.check_unwatched()
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
-        elif engine.is_scanning:
+        elif engine.scans.is_scanning:
             request.refuse("a scan is under way already", hint="ask again when it has ended")
             return
         else:
@@ -524,7 +524,7 @@ class RequestHandler:
             if not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=False)
 
-        if verb.is_full_scan and not engine.is_scanning:
+        if verb.is_full_scan and not engine.scans.is_scanning:
             engine.start_scan(is_full=True)
         live.watching.when_synced(note_synced)
 

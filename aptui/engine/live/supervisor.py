@@ -581,7 +581,7 @@ class EngineSupervisor:
             self._latest_due_s = max(now + _LATEST_DELAY_S, self._latest_s + _AMONG_MANY_S if count > _MANY else 0.0)
         elif now >= self._latest_due_s:
             self._latest_due_s, self._latest_s = None, now
-            for notice in engine.latest():
+            for notice in engine.pipeline.jobs.reports.latest(engine.runs.at_work()):
                 self._publish(notice)
 
     @property

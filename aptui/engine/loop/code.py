@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
     from aptui.core.project import Project
     from aptui.engine.loop.dispatch import RunDispatcher
+    from aptui.engine.loop.scans import Scans
 
 MOST_TIMES = 10
 """Times in a row that code changes under the runs of it before their jobs fail."""
@@ -36,11 +37,7 @@ class DescribedEngine(Protocol):
     project: Project
     pipeline: Pipeline
     runs: RunDispatcher
-
-    @property
-    def is_scanning(self) -> bool:
-        """Whether a scan is under way."""
-        ...
+    scans: Scans
 
     def start_scan(self, *, retries: bool = True) -> None:
         """Begin to look at all scan folders; `retries`: what failed is tried again."""
@@ -107,7 +104,7 @@ def note_described(engine: DescribedEngine, error: str) -> None:
         resume(engine, error)
     elif engine.pipeline.jobs.code_problem and not error:
         resume(engine)
-        if not engine.is_scanning:
+        if not engine.scans.is_scanning:
             engine.start_scan(retries=True)  # jobs failed for that alone
 
 

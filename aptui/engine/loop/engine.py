@@ -14,7 +14,7 @@ import gc
 import math
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -48,7 +48,6 @@ from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 
 if TYPE_CHECKING:
-    from aptui.core.notices import JobChanged
     from aptui.engine.loop.context import EngineContext
     from aptui.engine.loop.dispatch import RunDispatcher
     from aptui.engine.loop.reports import Forecaster
@@ -378,25 +377,8 @@ class Engine:
         if changed := find_changed_files(self.pipeline.jobs.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
-    @property
-    def is_scanning(self) -> bool:
-        """Whether a scan is under way."""
-        return self.scans.is_scanning
-
-    def scan_below(self, folder: str) -> None:
-        """Look at one relative folder (lower case) and everything under it, as no other scan is under way."""
-        self.scans.start_below(folder)
-
-    def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
-        """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
-        self.scans.check_folder(folder, again)
-
-    def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
-        """Look at known files of a relative folder (lower case) by themselves; False: nothing was done, check the folder."""
-        return self.scans.check_files(folder, named)
-
-    def is_unheard_of(self, key: PathKey) -> bool:
-        """Whether certainly nothing is known of a path, or about to be: what is not there then need not be looked at."""
+    def is_unknown_path(self, key: PathKey) -> bool:
+        """Whether neither the memory, the inbox nor the database mentions a path, so that its absence can be ignored."""
         folder = parent(key)
         is_pending = folder in self.pipeline.jobs.memory.folders or self.inbox.names_folder(folder)
         return not (is_pending or self.archive.folders.variants(key))
@@ -411,10 +393,6 @@ class Engine:
         if verb == "reprocess":
             self.sessions.begin(SessionKind.ASKED)
         self.inbox.post(RequestReceived(self.inbox.next_seq(), verb, tuple(keys), tuple(job_ids), value))
-
-    def latest(self) -> list[JobChanged]:
-        """Return news of what is pending and runs now, of the jobs that moved since it was asked for."""
-        return self.pipeline.jobs.reports.latest(frozenset(self.runs.at_work())) if len(self.pipeline.jobs.reports.moved) else []
 
     def restore(self, job_id: int, run_key: int) -> None:
         """Put the products of an earlier run of a job back.
@@ -469,7 +447,7 @@ class Engine:
 
     @property
     def _is_amid_changes(self) -> bool:
-        return self.live is not None and self.live.is_amid_changes and not self.is_scanning
+        return self.live is not None and self.live.is_amid_changes and not self.scans.is_scanning
 
     @property
     def is_idle(self) -> bool:

@@ -287,7 +287,7 @@ class Scans:
 
     # -------------------------------------------------------------------------------------------------------- single folders
 
-    def check_folder(self, folder: str, again: frozenset[PathKey]) -> None:
+    def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
         """Look at one relative folder (lower case) now, and at the files `again` in it as if nothing were remembered of them."""
         now_ns = time.time_ns()
         try:

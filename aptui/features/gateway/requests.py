@@ -162,7 +162,7 @@ class GatewayRequests:
 
     def _is_looking(self, engine: Engine) -> bool:
         """Whether anything that was reported is still to be looked at or read."""
-        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        is_busy = engine.scans.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
@@ -177,13 +177,13 @@ class GatewayRequests:
             request.answer(state=live.state, is_scanning=False, is_ready=False, pending={}, critical={}, analyses=0, failed=0)
             return
         pending = self._count_pending(engine)
-        is_scanned = engine.pipeline.status().is_scanned and not engine.is_scanning
+        is_scanned = engine.pipeline.status().is_scanned and not engine.scans.is_scanning
         if is_scanned and not pending.analyses:
             self._ready_epoch = engine.epoch
         progress = live.latest_progress
         request.answer(
             state=live.state,
-            is_scanning=engine.is_scanning,
+            is_scanning=engine.scans.is_scanning,
             is_ready=self._ready_epoch == engine.epoch,
             pending=dict(pending.pending or {}),
             critical=dict(pending.critical or {}),

@@ -80,7 +80,7 @@ class RelocationRequests:
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        if order.is_confirmed and engine is not None and engine.is_scanning:  # a scan would see half of it
+        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # a scan would see half of it
             if now >= self._give_up_at:
                 self._report = BusyError("a scan is under way that does not end", hint="try again when the engine is idle")
                 self._finish()

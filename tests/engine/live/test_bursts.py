@@ -84,10 +84,10 @@ def test_what_is_pending_of_a_folder_is_not_reported_again(
         listed = seen["listed"]
         project.write("assets/new/late.txt", "late")
         if how == "folder":
-            engine.check_folder("new")
+            engine.scans.check_folder("new")
         else:
-            engine.scan_below("new")
-        project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT + 1 and not engine.is_scanning, "seen again")
+            engine.scans.start_below("new")
+        project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT + 1 and not engine.scans.is_scanning, "seen again")
         held.undo()
         project.until_product("linux/new/late.txt", "late")
 
@@ -107,7 +107,7 @@ def test_what_was_too_fresh_when_it_was_seen_is_reported_again_with_its_pending_
         project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
         engine.scans._checked_ns["new"] = 0  # as if it had changed again, in the same tick, after that look
-        engine.check_folder("new")
+        engine.scans.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()
         project.until_product("linux/new/b.txt", "b")
@@ -133,7 +133,7 @@ def test_files_are_copied_as_they_are_read_though_they_were_seen_amid_other_chan
         held.setattr(ChangeTracker, "is_amid_changes", True)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", str(number))
-        engine.check_folder("")
+        engine.scans.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
         assert not orders, "nothing may start that knows half of the changes"
         held.undo()
@@ -161,7 +161,7 @@ def test_copies_that_come_amid_other_changes_wait_and_are_not_made_again(
         held.setattr(engine.digests, "take", taken)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", str(number))
-        engine.check_folder("")
+        engine.scans.check_folder("")
         project.until(lambda: engine.digests.are_answered, "read")
         for _turn in range(3):
             live.wake()
@@ -194,7 +194,9 @@ def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_i
             project.write(f"assets/new/{number}.txt", str(number))
         project.until(lambda: len(engine.pipeline.jobs.memory.hashing) == _COUNT and live.watching.is_quiet, "seen")
 
-        project.until(lambda: is_told_to_look(live) and not engine.is_scanning, "told to be at work, though nothing is looked at")
+        project.until(
+            lambda: is_told_to_look(live) and not engine.scans.is_scanning, "told to be at work, though nothing is looked at"
+        )
         held.undo()
         project.until_product("linux/new/0.txt", "0")
         project.until(lambda: not is_told_to_look(live), "told to be done")
@@ -219,7 +221,7 @@ def test_a_known_file_that_changed_is_loaded_when_it_has_been_read_and_not_befor
         held.setattr(DatabaseArchive, "sources", counted)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", f"again {number}")
-        engine.check_folder("")
+        engine.scans.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
         seen = sum(loaded.values())
         held.setattr(ChangeTracker, "is_amid_changes", False)

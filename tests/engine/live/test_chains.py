@@ -238,7 +238,7 @@ def test_what_the_engine_writes_among_the_intermediates_is_not_looked_at_again(
     looks: list[str] = []
     with project.running() as live:
         assert live.engine is not None
-        check_folder = live.engine.check_folder
+        check_folder = live.engine.scans.check_folder
         project.write("assets/sub/x.top", "one")
         project.until_product("linux/sub/x.end", "one")
         monkeypatch.setattr(live.engine, "check_folder", lambda folder, *more: (looks.append(folder), check_folder(folder, *more)))
