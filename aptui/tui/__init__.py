@@ -1,1 +1,1 @@
-"""The terminal UI: what rests is read from the database, what moves comes as news; no truth of its own."""
+"""The terminal UI: settled rows are read from the database, changes arrive as notices; the UI holds no state of its own."""

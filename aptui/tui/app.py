@@ -1,9 +1,9 @@
-"""The app: assembles frame, panes and keys from parts and passes on what Textual calls. What is true is the engine's.
+"""The app: assembles the frame, panes and keys from its parts, and handles the events of Textual.
 
-Keys name what they do as `part.action`: `engine.pause` is `action_pause` of `AptuiApp.engine` (`actions`).
+Keys name their action as `part.action`: `engine.pause` is `action_pause` of `AptuiApp.engine` (`actions`).
 
-Nothing is polled. Whoever has something to draw calls `wake`, from any thread; then news are drained, every pane hears them, and
-the visible one draws (`frame_clock`). While nothing happens no timer runs and no byte is sent.
+Nothing is polled. Code that has something to draw calls `wake`, from any thread. The next frame hands the waiting updates to every
+pane, and the visible pane draws (`drawing`). While nothing happens, no timer runs and no byte is sent.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 _FIRST_ROWS_WITHIN_S = 0.4
-"""So long after the first screen was put together it is drawn without rows; those of 100,000 jobs take a quarter of a second."""
+"""Maximum wait of the first paint for rows (seconds); those of 100,000 jobs take a quarter of a second."""
 
 
 _FOREIGN_PANES_AFTER_S = 1.0
@@ -65,17 +65,17 @@ _FOREIGN_PANES_AFTER_S = 1.0
 
 
 def _palette() -> type[Provider]:
-    from aptui.tui.frame.palette import ShellProvider  # for start-up: Textual's palette is imported when it is first opened
+    from aptui.tui.frame.palette import ShellProvider  # for start-up: first needed when it is opened
 
     return ShellProvider
 
 
 PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "terminal", "themes"})
-"""What has actions of its own."""
+"""Names of the parts that have actions."""
 
 
 class AptuiApp(DiffRenderingApp, inherit_bindings=False):
-    """aptui on a terminal. Panes reach it as `self.shell`, of which they see what `pane.Shell` names."""
+    """aptui on a terminal. Panes use it as `self.shell`, through the members of `pane.Shell`."""
 
     CSS_PATH = "app.tcss"
     TITLE = "aptui"
@@ -106,7 +106,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         panes: Sequence[PaneSpec] | None = None,
         theme: str = "", driver: type[Driver] | None = None,
     ) -> None:  # fmt: skip
-        # Textual would take NO_COLOR for greys; our theme without colours says it better.
+        # For NO_COLOR, Textual would draw greys; our theme without colours uses attributes.
         super().__init__(driver_class=driver)
         self.no_color = False
         self._filters = [each for each in self._filters if type(each).__name__ not in {"Monochrome", "NoColor"}]
@@ -118,7 +118,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.engine_root = ""
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
-        """Returns the builders as the engine sees them, completed by their code; it may start a process, so ask in a thread."""
+        """Returns the builders, completed by their code; may start a process, so call it in a thread."""
         self.jobs = JobFeed(self)
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
@@ -131,7 +131,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
-        self._action_targets |= PARTS  # Textual's own affair: it has no public way to name more of them
+        self._action_targets |= PARTS  # Textual has no public way to add targets
 
     # ------------------------------------------------------------------------------------------------------------ the frame
 
@@ -140,7 +140,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return MainScreen()
 
     def compose(self) -> ComposeResult:
-        """Yield the frame; panes come when they are visited."""
+        """Yield the frame; a pane is mounted when it is first visited."""
         yield StatusLine(self.session, lambda: self.engine_root)
         yield TabBar(self.session, self.panes, [each.id for each in self.config.project.platforms] if self.config else ())
         yield Rule(self.session, name="rule-top")
@@ -160,11 +160,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         yield Toasts()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return a colour for every role, so that the rules of any widget hold under any theme."""
+        """Return a colour for every role, so that the style sheets of widgets are valid with any theme."""
         return {f"role-{role}": "ansi_default" for role in theming.ROLES}
 
     def on_mount(self) -> None:
-        """Mount the frame first; everything that takes time comes after."""
+        """Set up the frame; all that takes time comes after it."""
         self.clock.start()
         self.keys.apply()
         self.screen.bindings_updated_signal.subscribe(self, lambda _screen: self.bar.update_hints())
@@ -172,19 +172,19 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.themes.watch()
 
     async def _open(self) -> None:
-        """Show the first pane, read what the database holds, attach."""
+        """Show the first pane, read the database, connect to the engine."""
         for mistake in self.themes.themes.mistakes:
             self.show_toast(str(mistake), "warning", 15)
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         await self.switcher.show_first()
-        # Once more after a paint: reading beside the pane's import gains nothing, they share the interpreter.
+        # After a paint: reading in parallel to the import of the pane gains nothing, because they share the interpreter.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
         self.jobs.open()
-        self.wake()  # frames that panes asked for before there was a feed showed nothing
+        self.wake()  # frames that panes requested before the feed existed showed nothing
         self.session.open()
         self._show_engine()
         _collect_garbage_again()
@@ -205,40 +205,40 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     @property
     def feed(self) -> Feed | None:
-        """What reads jobs and hears news, None = it was not opened yet."""
+        """The reader of jobs and notices, None = not opened yet."""
         return self.jobs.feed
 
     # ----------------------------------------------------------------------------------------------------------- the frames
 
     def wake(self) -> None:
-        """Ask for a frame; any thread may, as often as it likes."""
+        """Ask for a frame; thread-safe and cheap."""
         self.clock.wake()
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that nobody waits for; as `wake`."""
+        """Ask for a frame that no key waits for; thread-safe and cheap."""
         self.clock.wake_for_news()
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
+        """Have `do` called in the app's thread, soon; does not wait. Does nothing after the app has ended."""
         self.clock.in_ui(do, *arguments)
 
     # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, or that a sheet covers."""
+        """The pane that is shown, perhaps behind a sheet."""
         return self.switcher.pane
 
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
         await self.switcher.action_show(pane_id)
 
-    def hold_keys(self, what: str) -> Callable[[], None]:
-        """Have keys wait for what a key before them set out for, until what is returned is called."""
+    def hold_keys(self, what: str) -> Callable[[], object]:
+        """Make keys wait for the effect of an earlier key until the returned function is called."""
         return self.keyboard.hold(what)
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and have it show something; keys wait until it was told."""
+        """Go to a pane and have it show `text`; keys wait until then."""
         self.switcher.reveal(pane_id, text, **how)
 
     def on_sheet_sheet_closed(self) -> None:
@@ -252,19 +252,19 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return [(ENGINE_ROOT, self.engine_root), ("Theme", self.theme), ("Mouse", mouse)]
 
     def actions_here(self) -> list[tuple[str, str, str]]:
-        """Return (key, id, what it does) of all actions with a key, as seen from the pane."""
+        """Return (key, id, description) of all actions with a key, as seen from the pane."""
         return actions_of(self.drawing.screen, self.keys.keymap)
 
     # -------------------------------------------------------------------------------------------- commands, questions, words
 
     def commands(self) -> list[Command]:
-        """Return what can be said on the `:` line now."""
+        """Return the commands that the `:` line accepts now."""
         mine = [each for each in (self.pane.commands() if self.pane is not None else ()) if self.can_ask or not each.needs_engine]
         return sorted([*mine, *shell_commands.shell_commands(self)], key=lambda each: each.name)
 
     def action_command_palette(self) -> None:
         """Open the palette, unless it is open."""
-        from aptui.tui.frame.palette import Palette  # for start-up: Textual's palette is imported when it is first opened
+        from aptui.tui.frame.palette import Palette  # for start-up: first needed when it is opened
         from aptui.tui.widgets.menu import close_pop_ups  # for start-up
 
         if not isinstance(self.screen, Palette):
@@ -272,7 +272,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.push_screen(Palette(id="--command-palette"))
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
-        """Do what was said."""
+        """Run the command."""
         self.bar.close()
         self.person.remember("commands", event.text)
         shell_commands.run(self, event.text, self.commands())
@@ -282,7 +282,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
-        """Ask people in a box; the last choice changes nothing."""
+        """Ask the user in a box; the last choice changes nothing."""
         from aptui.tui.widgets.menu import Question  # for start-up
 
         if self.query_one(CommandLine).display:
@@ -290,20 +290,20 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         Question.put(self, text, [(each.character, each.text, each.run) for each in choices])
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show a message (`information`, `warning` or `error`) in the corner; it is made safe, and is never markup."""
+        """Show a message (`information`, `warning` or `error`) in the corner; it is made safe and is not markup."""
         for toasts in self.drawing.screen.query(Toasts):
             toasts.show_toast(text, severity, seconds)
 
-    def notify(  # ours takes what Textual's does
+    def notify(  # Textual's signature
         self,
         message: str,
         *,
         title: str = "",
         severity: str = "information",
         timeout: float | None = None,
-        markup: bool = False,  # noqa: ARG002  # nothing is
+        markup: bool = False,  # noqa: ARG002  # as above
     ) -> None:
-        """Show a message; `show_toast` in Textual's own form."""
+        """Show a message of Textual."""
         self.show_toast(f"{title}: {message}" if title else message, severity, timeout or 5.0)
 
     def act(self, action: str) -> None:
@@ -314,15 +314,15 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     @property
     def can_ask(self) -> bool:
-        """Whether there may be an engine that does what it is told."""
+        """Whether requests can be sent to an engine."""
         return self.engine.can_ask
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""
+        """Send a request; on success show `done` and call `then` in the app's thread. A refusal is shown."""
         self.engine.ask(verb, done, then)
 
     def _show_engine(self) -> None:
-        """Show that the engine came, went, or is an old one."""
+        """Show the state of the connection to the engine."""
         self.drawing.draw_lines()
         self.refresh_bindings()
         self.engine.show_state()
@@ -330,24 +330,24 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # -------------------------------------------------------------------------------------------------------- keys and themes
 
     def _watch_app_focus(self, focus: bool) -> None:
-        """Keep the focused widget while the terminal has no focus: Textual takes the focus away, and menus close then."""
+        """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Look whether theme files were changed elsewhere meanwhile."""
+        """Reload theme files that changed in the meantime."""
         self.themes.reload()
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
-        """Show a theme; close the picker if it is for good."""
+        """Show a theme; close the picker if the choice is final."""
         self.themes.preview(event.name, is_final=event.is_final)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note when people did something."""
+        """Note the time of the last input."""
         if isinstance(event, (events.Key, events.Paste, events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)):
             self.touched_s = time.monotonic()
         await super().on_event(event)
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual's signature
-        """Write what was typed ahead into the line that has the keys by now: "/r" shall search for "r", not reprocess."""
+        """Write keys that were typed ahead into the input that has the focus by now: "/r" searches for "r"."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
             self.focused.replace(character, *self.focused.selection)
@@ -361,7 +361,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # ------------------------------------------------------------------------------------------------- leaving and the screen
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the terminal people sit at, and say how; the one way for everything in the app."""
+        """Copy text to the clipboard of the user's terminal, and report the route."""
         self.copying.copy(text, raw=raw)
 
     def _read_again(self) -> None:
@@ -372,13 +372,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # ------------------------------------------------------------------------------------------------------------ the end
 
     def exit(self, *arguments: Any, **named: Any) -> None:
-        """Leave; the pane says what shall be remembered while it still knows."""
+        """Quit; before that, the pane stores its memory."""
         if self.pane is not None and not self._exit:
             self.pane.deactivate()
         super().exit(*arguments, **named)
 
     def on_unmount(self) -> None:
-        """Save what is remembered, and let go: of the engine, which goes on, and of the database."""
+        """Save the memories; disconnect from the engine, which keeps running; close the database."""
         self.themes.close()
         self.memory.save()
         self.person.save()
@@ -387,9 +387,9 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
 
 def _collect_garbage_again() -> None:
-    """Collect garbage from now on, but never what is there already; before the first paint it costs a tenth of it.
+    """Enable the garbage collector, without existing objects; before the first paint it would cost a tenth of the time.
 
-    News are many small records that leave nothing behind, so it is seldom worth a look.
+    Updates are many small records without cycles, so it runs rarely.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -1,7 +1,4 @@
-"""Threads beside the screen: the newest request of each kind, one cancellable task, a piece of work.
-
-Nothing here knows what it is about.
-"""
+"""Threads of the screen: the newest request of each kind, one task that can be cancelled, a single call."""
 
 from __future__ import annotations
 
@@ -17,20 +14,20 @@ T = TypeVar("T")
 
 
 def run_in_background(name: str, work: Callable[..., object], *arguments: Any) -> threading.Thread:
-    """Call `work` in a thread of its own, which does not keep the program alive; return the thread."""
+    """Call `work` in a daemon thread; return the thread."""
     thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
     thread.start()
     return thread
 
 
 class LatestOnly(Generic[R]):
-    """A thread that handles the newest request of each kind and drops the older ones; it begins with the first request.
+    """A thread that handles the newest request of each kind and drops older ones; it starts with the first request.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
         handle: called in the thread with the kind and the request.
-        last: this kind waits until nothing else is requested.
-        pause_s: while requests come faster than three times this, none is handled until they pause for so long; 0 = at once.
+        last: kind that waits until nothing else is requested.
+        pause_s: debounce: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
     """
 
     def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
@@ -38,14 +35,14 @@ class LatestOnly(Generic[R]):
         self._condition = threading.Condition()
         self._waiting: dict[str, R] = {}
         self._is_handling = self._is_closed = False
-        self._taken_s = -1.0
+        self._popped_s = -1.0
         self._put_count = 0
         self._thread: threading.Thread | None = None
         self.stop = threading.Event()
-        """Is set while what is handled is not wanted any more: `put` with `interrupts` came, or the end. For loops in `handle`."""
+        """Set when the current request is obsolete (`put` with `interrupts`, or `close`); loops in `handle` check it."""
 
     def put(self, request: R, kind: str = "", *, interrupts: bool = False) -> None:
-        """Have a request handled instead of what waits of its kind; with `interrupts`, also instead of what is being handled."""
+        """Queue a request in place of a waiting one of its kind; with `interrupts`, also stop the current one."""
         with self._condition:
             self._waiting.pop(kind, None)
             self._waiting[kind] = request
@@ -58,27 +55,27 @@ class LatestOnly(Generic[R]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything waits or is being handled."""
+        """Whether a request waits or is being handled."""
         with self._condition:
             return bool(self._waiting) or self._is_handling
 
     def is_superseded(self, kind: str = "", wait_s: float = 0.0) -> bool:
-        """Return whether a newer request of this kind waits, or the end has come; wait for that so long."""
+        """Return whether a newer request of this kind waits or `close` was called; wait for that up to `wait_s`."""
         with self._condition:
             return self._condition.wait_for(lambda: kind in self._waiting or self._is_closed, wait_s)
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until nothing is under way.
+        """Wait until no request waits or is being handled.
 
         Raises:
-            TimeoutError: something still is.
+            TimeoutError: it took longer.
         """
         with self._condition:
             if not self._condition.wait_for(lambda: not self._waiting and not self._is_handling, timeout_s):
                 raise TimeoutError
 
     def close(self) -> None:
-        """End the thread, and wait for it."""
+        """End the thread and wait for it."""
         with self._condition:
             self._is_closed = True
             self.stop.set()
@@ -87,24 +84,24 @@ class LatestOnly(Generic[R]):
             self._thread.join()
 
     def _run(self) -> None:
-        while (taken := self._take()) is not None:
+        while (request := self._pop()) is not None:
             try:
-                self._handle(*taken)
-            except Exception as error:  # noqa: BLE001  # told as the end of any thread is, but the next request must not wait for ever
+                self._handle(*request)
+            except Exception as error:  # noqa: BLE001  # reported like the death of any thread, but the next request is handled
                 hook_arguments = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
                 threading.excepthook(hook_arguments)
 
-    def _take(self) -> tuple[str, R] | None:
-        """Wait for a request and take it; None = the end."""
+    def _pop(self) -> tuple[str, R] | None:
+        """Wait for a request and remove it from the queue; None = closed."""
         with self._condition:
             self._is_handling = False
             self._condition.notify_all()
             self._condition.wait_for(lambda: self._waiting or self._is_closed)
-            if time.monotonic() - self._taken_s < 3 * self._pause_s:
+            if time.monotonic() - self._popped_s < 3 * self._pause_s:
                 self._wait_for_pause()
             if self._is_closed:
                 return None
-            self._taken_s = time.monotonic()
+            self._popped_s = time.monotonic()
             kind = min(self._waiting, key=lambda each: each == self._last and bool(each))
             self._is_handling = True
             self.stop.clear()
@@ -118,17 +115,17 @@ class LatestOnly(Generic[R]):
 
 
 class CancelledError(Exception):
-    """Nobody waits for the task any more."""
+    """The task was cancelled."""
 
 
 class BackgroundTask:
-    """Something slow that a screen has done in a thread, one at a time, and may cancel.
+    """Slow work in a thread, one piece at a time, that can be cancelled.
 
-    All but `check` and `is_cancelled` is for the UI.
+    The UI's thread calls all methods except `check` and `is_cancelled`.
 
     Args:
-        name: of the thread.
-        deliver: called by the thread with a function and its arguments, for the UI to call.
+        name: name of the thread.
+        deliver: called by the thread with a function and its arguments, which the UI's thread calls.
     """
 
     def __init__(self, name: str, deliver: Callable[..., object]) -> None:
@@ -140,7 +137,7 @@ class BackgroundTask:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is under way."""
+        """Whether work is in progress."""
         return self._thread is not None
 
     def start(
@@ -150,34 +147,34 @@ class BackgroundTask:
         failed: Callable[[KnownError], object],
         cancelled: Callable[[], object] = lambda: None,
     ) -> bool:
-        """Have `work` done, unless something is under way; return whether it is.
+        """Start `work` unless work is in progress; return whether it was started.
 
-        One of the others is called, in the UI, at its end.
+        At its end one of the other functions is called in the UI's thread.
         """
         if self._thread is not None or self._is_closed:
             return False
         self._number += 1
-        # Known before it begins: `_report` forgets it, and may be quick.
+        # Assigned before the start: `_report` resets it and may be quick.
         self._thread = threading.Thread(target=self._run, args=(work, then, failed, cancelled), name=self._name, daemon=True)
         self._thread.start()
         return True
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the work was cancelled."""
         return self._is_closed or self._number in self._cancelled
 
     def check(self) -> None:
-        """Raise CancelledError when nobody waits any more; `work` calls it often."""
+        """Raise CancelledError if the work was cancelled; `work` calls it often."""
         if self.is_cancelled:
             raise CancelledError
 
     def cancel(self) -> None:
-        """Want what is under way no more."""
+        """Cancel the work in progress."""
         self._cancelled = {self._number}
 
     def close(self) -> None:
-        """Cancel what is under way, and wait for the thread."""
+        """Cancel the work in progress and wait for the thread."""
         self._is_closed = True
         thread = self._thread
         if thread is not None:

@@ -1,4 +1,4 @@
-"""What can be said on the `:` line wherever one is; what panes add is theirs. Each does what an action of the app does.
+"""Commands of the `:` line that every pane has, and the line itself; panes add their own commands.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# The last line of the screen: hints, or the `:` line. What a command does stands in `commands`.
-
-
 class CommandBar(Actions):
-    """Shows one of the two.
+    """The last line of the screen: hints, or the `:` line.
 
     Args:
-        remember_focus: notes where the focus is before a line takes it.
-        refocus: puts it on what is in sight.
+        remember_focus: called before the line takes the focus.
+        refocus: puts the focus back on the pane or sheet.
     """
 
     def __init__(self, app: App[Any], remember_focus: Callable[[], object], refocus: Callable[[], object]) -> None:
@@ -50,15 +47,15 @@ class CommandBar(Actions):
         self._refocus()
 
     def update_hints(self) -> None:
-        """Draw the hints again: other keys are active."""
+        """Draw the hints again, because other keys are active."""
         if not self._app.screen_stack:
-            return  # Textual signals this at the end, too, when nothing is shown any more
+            return  # Textual signals this at the end, too
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 
 
 def shell_commands(app: Shell) -> list[Command]:
-    """Return the commands that make sense now."""
+    """Return the commands that are possible now."""
     from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # for start-up: after the first paint
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
@@ -113,7 +110,7 @@ def shell_commands(app: Shell) -> list[Command]:
 
 
 def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
-    """Do what a line says, or say why it cannot be done."""
+    """Run the command of a line, or show why it cannot run."""
     word, _, rest = text.partition(" ")
     if not word:
         return
@@ -124,9 +121,7 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
         app.show_toast(f"'{word}' is ambiguous: {', '.join(each.name for each in found)}", "warning")
     else:
         near = get_close_matches(word, [each.name for each in commands], n=1)
-        app.show_toast(
-            f"there is no command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning"
-        )
+        app.show_toast(f"unknown command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
 
 
 def _rescan(app: Shell, rest: str) -> None:

@@ -1,4 +1,11 @@
-"""What one frame draws: news for every pane, the lines of the frame, the pane in sight. When it does is `frame_clock`'s business.
+"""Frames of the screen: at most ten frames a second, and none while nothing happens.
+
+A frame hands updates to every pane, then draws the lines of the frame and the visible pane. Updates wait until the line and the
+processor are free, because drawing them would delay the next key. While they do not end, they are drawn four times a second, and
+twice a second if they take long to apply.
+
+Many updates are applied in parts and drawn after the last part. A key that arrives in between is next: until its echo is sent, no
+part is applied and no update is drawn.
 
 Tests: `tests/tui/test_main_screen.py`, `tests/tui/test_shell.py`.
 """
@@ -25,39 +32,31 @@ if TYPE_CHECKING:
     from aptui.tui.pane_switcher import PaneSwitcher
 
 
-# When the screen draws: ten frames a second at most, and none while nothing happens. What a frame draws is the app's business.
-#
-# News can wait until line and processor have had their rest: drawn sooner, they would be in the way of the next key. Where they
-# do not end they are drawn four times a second: nobody reads faster, and a frame costs as much as two thousand of them. Where
-# they take long to apply, too, it is twice a second.
-#
-# Many news are applied in parts, and drawn after the last. A key that comes meanwhile is next: until its echo has left no part
-# is applied, and nothing is drawn of news.
-
 FRAME_S = 0.1
+"""Minimum interval of frames after a burst (seconds)."""
 _BURST = 6
-"""So many frames after a rest need not wait: a filter that a key changed takes two or three, the first rows five."""
+"""Frames without a wait after an idle time: a filter that a key changed needs two or three, the first rows five."""
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
-"""So long after a frame for news alone the next one comes, once there were as many as need not wait; and where each takes long."""
+"""Minimum intervals of frames for updates after a burst (seconds): normally, and if updates take long to apply."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""So many frames for news need not wait after so long without one: what a person asked for is seen as it comes."""
+"""Frames for updates without a wait, after 1 s without one: results of the user's actions appear at once."""
 
 _SHARE, _LONGEST_REST_S = 3, 1.0
-"""For so many times what a frame took, or so long, none of news follows: keys come first where the processor is busy."""
+"""Wait after a frame before one for updates: three times its duration, at most 1 s; keys come first on a busy processor."""
 _STORM_SHARE = 40
-"""What a frame for news took, so many times, is long if it is longer than `NEWS_FRAME_S`."""
+"""An update takes long to apply if 40 times its duration exceed `NEWS_FRAME_S`."""
 
 
 class FrameClock:
-    """Calls `draw` in the app's thread after somebody asked for a frame.
+    """Calls `draw` in the app's thread after a frame was requested.
 
     Args:
-        app: whose thread it is.
-        draw: draws one frame, or applies a part of what is to be drawn and returns whether there is more to apply.
-        rest_s: for how many seconds the line is to be left to keys.
-        key_s: after how many seconds to look again whether the last key was echoed, 0 = none waits for that.
-        clock: for tests.
+        app: the app.
+        draw: draws one frame, or applies a part of the updates and returns True if more are left.
+        rest_s: returns how long updates must leave the line to keys (seconds).
+        key_s: returns after how long to check again whether the last key was echoed (seconds), 0 = no key waits for its echo.
+        clock: a double for tests.
     """
 
     def __init__(
@@ -73,33 +72,33 @@ class FrameClock:
         self._spent_s = 0.0
 
     def start(self) -> None:
-        """Take the calling thread's context for what other threads ask for; before this, nothing is called."""
+        """Store the context of the app's thread for calls from other threads; without it, calls are dropped."""
         self._context = contextvars.copy_context()
 
     def wake(self) -> None:
-        """Ask for a frame; any thread may, as often as it likes."""
+        """Ask for a frame; thread-safe and cheap."""
         if not self._is_woken:
             self._is_woken = True
             self.in_ui(self._arm)
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that nobody waits for; as `wake`."""
+        """Ask for a frame that no key waits for; thread-safe and cheap."""
         if not (self._is_news_due or self._is_woken):
             self._is_news_due = True
             self.in_ui(self._arm_for_news)
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Have `do` called in the app's thread, soon; does not wait, and does nothing once the app has ended."""
+        """Have `do` called in the app's thread, soon; does not wait. Does nothing after the app has ended."""
         loop = self._app._loop  # noqa: SLF001  # Textual's `call_from_thread` waits
         if loop is None or self._context is None:
             return
         try:
             loop.call_soon_threadsafe(partial(self._do, do, *arguments), context=self._context.copy())
         except RuntimeError:
-            pass  # the loop is closed: nobody looks any more
+            pass  # the loop is closed
 
     def _do(self, do: Callable[..., object], *arguments: Any) -> None:
-        if self._app.is_running:  # it may have ended since: what is asked of it would find no screen
+        if self._app.is_running:  # it may have ended since, and has no screen then
             do(*arguments)
 
     def _arm(self) -> None:
@@ -113,7 +112,7 @@ class FrameClock:
 
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
-            return  # another frame brought them
+            return  # another frame applied them
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_free = _NEWS_BURST
@@ -134,7 +133,7 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._is_amid:
-            self._is_asked_amid = True  # what it is asked for may not be among the parts
+            self._is_asked_amid = True  # the reason of this request may not be among the parts
             return
         self._is_woken = self._is_news_due = self._is_asked_amid = False
         self._spent_s = 0.0
@@ -146,7 +145,7 @@ class FrameClock:
             self._after(wait_s, self._part)
             return
         began_s = self._clock()
-        self._is_amid = False  # so that one that raises ends it
+        self._is_amid = False  # also if `draw` raises
         is_amid = self._draw()
         self._ended_s = self._clock()
         self._spent_s += self._ended_s - began_s
@@ -160,14 +159,12 @@ class FrameClock:
             self._after(0, self._frame)
 
 
-# The only screen of the app, and when it is first drawn: with the first rows, so that nothing is drawn twice on the way to
-# them.
-#
-# Until then what `terminal/skeleton` wrote stands. Parts are laid out meanwhile; that costs little.
-
-
 class MainScreen(Screen[None], inherit_bindings=False):
-    """The only screen; everything that pops up is a part of it."""
+    """The only screen; pop-ups are parts of it.
+
+    It is first drawn with the first rows, so that nothing is drawn twice. Until then the terminal shows the frame of
+    `terminal/skeleton`, and parts are laid out, which is cheap.
+    """
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -176,26 +173,26 @@ class MainScreen(Screen[None], inherit_bindings=False):
     ]
 
     def __init__(self) -> None:
-        # Nearly all terminals are tall; the class that comes with the first size has everything styled anew.
+        # Nearly all terminals are tall; a class that comes with the first size would restyle everything.
         super().__init__(id="_default", classes="-tall")
         if is_supported():
             self._compositor = ChangedLines()
         self.is_shown = False
-        """Whether it is drawn from now on."""
+        """Whether the screen is drawn."""
 
     def show(self) -> None:
-        """Draw it, now that there is something to see."""
+        """Begin to draw the screen."""
         if not self.is_shown:
             self.is_shown = True
             self.refresh()
 
     def _on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Spare what was styled as it was mounted the same once more; Textual calls its own method after this one."""
+        """Skip restyling of parts that were styled when they were mounted; Textual calls its own method after this one."""
         if not self.stack_updates:
             event.refresh_styles = False
 
     def _compositor_refresh(self) -> None:
-        """Draw what changed."""
+        """Draw changes."""
         if self.is_shown:
             super()._compositor_refresh()
         else:
@@ -206,9 +203,9 @@ class FrameDrawing:
     """Draws frames.
 
     Args:
-        feed: returns what has the news, None = nothing was read yet.
-        switcher: has the panes.
-        gate: lets keys through once what they are about is there.
+        feed: returns the reader of updates, None = not opened yet.
+        switcher: the panes.
+        gate: holds keys back until they can act.
     """
 
     def __init__(self, app: App[Any], feed: Callable[[], Feed | None], switcher: PaneSwitcher, gate: KeyGate) -> None:
@@ -217,15 +214,15 @@ class FrameDrawing:
 
     @property
     def screen(self) -> MainScreen:
-        """The screen below whatever is open."""
+        """The main screen, below an open palette."""
         return next(screen for screen in self._app.screen_stack if isinstance(screen, MainScreen))
 
     def draw(self) -> bool:
-        """Hand out a part of what happened; return whether there is more. After the last one, draw it."""
+        """Hand out a part of the updates and return True if more are left; after the last part, draw."""
         feed = self._feed()
         if not self._app.is_running or feed is None:
             return False
-        if self._switcher.take(feed):
+        if self._switcher.hand_out(feed):
             return True
         self.draw_lines()
         self._switcher.draw()
@@ -235,8 +232,8 @@ class FrameDrawing:
         return False
 
     def draw_lines(self) -> None:
-        """Draw the lines above and below the pane, where they changed."""
-        # Looked for once: they stay, and a search through all that is mounted costs a third of a frame.
+        """Draw the lines above and below the pane, if they changed."""
+        # Queried once: the lines stay, and a query of the whole tree costs a third of a frame.
         self._lines = self._lines or tuple(self.screen.query("StatusLine, TabBar, Rule, Banner").results(Line))
         for line in self._lines:
             line.refresh_if_changed()

@@ -1,7 +1,4 @@
-"""When the screen begins to read jobs and to hear news, and when it ends. What is read and heard is `data/feed`'s.
-
-Tests: `tests/tui/test_shell.py`.
-"""
+"""Begins and ends the reading of jobs and notices (`data/feed`), finds names of builders, reports rejected connections."""
 
 from __future__ import annotations
 
@@ -24,24 +21,22 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Names of builders: from the configuration, from what was remembered, and from their own code, which takes a while to ask.
-
 BUILDERS_KEY = "shell.builders"
-"""Where names that were found, {UUID in hex: name}, are in the memory of the project."""
+"""Name of the remembered {UUID in hex: name of a builder} in the memory of the project."""
 
 
 def find_known_names(app: Shell) -> dict[bytes, str]:
-    """Return {UUID: name} of what the configuration names, and of what was found the last time."""
+    """Return {UUID: name} of the builders in the configuration and of those found earlier."""
     remembered: dict[str, object] = app.memory.get(BUILDERS_KEY, {})
     try:
         names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
-    except ValueError:  # somebody else wrote there
+    except ValueError:  # the file was edited
         names = {}
     return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
 
 
-def finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
-    """Return what finds the names of all builders, for a thread, and remembers those; None = the configuration names them all."""
+def make_finder(app: Shell) -> Callable[[], dict[bytes, str]] | None:
+    """Return a function for a thread that finds and stores the names of all builders; None = the configuration has them all."""
     config, complete = app.config, app.all_builders
     if config is None:
         return partial(_read_from_jobs, asset_database(app.session.cache_dir))
@@ -66,15 +61,13 @@ def _read_from_jobs(database: Path) -> dict[bytes, str]:
         return builder_names(reader)
 
 
-# Tells people, once, of each address that the gateway did not let in; how often it came back is in the Connections screen.
-
 _MOST_REMEMBERED = 1_000
 _AT_ONCE = 3
-"""So many are told one by one; more of them are told as a number."""
+"""Maximum number of messages for single addresses; the others are reported as a number."""
 
 
 class RejectedPeers:
-    """A listener of the session (`session.NoticeListener`).
+    """Reports each address that the gateway rejected, once; a listener of the session (`session.NoticeListener`).
 
     Args:
         show_toast: shows a message; called in the session's thread.
@@ -85,8 +78,8 @@ class RejectedPeers:
         self._since_ms = time.time_ns() // 1_000_000
         self._reported: dict[str, None] = {}
 
-    def take(self, news: Sequence[NoticeLine]) -> None:
-        """Tell of those who were turned away since the screen is open and whom nobody was told of."""
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Show connections rejected since the screen opened that were not reported yet."""
         for line in news:
             if isinstance(line.notice, ConnectionsChanged) and line.notice.gateway is not None:
                 self._report(line.notice.gateway)
@@ -102,33 +95,33 @@ class RejectedPeers:
             self._show_toast(f"connections refused: {len(fresh) - _AT_ONCE:,} addresses more; see the Connections screen")
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Nothing is to be read."""
+        """Do nothing."""
 
     def note_loss(self) -> None:
-        """Nothing is lost."""
+        """Do nothing."""
 
 
 class JobFeed:
-    """Holds the feed, once there is one.
+    """Opens and closes the feed.
 
     Args:
-        shell: has the session and knows the builders.
+        shell: the app.
     """
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self.feed: Feed | None = None
         self.early: EarlyRead | None = None
-        """What reads jobs already, None = nothing does."""
+        """The read that began before the app was imported, None = none."""
 
     def open(self) -> None:
-        """Begin to read jobs and to listen to news."""
-        # For start-up: numpy, and the records of news, come after the first paint.
+        """Begin to read jobs and to receive notices."""
+        # For start-up: numpy and the records of notices are loaded after the first paint.
         from aptui.tui.data.feed import Feed
 
         shell, session = self._shell, self._shell.session
         self.feed = Feed(
-            asset_database(session.cache_dir), find_known_names(shell), more_builders=finder(shell), wake=shell.wake,
+            asset_database(session.cache_dir), find_known_names(shell), more_builders=make_finder(shell), wake=shell.wake,
             wake_for_news=shell.wake_for_news, clock_ms=session.clock_ms, early=self.early,
         )  # fmt: skip
         session.listeners.append(self.feed)
@@ -140,6 +133,6 @@ class JobFeed:
             self.feed.refresh()
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the feed."""
         if self.feed is not None:
             self.feed.close()

@@ -1,4 +1,4 @@
-"""Keys wait until what they are about is there; what comes too late is dropped with a word. What is awaited, the app says."""
+"""Keys wait until the rows, logs or filters that they act on are shown; after a timeout they are dropped with a message."""
 
 from __future__ import annotations
 
@@ -14,41 +14,38 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Pane
 
 WITHIN_S = {"the first rows": 30.0}
-"""So long keys wait for something; for all else `_WITHIN_S`."""
+"""{awaited: timeout (seconds)}; others have `_WITHIN_S`."""
 _WITHIN_S = 20.0
 _CHECK_S = 0.05
 
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
-"""Keys that are about no row, log or filter."""
+"""Keys that act on no row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""What who leaves need not wait for; a sheet that is about to open takes the same key to be closed."""
+"""Awaited states that a key which leaves the pane ignores. A sheet that opens is not among them: the same key closes it."""
 
 
 class Keyboard:
-    """What a key means where the focus is.
+    """Which state a key has to wait for, by the focus.
 
     Args:
-        pane: returns the pane that is shown, None = there is none yet, or nothing to show in it.
+        pane: returns the pane that is shown, None = not mounted yet, or without data.
     """
 
     def __init__(self, app: App[Any], pane: Callable[[], Pane | None]) -> None:
         self._app, self._pane = app, pane
         self._held: dict[object, str] = {}
 
-    def hold(self, what: str) -> Callable[[], None]:
-        """Have keys wait for what a key before them set out for, until what is returned is called."""
+    def hold(self, what: str) -> Callable[[], object]:
+        """Make keys wait for the effect of an earlier key until the returned function is called."""
         task = object()
         self._held[task] = what
-        return lambda: self._let_go(task)
-
-    def _let_go(self, task: object) -> None:
-        self._held.pop(task, None)
+        return lambda: self._held.pop(task, None)
 
     def name_awaited(self, key: str) -> str:
-        """Return what a key has to wait for: what it is about, unless it is one that leaves, or goes into a line or a menu."""
-        if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual tells it in no other way
+        """Return the name of the state that a key has to wait for, "" = none: it quits, or goes into a line or a menu."""
+        if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""
         pane, focused = self._pane(), self._app.focused
         if pane is None:
@@ -61,11 +58,11 @@ class Keyboard:
         return "" if awaited in _ROWS and self._goes_away(key) else awaited
 
     def _leaves(self, key: str) -> bool:
-        """Whether a key closes the screen: nobody has to wait for rows that do not come."""
+        """Return whether a key closes the screen, which must work without rows."""
         return self._action(key) == _LEAVE
 
     def _goes_away(self, key: str) -> bool:
-        """Whether a key closes the screen or goes to another, where there are other rows."""
+        """Return whether a key closes the screen or goes to another pane."""
         return self._leaves(key) or self._action(key).startswith(_SHOW)
 
     def _action(self, key: str) -> str:
@@ -73,9 +70,9 @@ class Keyboard:
         return found.binding.action if found is not None else ""
 
     def name_missed(self, key: str, engine: EngineControl) -> str:
-        """Return what a key would do if there were an engine to ask, "" = nothing."""
+        """Return the description of the action that a key would have with an engine, "" = none."""
         with engine.suppose():
-            for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as the app itself looks for them
+            for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as in Textual's `_check_bindings`
                 for binding in bindings.key_to_bindings.get(key, ()):
                     if self._app._check_action_state(binding.action, namespace):  # noqa: SLF001  # as above
                         return binding.description
@@ -83,11 +80,11 @@ class Keyboard:
 
 
 class KeyGate:
-    """Lets one key after the other through.
+    """Holds one key after the other until it may act.
 
     Args:
-        awaited: returns what a key, by its name, has to wait for, "" = nothing.
-        drop: called with what is to be said of keys that waited in vain.
+        awaited: returns the name of the state that a key has to wait for, "" = none.
+        drop: called with a message when a key is dropped.
     """
 
     def __init__(self, awaited: Callable[[str], str], drop: Callable[[str], object]) -> None:
@@ -95,11 +92,11 @@ class KeyGate:
         self._moved = asyncio.Event()
 
     def check_again(self) -> None:
-        """Something changed: look again whether keys may pass."""
+        """Check again whether the key may pass, because the state changed."""
         self._moved.set()
 
     async def lets_through(self, key: str) -> bool:
-        """Wait until a key means what people see; return whether it ever did."""
+        """Wait until the awaited state is shown; return False after a timeout."""
         began_s = time.monotonic()
         while what := self._awaited(key):
             if time.monotonic() - began_s > WITHIN_S.get(what, _WITHIN_S):

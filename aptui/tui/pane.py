@@ -1,6 +1,6 @@
-"""What every pane of the screen is, and which panes there are.
+"""The base class of panes, the app as panes see it, and the list of panes.
 
-A pane itself lives in `screens/` and is imported when it is first visited.
+Panes live in `screens/` and in features; they are imported when they are first visited.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Shell(Host, Protocol):
-    """What panes and their parts may use of the app; `app` is the same as what Textual knows."""
+    """The app as panes and their parts use it; `app` is the same object as Textual knows it."""
 
     config: Config | None
     touched_s: float
-    """When somebody last did something, by the monotonic clock."""
+    """Time of the last input, by the monotonic clock."""
     memory: UiMemory
-    """What is remembered of the project."""
+    """Remembered values of the project."""
     person: UiMemory
-    """What is remembered of the person."""
+    """Remembered values of the user, for all projects."""
     panes: list[PaneSpec]
     themes: ThemeManager
     terminal: TerminalControl
@@ -51,24 +51,24 @@ class Shell(Host, Protocol):
 
     @property
     def feed(self) -> Feed | None:
-        """What reads jobs and hears news, None = it was not opened yet."""
+        """The reader of jobs and notices, None = not opened yet."""
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, or that a sheet covers."""
+        """The pane that is shown, perhaps behind a sheet."""
 
     @property
     def can_ask(self) -> bool:
-        """Whether there may be an engine that does what it is told."""
+        """Whether requests can be sent to an engine."""
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered."""
+        """Send a request; on success show `done` and call `then` in the app's thread."""
 
     def wake_for_news(self) -> None:
-        """Ask for a frame that nobody waits for; any thread may."""
+        """Ask for a frame that no key waits for; thread-safe."""
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the terminal people sit at, and say how."""
+        """Copy text to the clipboard of the user's terminal, and report the route."""
 
     def act(self, action: str) -> None:
         """Run an action of the app, soon."""
@@ -76,62 +76,62 @@ class Shell(Host, Protocol):
     async def show(self, pane_id: str) -> None:
         """Go to a pane."""
 
-    def hold_keys(self, what: str) -> Callable[[], None]:
-        """Have keys wait for what a key before them set out for, until what is returned is called."""
+    def hold_keys(self, what: str) -> Callable[[], object]:
+        """Make keys wait for the effect of an earlier key until the returned function is called."""
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and have it show something, as its `reveal` takes it; keys wait until it was told."""
+        """Go to a pane and call its `reveal` with the arguments; keys wait until then."""
 
 
 class Pane(Container):
-    """One of the screens 1 to 7: fills the room between the rules.
+    """One of the numbered screens: fills the space between the rules.
 
-    The app calls the hooks below, always in its own thread. A hidden pane hears news too, so that it is true when it is shown
-    again; it shall only note them, and draw in `on_frame`, which is called at most ten times a second and only while the pane is
-    visible and something happened (news, or `self.app.wake()`, which any thread may call).
+    The app calls the hooks below in its own thread. A hidden pane gets updates too, so that it is current when it is shown again.
+    It only notes them and draws in `on_frame`, which is called at most ten times a second, while the pane is visible, after updates
+    or `self.app.wake()` (thread-safe).
     """
 
     DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; }"
     name_of_pane: ClassVar[str] = ""
-    """The id in `PANES`; set by the registry."""
+    """The id of the pane in its `PaneSpec`, which sets it."""
     wants_jobs: ClassVar[bool] = False
-    """Whether the pane must see the whole table of jobs at least once (`Batch.table`), also when it is first visited late."""
+    """Whether the pane needs the whole table of jobs once (`Batch.table`), even if it is first visited late."""
 
     @property
     def shell(self) -> Shell:
-        """The app: session, feed, memory and messages are there."""
+        """The app: session, feed, memories, messages."""
         return cast("Shell", self.app)
 
-    def name_awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for those that read slowly
-        """Return what the next key has to wait for where the focus is, "" = nothing: it shall act on what is shown."""
+    def name_awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for panes that read slowly
+        """Return the name of the state that the next key has to wait for, "" = none."""
         return ""
 
     def activate(self) -> None:
-        """Take the stage: the pane became visible. Set the focus where it was; the default does so."""
+        """Handle that the pane became visible. The focus is already where it was."""
 
     def deactivate(self) -> None:
-        """Leave the stage; put what shall be remembered into `self.shell.memory`."""
+        """Handle that the pane is left: store remembered values in `self.shell.memory`."""
 
     def on_news(self, batch: Batch) -> None:
-        """Note what happened since the last frame."""
+        """Note the updates since the last frame."""
 
     def on_frame(self) -> None:
-        """Draw what changed; called after `on_news`."""
+        """Draw changes; called after `on_news`."""
 
     def commands(self) -> Sequence[Command]:
-        """Return the pane's own commands for the `:` line and the palette."""
+        """Return the pane's commands for the `:` line and the palette."""
         return ()
 
     def status(self) -> str:
-        """Return a few words about what the pane shows, for the info sheet."""
+        """Return a few words about the content of the pane, for the info sheet."""
         return ""
 
     def reload(self) -> None:
-        """Read everything again: the engine came back, or people asked (`Ctrl+L`)."""
+        """Read everything again: the engine is back, or the user pressed `Ctrl+L`."""
 
 
 class PaneSpec(Struct, frozen=True):
-    """A pane as the tab bar knows it; `short` is its title where room is scarce, `place` is `module:class`."""
+    """A pane as the tab bar knows it; `short` is its short title, `place` is `module:class`."""
 
     id: str
     number: int

@@ -1,4 +1,4 @@
-"""Which pane is shown, which sheet covers it, and where the focus goes back to. What a pane shows is its own business.
+"""Which pane is shown, which sheet covers it, and where the focus returns to.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -29,14 +29,14 @@ _SCREEN = "the screen"
 
 
 class PaneSwitcher(Actions):
-    """Mounts panes when they are first visited and shows one of them, or a sheet in its place.
+    """Mounts panes when they are first visited, and shows one of them or a sheet in its place.
 
     Args:
-        specs: the panes there are.
-        memory: remembers which was shown.
+        specs: all panes.
+        memory: remembers the pane that was shown.
         wake: asks for a frame.
-        read_jobs: has the whole table of jobs sent again, for a pane that is visited after it went by.
-        hold: has keys wait for something until what it returns is called.
+        read_jobs: reads the table of jobs again, for a pane that was not mounted when it was handed out.
+        hold: makes keys wait until the returned function is called.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class PaneSwitcher(Actions):
         self._focus_of: dict[str, Widget] = {}
         self._has_table_passed = False
         self._parts: list[Batch] = []
-        """News that are still to be handed out, the oldest last."""
+        """Updates that are still to be handed out, the oldest last."""
 
     # ---------------------------------------------------------------------------------------------------------------- panes
 
     @property
     def pane(self) -> Pane | None:
-        """The pane that is shown, or that a sheet covers."""
+        """The pane that is shown, perhaps behind a sheet."""
         return self.mounted.get(self._current)
 
     @property
@@ -74,21 +74,21 @@ class PaneSwitcher(Actions):
 
     @property
     def status(self) -> str:
-        """A few words about what the pane shows."""
+        """A few words about the content of the pane."""
         return self.pane.status() if self.pane is not None else ""
 
     async def show_first(self) -> None:
-        """Show the pane that was shown the last time, or the first."""
+        """Show the pane of the last time, or the first one."""
         wanted = self._memory.get("shell.tab", "")
         if self._specs:
             await self.action_show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out numbers without a pane."""
+        """Return False for a number without a pane."""
         return action != "number" or any(spec.number == parameters[0] for spec in self._specs)
 
     async def action_number(self, number: int) -> None:
-        """Go to the pane with this number, if there is one."""
+        """Go to the pane with this number, if it exists."""
         for spec in self._specs:
             if spec.number == number:
                 await self.action_show(spec.id)
@@ -103,7 +103,7 @@ class PaneSwitcher(Actions):
             arrived()
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and have it show something; keys wait until it was told."""
+        """Go to a pane and call its `reveal`; keys wait until then."""
         arrived = self._hold(_SCREEN)
 
         async def go() -> None:
@@ -155,8 +155,8 @@ class PaneSwitcher(Actions):
 
     # ----------------------------------------------------------------------------------------------------------------- news
 
-    def take(self, feed: Feed) -> bool:
-        """Hand a part of the news to all panes; return whether there are more that came before now."""
+    def hand_out(self, feed: Feed) -> bool:
+        """Hand a part of the waiting updates to all panes; return whether more are left."""
         self._parts = self._parts or feed.drain().parts()
         batch = self._parts.pop()
         if batch.table is not None:
@@ -166,20 +166,20 @@ class PaneSwitcher(Actions):
         return bool(self._parts)
 
     def draw(self) -> None:
-        """Have the pane drawn that is in sight."""
+        """Draw the visible pane."""
         if self.pane is not None and not self.sheet:
             self.pane.on_frame()
 
     # ---------------------------------------------------------------------------------------------------------------- focus
 
     def remember_focus(self) -> None:
-        """Note where the focus is in the pane."""
+        """Store the focused widget of the pane."""
         focused = self._app.focused
         if self.pane is not None and focused is not None and self.pane in focused.ancestors_with_self:
             self._focus_of[self._current] = focused
 
     def refocus(self) -> None:
-        """Put the focus where it was in this pane, or on the first part that takes it."""
+        """Put the focus on the sheet, or where it was in the pane, or on the pane's first part that accepts it."""
         pane = self.pane
         if self.sheet:
             self._app.query_one(f"#{self.sheet}", Sheet).take_focus()
@@ -196,7 +196,7 @@ class PaneSwitcher(Actions):
     # --------------------------------------------------------------------------------------------------------------- sheets
 
     def open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
-        """Show a sheet in the place of the pane, with these lines or as it is."""
+        """Show a sheet in place of the pane, with these lines or as it is."""
         if not self.sheet:
             self.remember_focus()
         self.sheet = name
@@ -218,5 +218,5 @@ class PaneSwitcher(Actions):
 
 
 def _first_part(pane: Container) -> Widget | None:
-    # A line to type in, shown or not, takes the keys only when people ask for it.
+    # An input, shown or not, gets the focus only when the user asks for it.
     return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

@@ -1,4 +1,4 @@
-r"""News as plain lines in the terminal's own scrollback: what `\` shows, and all there is on a dumb terminal. No Textual here.
+r"""Messages as plain lines in the terminal's own scrollback: for `\` and for dumb terminals. Without Textual.
 
 Tests: `tests/tui/test_plain.py`.
 """
@@ -32,7 +32,7 @@ _MOST_WAITING = 10_000
 
 
 def line_of(notice: Notice, now_ms: int) -> str:
-    """Return a piece of news as one safe line, "" where it is worth none."""
+    """Return a notice as one safe line, "" for a notice that is not shown."""
     time_of_day = time.strftime("%H:%M:%S", time.localtime(now_ms / 1000))
     match notice:
         case JobChanged() if notice.status.split()[0:1] and notice.status.split()[0] in _WORTH_A_LINE:
@@ -58,7 +58,7 @@ def _job_of(notice: JobChanged) -> str:
 
 
 class Stream:
-    """A listener that keeps lines until they are written; bounded, and says how many it had to drop."""
+    """A listener that keeps lines until they are written; if too many wait, it drops lines and reports their number."""
 
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)
@@ -66,14 +66,14 @@ class Stream:
         self.progress: Progress | None = None
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Note nothing: what rests is not told here."""
+        """Do nothing: idle jobs are not shown."""
 
     def note_loss(self) -> None:
-        """Say that the engine is gone."""
+        """Report that the connection is lost."""
         self._add(time.strftime("%H:%M:%S ! disconnected from the engine; reconnecting"))
 
-    def take(self, news: Sequence[NoticeLine]) -> None:
-        """Keep the lines of news."""
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Keep the lines of notices."""
         for _epoch, _seq, notice in news:
             if isinstance(notice, Progress):
                 self.progress = notice
@@ -87,7 +87,7 @@ class Stream:
             self._lines.put(line)
 
     def lines(self) -> Iterator[str]:
-        """Yield what is kept."""
+        """Yield the kept lines."""
         if self._dropped:
             yield f"         … {self._dropped:,} lines left out"
             self._dropped = 0
@@ -99,7 +99,7 @@ class Stream:
 
 
 def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> None:
-    """Write news of `session` to `out` until `is_over`, which waits for as long as it is told, says so."""
+    """Write messages of `session` to `out` until `is_over`, called with a maximum wait in seconds, returns True."""
     stream = Stream()
     session.listeners.append(stream)
     try:
@@ -111,14 +111,14 @@ def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> N
 
 
 def until_key(wait_s: float) -> bool:
-    """Wait for a key, and take it; a terminal that is gone counts as one."""
+    """Wait for a key and read it; a terminal that is gone counts as one."""
     readable, _, _ = select.select([0], [], [], wait_s)
     return bool(readable) and (os.read(0, 64) is not None)
 
 
 @contextmanager
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
-    """Let single keys through, unseen, while lines are still written as ever; without signals `^C` is a key like others."""
+    """Read single keys without echo, while output is unchanged; without signals `^C` is an ordinary key."""
     import termios  # for start-up
 
     try:
@@ -136,7 +136,7 @@ def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
 
 
 def run_plain(session: Session) -> int:
-    """Show news as plain lines until interrupted: the screen of a terminal that cannot show one."""
+    """Show messages as plain lines until interrupted, on a terminal that cannot show the screen."""
     try:
         name = sanitize(session.project_name)
         sys.stdout.write(f"aptui {name}: this terminal shows plain lines; ^C quits, the engine keeps running\n")
@@ -157,7 +157,7 @@ def _open_and_follow(session: Session) -> None:
 
 
 def visit(session: Session, stream: TextIO) -> None:
-    """Write news until a key is pressed, in a terminal that the screen lent."""
+    """Write messages until a key is pressed, on a terminal that the screen lent."""
     stream.write(f"── {sanitize(session.project_name)}: live messages; any key goes back ──\n")
     with raw_keys(has_signals=False):
         follow(session, stream, until_key)

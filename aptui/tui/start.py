@@ -1,4 +1,4 @@
-"""Opens the screen on a real terminal, after guard, signals and collector are set; a dumb terminal gets plain lines.
+"""Opens the screen on a terminal: guard, signals, garbage collector, app; a dumb terminal gets plain lines.
 
 Tests: `tests/tui/test_start.py`.
 """
@@ -38,19 +38,19 @@ def run(
     engine_root: str = "",
     trust: TrustQuestion | None = None,
 ) -> int:
-    """Show the screen until people leave it; return the exit code.
+    """Show the screen until the user quits; return the exit code.
 
     Args:
-        config: the project's; None = only a database is there (`aptui open`).
-        session_factory: makes the session; it is not opened yet.
+        config: configuration of the project; None = only a database exists (`aptui open`).
+        session_factory: makes the session, which is not opened yet.
         mouse: False = leave the mouse to the terminal.
-        theme: instead of the one remembered.
-        all_builders: returns the builders as the engine sees them; may take a while.
+        theme: name of a theme, "" = the remembered one.
+        all_builders: returns the builders, completed by their code; may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
-        trust: what to ask before an engine starts, None if the project is trusted.
+        trust: the question before an engine starts, None if the project is trusted.
 
     Raises:
-        UserError: there is no terminal to show anything on.
+        UserError: there is no terminal.
     """
     gc.disable()
     use_one_heap()
@@ -85,14 +85,14 @@ def run(
 
 
 def _read_early(cache_dir: Path) -> EarlyRead:
-    """Begin to read the jobs: a quarter of a second of 100,000, as long as the imports that are to come take."""
+    """Begin to read the jobs; 100,000 take a quarter of a second, as long as the remaining imports."""
     from aptui.tui.data.early_read import EarlyRead
 
     return EarlyRead(asset_database(cache_dir))
 
 
 def _prepare_signals(app: AptuiApp, folder: Any) -> None:
-    """SIGHUP: put away and go, the terminal is gone. SIGTERM: leave. SIGUSR1: write where every thread is, also where all hangs."""
+    """SIGHUP: save and end, the terminal is gone. SIGTERM: quit. SIGUSR1: write the stacks of all threads, even if they hang."""
     import faulthandler  # for start-up
 
     def hung_up(number: int, _frame: object) -> None:
@@ -105,7 +105,7 @@ def _prepare_signals(app: AptuiApp, folder: Any) -> None:
     signal.signal(signal.SIGTERM, lambda *_: app.in_ui(app.exit))
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        # The descriptor lives as long as the process: faulthandler must not open anything when it is needed.
+        # The descriptor stays open: faulthandler cannot open a file when it is needed.
         faulthandler.register(
             signal.SIGUSR1, file=os.open(folder / "threads.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), all_threads=True
         )

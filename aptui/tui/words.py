@@ -1,4 +1,4 @@
-"""Numbers, sizes and times as the screen writes them; no widget.
+"""Numbers, sizes and times as the screen writes them.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -11,7 +11,7 @@ from datetime import datetime
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 ROLES = {"warnings": "warning", "errors": "error"}
-"""{word of a filter: role of its colour and glyph} where the two are not one word."""
+"""{word of a filter: role of its colour and glyph}, if they differ."""
 _TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS = 100, 1000, 10_000, 60_000
 
 
@@ -25,10 +25,7 @@ def brief(duration_ms: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size in at most seven characters, in binary units as everywhere in aptui: 812 B, 4.2 MiB.
-
-    "" when it is not known.
-    """
+    """Return a size in at most seven characters and binary units: 812 B, 4.2 MiB; "" for an unknown (negative) size."""
     if size < 1000:
         return f"{size} B" if size >= 0 else ""
     amount, units = size / 1024, iter(_UNITS)
@@ -39,22 +36,22 @@ def size_text(size: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return `text` in at most `width` cells, its end cut off."""
+    """Return `text` in at most `width` cells; if it is longer, it ends with an ellipsis."""
     from rich.cells import cell_len, set_cell_size  # for start-up
 
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
 def clock(time_ms: int) -> str:
-    """Return a moment of today as `23:01:07`."""
+    """Return a time of today as `23:01:07`."""
     return time.strftime("%H:%M:%S", time.localtime(time_ms / 1000))
 
 
 def moment_text(time_ms: int, now_ms: int) -> str:
-    """Return a time of today as 23:01:07.204, another as Nov 20 23:01, one of another year with it; "" for never."""
+    """Return a time as 23:01:07.204 (today), Nov 20 23:01 (this year) or 2025 Nov 20; "" for 0 (never)."""
     if not time_ms:
         return ""
-    moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - the wall clock beside people
+    moment, now = (datetime.fromtimestamp(value / 1000) for value in (time_ms, now_ms))  # noqa: DTZ006 - local time, for the user
     if moment.date() == now.date():
         return f"{moment:%H:%M:%S}.{time_ms % 1000:03d}"
     day = f"{_MONTHS[moment.month - 1]} {moment.day:2d}"

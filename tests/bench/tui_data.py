@@ -170,7 +170,7 @@ def storm(store: JobsStore, path: Path, jobs: int) -> None:
         for _ in range(20):
             news = [_notice(rng.randrange(1, jobs + 1), rng) for _ in range(int(10_000 * _FRAME_S))]
             began = time.process_time()
-            feed.take([NoticeLine(1, seq + at, notice) for at, notice in enumerate(news, 1)])
+            feed.receive([NoticeLine(1, seq + at, notice) for at, notice in enumerate(news, 1)])
             seq += len(news)
             takes += time.process_time() - began
             began = time.perf_counter()

@@ -129,7 +129,7 @@ def test_news_are_told_before_the_next_question_and_one_by_one_while_somebody_fo
         meanwhile = Meanwhile(session, typed, out)
         assert meanwhile.news() == ""
         for number in range(2):
-            session.listeners[0].take([NoticeLine(1, number, EngineMessage(0, LogLevel.WARNING, f"disk is full {number}"))])
+            session.listeners[0].receive([NoticeLine(1, number, EngineMessage(0, LogLevel.WARNING, f"disk is full {number}"))])
         assert meanwhile.news().endswith("! disk is full 1")
 
         os.write(write, b"\n")

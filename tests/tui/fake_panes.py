@@ -123,7 +123,7 @@ class FakeSession:
     def say(self, notice, seq: int = 1) -> None:
         """Tell listeners, as the session's thread would."""
         for listener in self.listeners:
-            listener.take([NoticeLine(3, seq, notice)])
+            listener.receive([NoticeLine(3, seq, notice)])
 
     def turn(self, state: SessionState, trouble: str = "") -> None:
         self.state, self.trouble = state, trouble

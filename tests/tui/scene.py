@@ -105,7 +105,7 @@ class Engine(FakeSession):
             case HealthChanged():
                 self.latest_health = notice.health
         for listener in self.listeners:
-            listener.take([codec.NoticeLine(_EPOCH, self._seq, notice)])
+            listener.receive([codec.NoticeLine(_EPOCH, self._seq, notice)])
 
     def ask(self, verb: port.Verb) -> Future:
         answer = super().ask(verb)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from aptui.tui.job_feed import find_known_names, finder
+from aptui.tui.job_feed import find_known_names, make_finder
 from aptui.tui.preferences.state import UiMemory
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
@@ -24,14 +24,14 @@ def test_what_was_found_is_known_the_next_time(tmp_path):
     app = app_with(memory)
     assert find_known_names(app) == {SHIPPED.uuid: "image"}
 
-    assert finder(app)() == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
+    assert make_finder(app)() == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
     memory.save()
 
     assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
 def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
-    assert finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
+    assert make_finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
 
 
 def test_without_a_configuration_jobs_tell_the_names(tmp_path):
@@ -45,7 +45,7 @@ def test_without_a_configuration_jobs_tell_the_names(tmp_path):
         )  # fmt: skip
         app = SimpleNamespace(config=None, all_builders=None, session=SimpleNamespace(cache_dir=made.path.parent))
 
-        assert finder(app)() == {BUILDER: "now"}
+        assert make_finder(app)() == {BUILDER: "now"}
 
 
 @pytest.mark.parametrize("remembered", [{"no hex": "x"}, {"0g": 1}, []])

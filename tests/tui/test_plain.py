@@ -40,7 +40,7 @@ def job(status: str, **more: Any) -> JobChanged:
 def test_lines_are_safe_and_only_of_what_settled() -> None:
     news = job("failed", source="a\x1b]0;x\x07.png", error="bad\x9b1m")
     stream = Stream()
-    stream.take([NoticeLine(1, 1, news)])
+    stream.receive([NoticeLine(1, 1, news)])
     stream.note_loss()
 
     assert "✗ failed" in line_of(news, 0)
@@ -67,7 +67,7 @@ def test_a_line_says_what_happened_after_when(notice: Notice, words: str) -> Non
 def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_MOST_WAITING", 2)
     stream = Stream()
-    stream.take([NoticeLine(1, at, EngineMessage(0, 0, f"line {at}")) for at in range(5)])
+    stream.receive([NoticeLine(1, at, EngineMessage(0, 0, f"line {at}")) for at in range(5)])
 
     first, *rest = stream.lines()
     assert "3 lines left out" in first
@@ -81,7 +81,7 @@ def test_news_are_written_until_it_is_over_and_heard_no_more() -> None:
 
     def is_over(_wait_s: float) -> bool:
         if news:
-            session.listeners[0].take([NoticeLine(1, 1, news.pop(0))])
+            session.listeners[0].receive([NoticeLine(1, 1, news.pop(0))])
             return False
         return True
 

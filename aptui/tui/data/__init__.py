@@ -1,1 +1,1 @@
-"""What the screens show: news joined with the database, in order, filtered, made in threads. No widget."""
+"""Data of the screens: notices joined with the database, sorted and filtered in threads. No widgets."""

@@ -1,8 +1,7 @@
 """A tree of the Assets screen: sources, intermediates or products as arrays, read from the database; `assets_store` keeps it.
 
-A tree is a list of nodes in the order in which they are drawn with everything open: folders before files, names without case.
-`parent`, `depth` and `end` (the first node that is not below) say the rest, so that opening, closing and searching are a few passes
-over arrays.
+A tree is a list of nodes in the order of a fully open tree: folders before files, names without case. With `parent`, `depth` and
+`end` (the first node that is not below), opening, closing and searching are a few passes over arrays.
 
 Tests: `tests/tui/data/test_assets_store.py`.
 """
@@ -33,23 +32,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# How the files and folders of a tree are: jobs that are not well, added up over everything below a node.
-#
-# What is not well was asked of the database (`store.queries.problems.unwell`); a folder costs a difference of two sums, when it
-# is drawn.
-
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 
 
 class UnwellSources(Struct, frozen=True):
-    """(source id, place in `UNWELL`, how many jobs) as rows of an array, and the moment that they are of."""
+    """Sources with problems: an array of rows (source id, index in `UNWELL`, number of jobs), and the moment of the query."""
 
     rows: npt.NDArray[np.int64]
     moment: Moment
 
 
 def read_unwell(reader: Reader) -> UnwellSources:
-    """Read which sources are not well."""
+    """Read the sources with problems."""
     with reader.snapshot():
         moment = reader.moment()
         found = unwell_sources(reader)
@@ -57,11 +51,11 @@ def read_unwell(reader: Reader) -> UnwellSources:
 
 
 class TreeHealth:
-    """The health of every node of one tree.
+    """Problems of every node of one tree, with those of its descendants; a folder costs a difference of two sums.
 
     Args:
         end: one past the last descendant of each node.
-        nodes: the node of each row of `unwell`, -1 = it is not in this tree.
+        nodes: the node of each row of `unwell`, -1 = not in this tree.
     """
 
     def __init__(self, end: Codes, nodes: npt.NDArray[np.int64], unwell: UnwellSources) -> None:
@@ -74,18 +68,18 @@ class TreeHealth:
         np.cumsum(self._sums, axis=1, out=self._sums)
 
     def counts(self, node: int) -> dict[str, int]:
-        """Return {word of `UNWELL`: how many jobs of a file, or below a folder}, without zeros, the worst first."""
+        """Return {word of `UNWELL`: number of jobs} of a file or of all files below a folder, without zeros, the worst first."""
         found = self._sums[:, int(self._end[node])] - self._sums[:, node]
         return {word: int(count) for word, count in zip(UNWELL, found, strict=True) if count}
 
     def most_cells(self) -> int:
-        """Return how many cells what is said of any node takes at most; 0 = all is well."""
+        """Return the maximum width of the cells of all nodes; 0 = no problems."""
         total = {word: int(count) for word, count in zip(UNWELL, self._sums[:, -1], strict=True) if count}
         words = list(total)
         return max((width_of(health_cell({word: total[word] for word in words[at:]}).text) for at in range(len(words))), default=0)
 
     def next_bad(self, node: int, step: int) -> int | None:
-        """Return the nearest file after (1) or before (-1) a node with a failed job or errors, around the end; None = no other."""
+        """Return the nearest file after (1) or before (-1) a node with a failed job or errors, wrapping around; None = no other."""
         bad = np.flatnonzero(self._is_bad)
         bad = bad[bad != node]
         if not len(bad):
@@ -95,8 +89,8 @@ class TreeHealth:
 
 
 def health_cell(counts: dict[str, int]) -> Cell:
-    """Return the worst in words and the rest as signs: `✗ 2 failed  ! 3  · 12`; what is well says nothing."""
-    words = [word for word in counts if word != "errors" or "failed" not in counts]  # they have one sign
+    """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems."""
+    words = [word for word in counts if word != "errors" or "failed" not in counts]  # both have the same sign
     if not words:
         return Cell("")
     signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
@@ -105,7 +99,7 @@ def health_cell(counts: dict[str, int]) -> Cell:
 
 
 def health_text(counts: dict[str, int]) -> str:
-    """Return all of it in words: `2 failed, 3 with warnings, 12 waiting`."""
+    """Return all problems in words: `2 failed, 3 with warnings, 12 waiting`."""
     return ", ".join(f"{count:,} {_SAYS[word]}" for word, count in counts.items())
 
 
@@ -123,7 +117,7 @@ class Kind(StrEnum):
 
 
 class FolderKeys:
-    """Keys of folders: negative numbers, the same for a path as long as the program runs."""
+    """Keys of folders: negative numbers, stable for a path while the program runs."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
@@ -154,31 +148,31 @@ class AssetTree(Struct):
     _joined_paths: Texts | None = None
 
     def __len__(self) -> int:
-        """Return how many nodes there are."""
+        """Return the number of nodes."""
         return len(self.parent)
 
     @property
     def file_count(self) -> int:
-        """How many sources or products there are."""
+        """Number of sources or products."""
         return len(self.parent) - len(self.folders)
 
     def name(self, node: int) -> str:
-        """Return a node's own name."""
+        """Return the name of a node."""
         return self.names[int(node)]
 
     def is_folder(self, node: int) -> bool:
-        """Whether a node is a folder."""
+        """Return whether a node is a folder."""
         return bool(self.keys[node] < 0)
 
     def path(self, node: int) -> str:
-        """Return the whole path of a node."""
+        """Return the path of a node."""
         parts = [self.name(node)]
         while (node := int(self.parent[node])) >= 0:
             parts.append(self.name(node))
         return "/".join(reversed(parts))
 
     def key(self, node: int) -> int:
-        """Return what a node is known by."""
+        """Return the key of a node."""
         return int(self.keys[node])
 
     def node_of(self, key: int) -> int | None:
@@ -187,7 +181,7 @@ class AssetTree(Struct):
         return node if node >= 0 else None
 
     def nodes_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the nodes of many keys, -1 for those that are not here."""
+        """Return the nodes of keys, -1 for unknown keys."""
         if not len(self):
             return np.full(len(keys), -1, np.int64)
         if self._by_key is None:
@@ -222,10 +216,10 @@ class AssetTree(Struct):
         return found | (np.cumsum(inside[:-1]) > 0)
 
     def search(self, text: str, reader: Reader | None = None) -> Mask:
-        """Return which nodes `text` hits: a filter's bare terms on names, those with a slash on paths; or a UUID or an asset id.
+        """Return which nodes match: bare terms of a filter match names, or paths if they have a slash; or a UUID or asset id.
 
         Raises:
-            FilterError: a term cannot be understood.
+            FilterError: a term is invalid.
         """
         ids = assets.ids_named(reader, text, of_products=self.kind is Kind.PRODUCTS) if reader is not None else None
         if ids is not None:
@@ -235,7 +229,7 @@ class AssetTree(Struct):
             if isinstance(term, TextMatch):
                 Filter(text, (term,)).check()
                 texts = self._paths() if "/" in term.raw else self.names
-                hits = texts.matches(f"(?i){term.raw}", len(self))  # also where the word is a status elsewhere
+                hits = texts.matches(f"(?i){term.raw}", len(self))  # also if the word is a status elsewhere
                 found &= ~hits if term.is_negated else hits
         return found
 
@@ -260,7 +254,7 @@ def _question(kind: Kind) -> Packed:
 
 
 class FilesRead(NamedTuple):
-    """Files as they are read: their paths, ids and the time of their last analyses."""
+    """Files as they are read: their paths, ids and durations of their last analyses."""
 
     paths: Sequence[str]
     ids: Ints
@@ -268,7 +262,7 @@ class FilesRead(NamedTuple):
 
 
 class _OrderedFiles(NamedTuple):
-    """Files in their order, with their names; `at` is the place of each one's folder among `folders`, -1 at the top."""
+    """Sorted files with their names; `at` is the index of their folder in `folders`, -1 at the top."""
 
     folders: dict[str, str]
     at: Ints
@@ -318,7 +312,7 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tu
         values[first], values[nodes] = of_folders, of_files
         return values
 
-    # One more at the end, so that -1, "at the top", is a place too.
+    # One more at the end, for the index -1, "at the top".
     first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
     order = lay_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
     return AssetTree(
@@ -347,7 +341,7 @@ def _in_order(files: FilesRead) -> _OrderedFiles:
 
 
 def _folders(paths: Collection[str]) -> dict[str, str]:
-    """Return {folder in lower case: as it is spelled first} with all that lie above, in the order in which they are drawn."""
+    """Return {folder in lower case: its first spelling} with all parents, in the order of the tree."""
     found: dict[str, str] = {}
     for path in paths:
         while path and path.lower() not in found:
@@ -357,13 +351,13 @@ def _folders(paths: Collection[str]) -> dict[str, str]:
 
 
 def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return (node, number of nodes from it to its end) of each folder, given its parent and how many files are directly in it."""
+    """Return (node, number of nodes up to its end) of each folder, by its parent and the number of its own files."""
     sizes = (files + 1).tolist()
     for folder in range(len(above) - 1, -1, -1):
         if above[folder] >= 0:
             sizes[above[folder]] += sizes[folder]
     first = [0] * len(above)
-    free = [0] * (len(above) + 1)  # the next free node below each folder; the last is that of the top
+    free = [0] * (len(above) + 1)  # the next free node below each folder; the last one is for the top
     for folder, parent in enumerate(above.tolist()):
         first[folder] = free[parent]
         free[parent] += sizes[folder]

@@ -1,4 +1,4 @@
-"""The newest trees of the Assets screen: read in a thread, held here, and shown cell by cell; a tree itself is `asset_tree`."""
+"""The newest trees of the Assets screen, read in a thread, and their cells; `asset_tree` reads one tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEALTH = "health"
 
 
 class AssetsStore:
-    """The newest tree of each kind, and who is not well, read in one thread when first wanted and when stale; `wake` says so."""
+    """The newest tree of each kind and the sources with problems, read in a thread on demand; calls `wake` after each read."""
 
     def __init__(self, database: Path, *, wake: Callable[[], None] = lambda: None) -> None:
         self._database, self._wake = database, wake
@@ -39,10 +39,10 @@ class AssetsStore:
         self.version = 0
         self.error: KnownError | None = None
         self.took_s = 0.0
-        """How long the last reading took: who has trees read again and again leaves time between."""
+        """Duration of the last read; callers that read again and again wait in proportion."""
 
     def tree(self, kind: Kind) -> AssetTree | None:
-        """Return a tree as last read; None while it is read for the first time, which this begins."""
+        """Return the last tree; None while it is read for the first time, which the first call starts."""
         with self._lock:
             if kind not in self._visited:
                 self._visited.add(kind)
@@ -51,17 +51,17 @@ class AssetsStore:
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
-        """Read the trees that people look at again (`Batch.are_assets_stale`); what is shown stays until then."""
+        """Read the visited trees again (`Batch.are_assets_stale`); old trees stay until then."""
         with self._lock:
             for kind in self._visited:
                 self._request(kind)
 
     def mark_health_stale(self) -> None:
-        """Read again which sources are not well."""
+        """Read the sources with problems again."""
         self._worker.put(self._read_health, _HEALTH)
 
     def settle(self, timeout_s: float = 10.0) -> None:
-        """Wait until nothing is to be read."""
+        """Wait until no read is pending."""
         self._worker.settle(timeout_s)
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class AssetsStore:
         self._worker.close()
 
     def read(self, kind: Kind) -> AssetTree | None:
-        """Return the newest tree without asking for it."""
+        """Return the last tree without starting a read."""
         with self._lock:
             return self._trees.get(kind)
 
@@ -120,7 +120,7 @@ class AssetModel:
         self.version = self.structure_version = 0
 
     def refresh_health(self) -> bool:
-        """Take what is newly known of the health of this tree; return whether there was anything."""
+        """Apply new problems to this tree; return whether there were any."""
         unwell = self._store.unwell
         if self.tree is None or unwell is None or unwell is self._unwell or self._kind is Kind.PRODUCTS:
             return False
@@ -129,7 +129,7 @@ class AssetModel:
         return True
 
     def refresh(self) -> bool:
-        """Take a newer tree, if there is one; return whether there was. The first call begins to read."""
+        """Apply a newer tree; return whether there was one. The first call starts the read."""
         tree = self._store.tree(self._kind)
         if tree is None or tree is self.tree:
             return False
@@ -142,7 +142,7 @@ class AssetModel:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return 0 if self.tree is None else len(self.tree)
 
     @property
@@ -152,7 +152,7 @@ class AssetModel:
 
     @property
     def depth(self) -> Codes:
-        """How deep each node is."""
+        """The depth of each node."""
         return self._nothing if self.tree is None else self.tree.depth
 
     @property
@@ -170,14 +170,14 @@ class AssetModel:
         return None if self.tree is None else self.tree.node_of(key)
 
     def is_unread(self, _node: int) -> bool:
-        """Everything is read."""
+        """Return False: a tree is read as a whole."""
         return False
 
     def read(self, _node: int) -> None:
-        """Everything is read."""
+        """Return False: a tree is read as a whole."""
 
     def cell(self, node: int, column_id: str) -> Cell:
-        """Return what stands in a cell."""
+        """Return the content of a cell."""
         tree = self.tree
         assert tree is not None
         name = tree.name(node)
@@ -197,7 +197,7 @@ class AssetModel:
         return Cell(duration_text(took_ms) if took_ms else "")
 
     def highlight(self, text: str) -> None:
-        """Mark in the names what a search hits, "" nothing; `AssetTree.search` finds it, in any thread."""
+        """Mark the hits of a search in the names, "" = none; `AssetTree.search`, which is thread-safe, finds the nodes."""
         self._filter = parse(text) if text.strip() and not assets.is_id(text) else Filter()
         self._spans.clear()
         self.version += 1

@@ -1,4 +1,4 @@
-"""Reads the jobs while the screen is still being imported: SQLite leaves the interpreter to others while it joins rows.
+"""Reads the jobs while the screen is imported: SQLite releases the interpreter while it joins rows.
 
 Tests: `tests/tui/data/test_early_read.py`.
 """
@@ -17,14 +17,14 @@ from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
 
 _MOST_WAITING = 16
-"""So many parts may wait to be taken: those of 100,000 jobs, and no more memory than that where there are millions."""
+"""Maximum number of waiting parts: those of 100,000 jobs, which also limits the memory for millions."""
 
 
 class EarlyRead:
-    """Parts of the jobs, read by a thread from now on.
+    """Parts of the table of jobs, read by a thread from now on.
 
     Args:
-        database: the asset database; it need not be there.
+        database: the asset database, which may be missing.
     """
 
     def __init__(self, database: Path) -> None:
@@ -35,13 +35,13 @@ class EarlyRead:
         run_in_background("aptui-early", self._read)
 
     def parts(self) -> Iterator[JobPart]:
-        """Yield the parts, once; there is no ending, or no part at all, where they could not be read."""
+        """Yield the parts, once; after an error the `Ending`, or every part, is missing."""
         while (part := self._parts.get()) is not None:
             self._free_places.release()
             yield part
 
     def close(self) -> None:
-        """Read no more of them."""
+        """Stop reading."""
         self._is_wanted = False
         self._free_places.release()
 
@@ -54,6 +54,6 @@ class EarlyRead:
                         return
                     self._parts.put(part)
         except KnownError:
-            pass  # whoever reads it later says so, or finds it mended
+            pass  # the next read reports it
         finally:
             self._parts.put(None)

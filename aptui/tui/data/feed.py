@@ -1,13 +1,11 @@
-"""The way from news and database to what the screens hold: subscribe, then read, then news.
+"""Joins notices with the database: subscribe, then read, then apply notices.
 
-What is drawn of it is decided elsewhere.
+Notices carry (epoch, seq), and so does the database, in every transaction. A client that first subscribes and then reads gets
+everything once: a notice up to the moment of the read is in the rows already and only shows whether the job runs; a later one
+changes the row as well. Rows may be written after their notices, so a read older than the subscription is repeated as soon as the
+database has caught up. A failed read is repeated at the first notice after the database exists.
 
-Notices carry (epoch, seq), and so does the database, in every transaction. Somebody who subscribes first and reads then sees
-everything once: a notice up to the moment that was read is in the rows already and tells only whether the job runs; a later one
-changes the row too. Rows may be written after their news, so a read that is older than the subscription is done again as soon as
-the database has caught up. A read that failed is asked for again by the first news after the database is there.
-
-`take`, `note_subscription`, `note_loss` and `read` are called by other threads; `drain` by the UI, once a frame.
+`receive`, `note_subscription`, `note_loss` and `read` are called by other threads; `drain` by the UI, once a frame.
 """
 
 from __future__ import annotations
@@ -50,21 +48,21 @@ if TYPE_CHECKING:
     from aptui.tui.data.early_read import EarlyRead
 
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""After so long each we look whether the database has reached the moment of the subscription: one row, and at most five times."""
+"""Delays before each of five checks whether the database has reached the moment of the subscription (seconds)."""
 _PART = 400
-"""News of so many jobs are applied at once, in two milliseconds; a key that comes meanwhile waits for no more."""
+"""Number of changed jobs that are applied at once, in two milliseconds; a key waits no longer than that."""
 _MOST_MESSAGES = 200
 _NO_ENGINE: Moment = (0, 0)
-"""Of a database that no engine of ours writes."""
+"""Moment of a database that no engine of aptui writes."""
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
-"""Rows are in the database so long after their news at the latest; it is a matter of some commits."""
+"""Maximum delay of rows after their notices (ms); some commits."""
 
 
 class JobNews(Struct, frozen=True, gc=False):
-    """The newest news of a job; `is_later` = than the rows that were read, so that the row changes too.
+    """The newest notice of a job; `is_later`: later than the rows that were read, so that the row changes as well.
 
-    `received_ms` is when we heard it; once the database has reached `moment`, its rows say it too.
+    `received_ms` is the time of receipt; when the database has reached `moment`, its rows have the change.
     """
 
     notice: JobChanged
@@ -74,14 +72,14 @@ class JobNews(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct, frozen=True):
-    """What happened since the last frame, in the order in which to apply it: `table`, `running`, `jobs`.
+    """Updates since the last frame, to apply in this order: `table`, `running`, `jobs`.
 
     Args:
-        table: all jobs, read anew; None = as they were.
-        running: the jobs that ran when we subscribed, {id: since when, in ms}; None = as they were.
-        are_assets_stale: sources or products changed, so trees are not what the database says.
-        gateway: what it tells of itself, where `connections` are there; None = none runs.
-        missing_scans: how far searches for missing dependencies have come.
+        table: all jobs, read again; None = unchanged.
+        running: the jobs that ran at the subscription, {id: start in ms}; None = unchanged.
+        are_assets_stale: whether sources or products changed, so that trees are out of date.
+        gateway: report of the gateway, sent with `connections`; None = no gateway is running.
+        missing_scans: progress of scans for missing dependencies.
         error: why the database cannot be read, "" = it can.
     """
 
@@ -99,14 +97,14 @@ class Batch(Struct, frozen=True):
     error: str = ""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to draw."""
+        """Return whether there is anything to draw."""
         return bool(
             self.table is not None or self.running is not None or self.jobs or self.are_assets_stale or self.messages
             or self.progress or self.health or self.connections is not None or self.missing_scans or self.error
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
-        """Return it in parts that are soon applied, the first one last: all that is not of a job, then the news of jobs."""
+        """Return it in parts that are quick to apply, the first one last: all but changes of jobs, then those."""
         rest = [Batch(jobs=self.jobs[at : at + most], is_connected=self.is_connected) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
 
@@ -126,20 +124,19 @@ class _Pending(Struct):
 
 
 class Feed:
-    """News of one engine over one database.
+    """Notices of one engine, joined with its database.
 
     Args:
         database: the path of the asset database.
         builders: names by UUID.
-        more_builders: names that take a while to find (the project's own); asked for once, in the thread that reads, after the
-            first rows,
-            which are read again where these names are others.
-        wake: called, by any thread, when there is something to drain; may be called often.
-        wake_for_news: the same where nobody waits for it.
-        clock_ms: the time, for news that do not say theirs.
-        read_table: what reads all jobs; tests give their own.
-        reads_alone: whether rows are read, in a thread, whenever they have to be; else somebody calls `read` while `needs_read`.
-        early: what reads all jobs since before there was a feed; taken where it is still true.
+        more_builders: returns names that take a while to find (the project's own); called once in the reading thread after the
+            first rows, which are read again if the names differ.
+        wake: called by any thread when there is something to drain; may be called often.
+        wake_for_news: the same for updates that no key waits for.
+        clock_ms: the clock, for notices without a time.
+        read_table: reads all jobs; a double in tests.
+        reads_alone: whether a thread reads rows when necessary; otherwise the caller calls `read` while `is_read_due`.
+        early: a read that began before the feed; used if it is still current.
     """
 
     def __init__(
@@ -162,26 +159,28 @@ class Feed:
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
         self._pending = _Pending()
-        self._shown: Moment | None = None  # of the rows that the UI has, or is about to get
+        self._shown: Moment | None = None  # of the rows that the UI has or will get
         self._subscribed: Moment = (0, 0)
         self._is_connected = False
         self._is_read_due = True
-        self._has_failed = False  # the read that ended last
+        self._has_failed = False  # the last read
         self._reads, self._reading = 0, 0
-        # News that were drained and may not be in the database yet: they are told again with rows that are read meanwhile.
+        # Drained notices that may not be in the database yet; they are applied again to rows that were read in between.
         self._delivered: dict[JobKey, JobNews] = {}
         self._tidied_ms = 0
         self._thread: threading.Thread | None = None
-        self._is_at_it = False  # whether the thread will look once more what is owed; a thread that is about to end is alive, too
+        self._is_reading = (
+            False  # whether the thread will check once more for a pending read; a thread that is about to end is alive, too
+        )
         self._closed = threading.Event()
 
     # ----------------------------------------------------------------------------------------------- the session's thread
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Note that news come from now on, what ran at that moment and for how long, and that everything has to be read."""
+        """Note that notices arrive from now on, and {id: duration} of the running jobs; everything has to be read."""
         now_ms = self._clock_ms()
         with self._lock:
-            # What came over an earlier connection is in what the new one answered, or in what is read now.
+            # Notices of an earlier connection are in the answer of the new one, or in the rows to be read.
             self._pending.jobs.clear()
             self._pending.running = {job_id: now_ms - for_ms for job_id, for_ms in running.items()}
             self._subscribed = (epoch, seq)
@@ -190,25 +189,25 @@ class Feed:
         self._must_read()
 
     def note_loss(self) -> None:
-        """Note that the connection is gone: what was read stays, nothing runs any more as far as we know."""
+        """Note that the connection is lost: rows stay, no job counts as running."""
         with self._lock:
             self._is_connected = False
             self._pending.running = {}
             self._pending.jobs = {key: change for key, change in self._pending.jobs.items() if change.notice.status != "processing"}
         self._wake()
 
-    def take(self, news: Sequence[NoticeLine]) -> None:
-        """Take news; the newest of its kind, or of its job, replaces older ones."""
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Receive notices; the newest of its kind or of its job replaces older ones."""
         received_ms = self._clock_ms()
         with self._lock:
             jobs = self._pending.jobs
             for line in news:
                 notice = line.notice
                 if isinstance(notice, JobChanged):
-                    # Whether it is later than the rows is known when it is drained.
+                    # `drain` finds out whether it is later than the rows.
                     key = notice.job_id or notice.key
                     jobs.pop(key, None)
-                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # named, it takes longer
+                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # attribute access is slower
                 else:
                     self._note(notice)
             epoch = max((line.epoch for line in news), default=0)
@@ -242,13 +241,13 @@ class Feed:
 
     @property
     def is_read_due(self) -> bool:
-        """Whether everything has to be read (again): somebody calls `read`, or `refresh` did."""
+        """Whether everything has to be read (again)."""
         with self._lock:
             return self._is_read_due
 
     @property
     def is_behind(self) -> bool:
-        """Whether the rows that were read are older than the subscription: they may lack what was said before it."""
+        """Whether the rows are older than the subscription, so that they may lack earlier notices."""
         with self._lock:
             return self._shown is not None and self._shown < self._subscribed
 
@@ -260,16 +259,16 @@ class Feed:
         self._wake()
 
     def refresh(self) -> None:
-        """Read everything in a thread of its own; one that is at it goes on after."""
+        """Read everything in a thread; if it is reading, it reads again after that."""
         with self._lock:
             self._is_read_due = True
-            if self._closed.is_set() or self._is_at_it:
+            if self._closed.is_set() or self._is_reading:
                 return
-            self._is_at_it = True
+            self._is_reading = True
             self._thread = run_in_background("aptui-read", self._read_until_current)
 
     def read(self) -> Moment:
-        """Read everything now, however long it takes; return the moment it is of.
+        """Read everything now; return the moment of the rows. Blocks.
 
         Raises:
             KnownError: the database cannot be read.
@@ -289,7 +288,7 @@ class Feed:
             with self._lock:
                 self._reading -= 1
                 self._pending.error, self._has_failed = error, bool(error)
-                # Two reads may overlap; the one that began last knows most.
+                # Two reads may overlap; the one that began last is the newest.
                 if table is not None and number == self._reads:
                     self._adopt(table)
             self._wake()
@@ -312,16 +311,16 @@ class Feed:
 
     def _read_until_current(self) -> None:
         while self._goes_on():
-            with suppress(KnownError):  # the next frame says it
+            with suppress(KnownError):  # the next frame shows it
                 self._catch_up()
 
     def _goes_on(self) -> bool:
         with self._lock:
-            self._is_at_it = self._is_read_due and not self._closed.is_set()
-            return self._is_at_it
+            self._is_reading = self._is_read_due and not self._closed.is_set()
+            return self._is_reading
 
     def _catch_up(self) -> None:
-        """Read, and again as soon as the database has reached the moment of the subscription."""
+        """Read, and read again as soon as the database has reached the moment of the subscription."""
         self.read()
         self._find_builders()
         give_memory_back()
@@ -335,7 +334,7 @@ class Feed:
         more, self._more_builders = self._more_builders, None
         if more is None:
             return
-        with suppress(KnownError):  # a builder that cannot be imported has no name but its UUID
+        with suppress(KnownError):  # a builder that cannot be imported has only its UUID
             found = more()
             if any(self._builders.get(uuid) != name for uuid, name in found.items()):
                 self._builders.update(found)
@@ -350,14 +349,14 @@ class Feed:
             return read_job_table(reader, self._builders, self._analyses)
 
     def _read_already(self, early: EarlyRead) -> JobTable | None:
-        """Return what was read early, None where that is not what the database says by now."""
+        """Return the table of the early read, None if the database has changed since."""
         parts = early.parts()
         try:
             beginning = next(parts, None)
             if isinstance(beginning, Beginning) and beginning.moment in (_NO_ENGINE, self._moment()):
                 return build_job_table(chain((beginning,), parts), self._builders, self._analyses)
         except KnownError:
-            pass  # what is wrong is said by who reads it now
+            pass  # the next read reports it
         finally:
             early.close()
         return None
@@ -369,7 +368,7 @@ class Feed:
     # -------------------------------------------------------------------------------------------------------------- the UI
 
     def drain(self) -> Batch:
-        """Return what happened since the last call. News of jobs wait while everything is to be read."""
+        """Return the updates since the last call. Changes of jobs wait while a read is due."""
         with self._lock:
             pending, shown = self._pending, self._shown
             waits = shown is None or self._is_read_due or self._reading > 0
@@ -377,7 +376,7 @@ class Feed:
             jobs: tuple[JobNews, ...] = ()
             if shown is not None and not waits:
                 jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
-                self._remember(pending.jobs)
+                self._store_delivered(pending.jobs)
             return Batch(
                 pending.table, None if waits else pending.running, jobs, pending.are_assets_stale, tuple(pending.messages),
                 pending.progress,
@@ -385,7 +384,7 @@ class Feed:
                 pending.error,
             )  # fmt: skip
 
-    def _remember(self, jobs: dict[JobKey, JobNews]) -> None:
+    def _store_delivered(self, jobs: dict[JobKey, JobNews]) -> None:
         self._delivered |= jobs
         now_ms = self._clock_ms()
         if now_ms - self._tidied_ms >= _TIDY_MS:

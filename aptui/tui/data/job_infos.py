@@ -1,4 +1,4 @@
-"""What a table of jobs says when it is asked: of one job, of all that failed, how many there are of each kind.
+"""Facts and views of a table of jobs: cells, one job, failures by cause, counts; the rows to show and their order.
 
 Tests: `tests/tui/data/test_jobs_store.py`.
 """
@@ -25,18 +25,16 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, width_of
 from aptui.tui.words import ROLES, duration_text, moment_text
 
-# What stands in the cells of the Jobs table.
-
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
-"""What a row says of a result that came from elsewhere; who made it when stands in the details."""
+"""The part of a reason that a row shows for a fetched result; the details have its origin and time."""
 _EXIT = re.compile(r"^command exited with status \d+: (?=\S)")
-"""What every failure of a command begins with: the column has room for one thing, which is what it said."""
+"""The beginning of every failure of a command; it is left out, because the column only has room for the error."""
 
 
 def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None) -> Cell:
-    """Return a cell; `began_ms` is since when it runs, as far as that is known."""
+    """Return a cell; `began_ms` is the start of the current run, None = unknown."""
     match column_id:
         case "status":
             return _status(table, row)
@@ -55,7 +53,7 @@ def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: i
 
 
 def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> Cell:
-    """Return the path of a job, the `spans` of it marked, behind a sign where the job is critical."""
+    """Return the path of a job with marked `spans`; a critical job has a sign before it."""
     path = table.words("source", row)
     if not table.value("critical", row):
         return Cell(path, "", tuple(spans))
@@ -64,7 +62,7 @@ def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> 
 
 
 def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
-    """Return how many cells the texts of these rows take, by column: all of them, of paths all but the longest."""
+    """Return the width that the texts of these rows need, by column; the longest 5 % of paths are left out."""
     if not rows:
         return {}
     paths = sorted(width_of(source_cell(table, row, ()).text) for row in rows)
@@ -75,7 +73,7 @@ def needs_of(table: JobTable, rows: Sequence[int]) -> dict[str, int]:
 
 
 def word_of(table: JobTable, row: int) -> str:
-    """Return how a job is, in the words of `filter.STATUS_WORDS`."""
+    """Return the status of a job in the words of `filter.STATUS_WORDS`."""
     status = table.value("status", row)
     if status == COMPLETED:
         return "errors" if table.value("errors", row) else "warnings" if table.value("warnings", row) else "completed"
@@ -83,7 +81,7 @@ def word_of(table: JobTable, row: int) -> str:
 
 
 def _mark(table: JobTable, row: int) -> CheckMark | None:
-    """Return what checks found of a completed job; one that is blocked says so as its error."""
+    """Return the findings of checks of a completed job; a blocked job has them in its error."""
     return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
 
 
@@ -109,7 +107,7 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def without_source(error: str, source: str) -> str:
-    """Return an error without the path of its source, or its name alone, before it: that stands in the row already."""
+    """Return an error without the path or name of its source at the beginning, which the row shows already."""
     name = source.rpartition("/")[2]
     return error.removeprefix(f"{source}:").removeprefix(f"{name}:").lstrip() or error
 
@@ -123,11 +121,11 @@ def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> s
 
 
 class JobRowInfo(Struct, frozen=True):
-    """A job as its row knows it; `key` is the job id, negative for a failed analysis.
+    """The facts of a row; `key` is the job id, negative for a failed analysis.
 
-    `status` is a word of `filter.STATUS_WORDS`, `check` what checks found.
+    `status` is a word of `filter.STATUS_WORDS`, `check` the findings of checks.
 
-    `source_id` is 0 for jobs that came by news: `Reader.job(key).source_id` knows it.
+    `source_id` is 0 for jobs that arrived by notices: `Reader.job(key).source_id` has it.
     """
 
     key: int
@@ -150,7 +148,7 @@ class JobRowInfo(Struct, frozen=True):
 
 
 class CauseGroup(Struct, frozen=True):
-    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or what their errors have in common."""
+    """Jobs that failed for one cause: the source whose job failed first (`is_source`), or the common text of their errors."""
 
     cause: str
     is_source: bool
@@ -158,7 +156,7 @@ class CauseGroup(Struct, frozen=True):
 
 
 def job_info(table: JobTable, key: int) -> JobRowInfo | None:
-    """Return what its row knows of a job."""
+    """Return the facts of a job's row, None = unknown job."""
     row = table.row_of(key)
     if row < 0:
         return None
@@ -179,7 +177,7 @@ def failure_groups(table: JobTable) -> list[CauseGroup]:
 
 
 def status_counts(table: JobTable) -> dict[str, int]:
-    """Return {status word: how many}; completed ones with warnings or errors count as those too."""
+    """Return {status word: number of jobs}; completed jobs with warnings or errors also count as those."""
     alive = _alive(table)
     status = table.number("status")[alive]
     found = dict(zip(WORDS, np.bincount(status, minlength=len(WORDS)).tolist(), strict=True))
@@ -189,12 +187,12 @@ def status_counts(table: JobTable) -> dict[str, int]:
 
 
 def has_failed(table: JobTable) -> bool:
-    """Whether any job is failed, or checks found something."""
+    """Return whether any job failed or has findings of checks."""
     return bool(table.checks) or bool((table.number("status")[_alive(table)] == FAILED).any())
 
 
 def alike_columns(table: JobTable) -> frozenset[str]:
-    """Return the columns in which all jobs say the same: they say nothing of any."""
+    """Return the columns in which all jobs have the same text, so that they can be hidden."""
     alive = _alive(table)
     return frozenset(name for name in ("reason", "platform", "key") if _are_alike(table.text(name)[0][alive]))
 
@@ -202,7 +200,7 @@ def alike_columns(table: JobTable) -> frozenset[str]:
 def next_with(table: JobTable, rows: Rows, word: str, at: int, step: int) -> int | None:
     """Return the place in `rows` of the nearest before (-1) or after (1) `at` that failed or has errors ("errors") or has warnings.
 
-    It wraps around; None when there is none but where we are.
+    It wraps around; None = no other row.
     """
     status = table.number("status")[rows]
     mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
@@ -228,19 +226,17 @@ def _are_alike(codes: Rows) -> bool:
     return not len(codes) or bool((codes == codes[0]).all())
 
 
-# Which rows of a job table are shown, in which order: computed in one background thread, for the newest request alone.
-
 _PEEK = 4096
-"""So many rows are looked at first, for the first screenful."""
+"""Number of rows that are filtered first, for the first screenful."""
 _SCREENFUL = 100
 _SAMPLE = 300
-"""About so many rows beside those are measured."""
+"""Approximate number of further rows that are measured."""
 _CHEAP_SORT = 200_000
-"""Up to so many rows are sorted anew, if anything changed, whenever the filter is edited: it takes 10 ms."""
+"""Maximum number of rows that are sorted again at each edit of the filter, if anything changed: it takes 10 ms."""
 
 
 class ViewRequest(Struct, frozen=True):
-    """What is to be shown: these rows in this order; `number` rises, `changes` is how often the table had changed."""
+    """The rows to show and their order; `number` rises, `changes` counts the changes of the table so far."""
 
     number: int
     table: JobTable
@@ -252,9 +248,9 @@ class ViewRequest(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Rows in order; not complete = the first screenful. `error` says why there are none.
+    """Rows in order; if it is not complete, the first screenful. `error` is the reason for a view without rows.
 
-    `needs` is how many cells their texts take, by column: of the first screenful and a sample of the rest.
+    `needs` is the width of texts by column, of the first screenful and a sample of the other rows.
     """
 
     request: ViewRequest
@@ -271,7 +267,7 @@ class _SupersededError(Exception):
 class ViewWorker:
     """Computes views in a thread.
 
-    `request` and `take` are called by the UI; `wake` is called by the thread when there is something to take.
+    The UI's thread calls `request` and `pop`; the worker's thread calls `wake` when a view is ready.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -282,17 +278,17 @@ class ViewWorker:
         self._worker = LatestOnly[ViewRequest]("aptui-filter", self._view_of)
 
     def request(self, request: ViewRequest) -> None:
-        """Have a view computed; what was requested before is dropped."""
+        """Compute a view; an earlier request is dropped."""
         self._worker.put(request, interrupts=True)
 
-    def take(self) -> View | None:
-        """Return the newest view that nobody took."""
+    def pop(self) -> View | None:
+        """Return the newest view and remove it, None = no new one."""
         with self._condition:
             view, self._view = self._view, None
             return view
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to take."""
+        """Wait until a view is ready; return False after the timeout."""
         with self._condition:
             return self._condition.wait_for(lambda: self._view is not None, timeout_s)
 
@@ -308,7 +304,7 @@ class ViewWorker:
         except KnownError as error:
             self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=error))
         except Exception as error:
-            wrong = InternalError(f"the rows cannot be put in order: {error}", hint="R tries again")
+            wrong = InternalError(f"the rows cannot be sorted: {error}", hint="R tries again")
             self._publish(View(request, np.empty(0, np.int32), is_complete=True, error=wrong))
             raise
 
@@ -334,7 +330,7 @@ class ViewWorker:
         self._publish(_complete(request, order[mask[order]]))
 
     def _order_of(self, request: ViewRequest, count: int) -> Codes:
-        """Return all rows in order. For a filter that is being typed over many rows the order is that of before, new rows last."""
+        """Return all rows in order; while a filter over many rows is edited, the previous order with new rows last."""
         known = self._order
         if known is not None and known[:3] == (request.table, request.field, request.is_descending):
             rows = known[4]

@@ -1,11 +1,11 @@
-"""What the Jobs screen shows: all jobs, filtered and sorted, kept up to date by news; how it is drawn is the widgets' business.
+"""The rows of the Jobs screen: all jobs, filtered and sorted, kept up to date by notices.
 
-Nothing jumps while people are at it. A row that changes stays where it is. A new one that passes the filter comes last. One that
-does not pass any more leaves, but not while it is on the screen (`hold`): a failed job that turns green under the cursor stays to
-be seen. All that is so for a moment alone: `is_out_of_order` says that the rows are not what filter and order say, and `resort`, or
-another filter or order, makes them so. A table that was read anew takes over together with its view; rows keep their keys.
+Rows do not jump under the user. A row that changes stays in its place. A new one that passes the filter comes last. One that no
+longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
+`is_out_of_order` shows that the rows differ from filter and order; `resort`, or another filter or order, applies these. A table
+that was read again replaces the old one together with its view; rows keep their keys.
 
-Everything is called by the UI's thread; reading happens in the feed's, filtering and sorting in the view worker's.
+The UI's thread calls everything. The feed's thread reads; the view worker's thread filters and sorts.
 """
 
 from __future__ import annotations
@@ -43,42 +43,40 @@ from aptui.tui.data.job_infos import (
 )
 from aptui.tui.widgets.cells import Cell
 
-# Which rows of a table of jobs are shown, in their order: they come last and leave, but not while they are on the screen.
-
 _LEAST_SIZE = 1024
-"""For so many rows that the table does not have yet."""
+"""Spare capacity for new rows."""
 
 
 class ShownRows:
-    """The rows that are shown; `lingering` are those that stay only because they are on the screen."""
+    """The shown rows in order; `lingering` are those that stay only because they are on the screen."""
 
     def __init__(self) -> None:
         self.rows: Codes = np.empty(0, np.int32)
         self.lingering: set[int] = set()
         self.late_count = 0
-        """How many came in after the last sorting and stand at the end."""
+        """Number of rows at the end that arrived after the last sorting."""
         self._is_shown: Mask = np.zeros(0, np.bool_)
         self._held = (0, 0)
 
     def index_of(self, row: int) -> int | None:
-        """Return where a row is shown."""
+        """Return the index of a row, None = not shown."""
         if row < 0 or row >= len(self._is_shown) or not self._is_shown[row]:
             return None
         return int(np.argmax(self.rows == row))
 
     def hold(self, start: int, end: int) -> None:
-        """Say which places are on the screen: their rows do not leave while they are."""
+        """Set the range that is on the screen: its rows are not removed."""
         self._held = (start, end)
 
-    def be(self, rows: Codes, row_count: int) -> None:
-        """Show these rows, of a table of so many."""
+    def replace(self, rows: Codes, row_count: int) -> None:
+        """Show these rows of a table with `row_count` rows."""
         self.rows = rows
         self.lingering.clear()
         self._is_shown = np.zeros(row_count + _LEAST_SIZE, np.bool_)
         self._is_shown[rows] = True
 
     def reconsider(self, table: JobTable, passing: Filter, changed: Rows | set[int]) -> bool:
-        """Let rows come and go as the filter says of them now; return whether any did."""
+        """Add and remove changed rows by the filter; return whether any was added or removed."""
         rows = np.unique(np.fromiter(changed, np.int64, len(changed)))
         if int(rows[-1]) >= len(self._is_shown):
             self._is_shown = np.concatenate(
@@ -117,7 +115,7 @@ COLUMNS = {
 }  # fmt: skip
 """{column id: field that it is sorted by}."""
 ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
-"""{what rows can be sorted by: field}."""
+"""{name of an order: field}."""
 _GONE = -1
 _CODES = {**STATUS_CODES, "": _GONE}
 _CHANGE_FIELDS = attrgetter("notice", "is_later", "received_ms")
@@ -126,11 +124,11 @@ _MOST_SPANS = 1024
 
 
 class JobsStore:
-    """The rows of the Jobs table (`version`, `row_count`, `cell`, `key`, `index_of`), and all that is asked about them.
+    """The model of the Jobs table (`version`, `row_count`, `cell`, `key`, `index_of`) and facts about its rows.
 
     Args:
         wake: called by the view worker's thread when `refresh` has something to do.
-        clock_ms: the time, for what runs and for "today".
+        clock_ms: the clock, for durations of running jobs and for "today".
     """
 
     def __init__(
@@ -151,13 +149,13 @@ class JobsStore:
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
-        """Who reads logs for filters."""
+        """Reads logs for filters."""
         self.version = 0
         self.error: KnownError | None = None
-        """Why the filter that was asked for is not in force; the view is still that of the last good one."""
+        """Why the requested filter is not applied; the view is that of the last valid one."""
         self.is_loaded = False
         self.needs: Mapping[str, int] = {}
-        """How many cells the texts of the view took when it was made, by column."""
+        """Width of the texts of the view when it was made, by column."""
 
     def close(self) -> None:
         """End the worker."""
@@ -166,19 +164,19 @@ class JobsStore:
     # -------------------------------------------------------------------------------------------------- the table's rows
 
     def row_count(self) -> int:
-        """Return how many rows are shown."""
+        """Return the number of shown rows."""
         return len(self._shown.rows)
 
     def key(self, index: int) -> int:
-        """Return what the row is known by, whatever is filtered or sorted."""
+        """Return the key of a row, which does not depend on filter and order."""
         return self._table.value("id", int(self._shown.rows[index]))
 
     def index_of(self, key: int) -> int | None:
-        """Return where a job is shown."""
+        """Return the index of a job's row, None = not shown."""
         return self._shown.index_of(self._table.row_of(key))
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return what stands in a cell."""
+        """Return the content of a cell."""
         row, table = int(self._shown.rows[index]), self._table
         if column_id == "source":
             return source_cell(table, row, self._spans_at(index, row))
@@ -188,7 +186,7 @@ class JobsStore:
 
     @property
     def filter(self) -> Filter:
-        """The filter that is in force."""
+        """The current filter."""
         return self._filter
 
     @property
@@ -203,53 +201,53 @@ class JobsStore:
 
     @property
     def is_filtering(self) -> bool:
-        """Whether the rows are still those of the filter before the one that was asked for."""
+        """Whether the rows are still those of the previous filter."""
         return self.is_busy and self._wanted is not self._filter
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether rows changed since they were filtered and sorted: `resort` puts them right."""
+        """Whether rows changed since they were filtered and sorted; `resort` corrects that."""
         return self._changes != self._sorted_changes or bool(self._shown.lingering)
 
     @property
     def late_count(self) -> int:
-        """How many rows came in after the last sorting and stand at the end."""
+        """Number of rows at the end that arrived after the last sorting."""
         return self._shown.late_count
 
     @property
     def hit_count(self) -> int:
-        """How many jobs pass the filter; rows that stay because they are on the screen do not count."""
+        """Number of jobs that pass the filter, without rows that stay because they are on the screen."""
         return len(self._shown.rows) - len(self._shown.lingering)
 
     @property
     def total(self) -> int:
-        """How many jobs there are."""
+        """Number of all jobs."""
         return self._table.alive_count
 
     @property
     def has_failed(self) -> bool:
-        """Whether any job is failed, or checks found something: that wants room."""
+        """Whether any job failed or has findings of checks."""
         return has_failed(self._table)
 
     @property
     def alike(self) -> frozenset[str]:
-        """The columns in which all jobs say the same: they say nothing of any."""
+        """The columns in which all jobs have the same text."""
         return alike_columns(self._table)
 
     def counts(self) -> dict[str, int]:
-        """Return {status word: how many}; completed ones with warnings or errors count as those too."""
+        """Return {status word: number of jobs}; completed jobs with warnings or errors also count as those."""
         return status_counts(self._table)
 
     def info(self, key: int) -> JobRowInfo | None:
-        """Return what its row knows of a job, shown or not."""
+        """Return the facts of a job's row, shown or not."""
         return job_info(self._table, key)
 
     def keys(self, start: int, end: int) -> list[int]:
-        """Return the keys of a range of rows, for marks and copies."""
+        """Return the keys of a range of rows."""
         return [int(key) for key in self._table.number("id")[self._shown.rows[start:end]]]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return where the nearest row before (-1) or after (1) is that failed or has errors ("errors") or has warnings."""
+        """Return the index of the nearest row before (-1) or after (1) that failed or has errors ("errors"), or has warnings."""
         return next_with(self._table, self._shown.rows, word, index, step)
 
     def failure_groups(self) -> list[CauseGroup]:
@@ -257,14 +255,14 @@ class JobsStore:
         return failure_groups(self._table)
 
     def tick(self) -> bool:
-        """Let durations that count be drawn again, once a second; return whether any does."""
+        """Redraw the durations of running jobs, once a second; return whether there are any."""
         self.version += bool(self._running)
         return bool(self._running)
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def set_filter(self, text: str) -> None:
-        """Filter by `text`; a mistake shows in `error` at once or, in a pattern, after `refresh`, and the last good view stays."""
+        """Filter by `text`. A mistake is in `error` at once or, for a pattern, after `refresh`; the last valid view stays."""
         try:
             self._wanted = parse(text, self._clock_ms())
         except FilterError as error:
@@ -272,37 +270,37 @@ class JobsStore:
             self.version += 1
             return
         self.error = None
-        self._want(sorts_anew=False)
+        self._request_view(sorts_anew=False)
 
     def set_sort(self, order: str, *, is_descending: bool) -> None:
         """Sort by a column, or failed first."""
         self._field, self._is_descending = ORDERS[order], is_descending
-        self._want()
+        self._request_view()
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Mark what checks found, by job id."""
+        """Set the findings of checks, by job id."""
         self._found = found
         (self._next or self._table).set_checks(found)
         self.version += 1
         if any(isinstance(term, TextMatch) and term.field == "check" for term in self._wanted.terms):
-            self._want(sorts_anew=False)
+            self._request_view(sorts_anew=False)
 
     def resort(self) -> None:
-        """Sort again, and let go what does not pass any more."""
-        self._want()
+        """Sort again, and remove rows that no longer pass the filter."""
+        self._request_view()
 
     def hold(self, start: int, end: int) -> None:
-        """Say which rows are on the screen: they do not leave while they are."""
+        """Set the range of rows on the screen, which are not removed."""
         self._shown.hold(start, end)
 
     def warm(self) -> None:
-        """Make the first sort by path as fast as the next; may take 0.1 s: call it in a thread after the first paint."""
+        """Prepare sorting by path, so that the first sort is fast; may take 0.1 s: call it in a thread after the first paint."""
         self._table.warm()
 
     # -------------------------------------------------------------------------------------------------------------- news
 
     def apply(self, batch: Batch) -> bool:
-        """Take what happened, and what the worker finished; return whether anything looks different."""
+        """Apply updates and finished views; return whether anything looks different."""
         before = self.version
         if batch.table is not None:
             self._next = batch.table
@@ -314,15 +312,15 @@ class JobsStore:
             self._running = dict(batch.running)
             self._overlay(self._running, PROCESSING)
         if batch.table is not None:
-            self._want()  # once it is known what runs: that stands first
+            self._request_view()  # after `running`, because running jobs come first
         if batch.jobs:
-            self._take(batch.jobs)
+            self._apply_news(batch.jobs)
         self._reconsider(self._shown.lingering)
         return self.refresh() or self.version != before
 
     def refresh(self) -> bool:
-        """Take what the worker finished; return whether anything looks different."""
-        view = self._worker.take()
+        """Apply a finished view; return whether there was one."""
+        view = self._worker.pop()
         if view is None or view.request.number != self._number:
             return False
         self._adopt(view)
@@ -339,7 +337,7 @@ class JobsStore:
 
     # ---------------------------------------------------------------------------------------------------------- internal
 
-    def _want(self, *, sorts_anew: bool = True) -> None:
+    def _request_view(self, *, sorts_anew: bool = True) -> None:
         self._number += 1
         table = self._next or self._table
         self._touched.clear()
@@ -353,7 +351,7 @@ class JobsStore:
             self.error, self._wanted = view.error, self._filter
             self._done = view.request.number
             if self._next is not None and not isinstance(view.error, InternalError):
-                self._want()  # the rows are new, although the filter is not
+                self._request_view()  # new rows with the old filter
             return
         if isinstance(self.error, InternalError):
             self.error = None
@@ -361,7 +359,7 @@ class JobsStore:
             self._table, self._next, self.is_loaded = self._next, None, True
         self._filter, self._is_complete = view.request.filter, view.is_complete
         self._spans.clear()
-        self._shown.be(view.rows, self._table.row_count())
+        self._shown.replace(view.rows, self._table.row_count())
         if view.is_complete:
             self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes
@@ -370,7 +368,7 @@ class JobsStore:
             self._reconsider(touched)
 
     def _overlay(self, keys: Iterable[int], status: int | None) -> None:
-        """Show these jobs as running (or as they rest)."""
+        """Show these jobs with a status; None = with that of the database."""
         table = self._next or self._table
         rows = table.rows_of(np.fromiter(keys, np.int64))
         rows = rows[rows >= 0]
@@ -380,7 +378,7 @@ class JobsStore:
             table.show(rows, status)
         self._note_changed(rows)
 
-    def _take(self, jobs: Sequence[JobNews]) -> None:
+    def _apply_news(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
         notices, is_later, received_ms = zip(*map(_CHANGE_FIELDS, jobs), strict=True)
         keys = [notice.job_id or _analysis_key(table, notice) for notice in notices]
@@ -394,7 +392,7 @@ class JobsStore:
         leaving = rows[later & ~stays]
         put = np.flatnonzero(later & stays)
         if len(put):
-            # What runs rests as pending in the database; that it runs is known by news alone.
+            # A running job is pending in the database; only notices show that it runs.
             statuses = np.where(is_running, PENDING, status)[put].tolist()
             ended = [
                 0 if code == PENDING else notices[at].completed_ms or received_ms[at]
@@ -408,7 +406,7 @@ class JobsStore:
         self._note_changed(rows[rows >= 0])
 
     def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int]) -> None:
-        """Note which of these jobs run, and since when."""
+        """Note which of these jobs run, and their start."""
         for key in self._running.keys() & keys:
             del self._running[key]
         for at in np.flatnonzero(is_running).tolist():
@@ -427,12 +425,12 @@ class JobsStore:
         self._reconsider(rows)
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
-        """Let rows come and go as the filter says of them now."""
+        """Add and remove changed rows by the filter."""
         if len(changed) and self._is_complete:
             self.version += self._shown.reconsider(self._table, self._filter, changed)
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
-        """Return where the filter hits a row's path; asked for rows around at once, for each call of the engine has its price."""
+        """Return the hits of the filter in a row's path; searches rows around it at once, because each search has a fixed cost."""
         if not self._filter.terms:
             return ()
         code = self._table.value("source", row)

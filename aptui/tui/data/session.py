@@ -1,6 +1,6 @@
-"""The engine as the screen sees it: attached, gone, coming back, or none at all. What it says is handed on; nothing is drawn here.
+"""The connection of the screen to an engine: connected, lost, reconnecting, or none.
 
-A session has one thread of its own, which connects, reads news and hands over answers. Whoever listens is called in that thread.
+A session has one thread, which connects, receives notices and answers, and calls the listeners.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from aptui.shared.health import Connection, Health
 
 BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""How long to wait before each new try to attach; the last goes on for ever. A connect to a dead socket costs microseconds."""
+"""Delays before each new attempt to connect (seconds); the last one repeats. A connect to a dead socket costs microseconds."""
 START_WITHIN_S = 30.0
-"""So long after it was started an engine may take to listen, before that counts as failure."""
+"""Maximum time of an engine from its start until it listens (seconds)."""
 READ_AGAIN_S = 2.0
-"""What another run writes is read no more often."""
+"""Minimum interval of reads while another run writes (seconds)."""
 _SOON_S = 0.5
-"""So often who waits for another run's end looks whether that has come: one file of the kernel."""
+"""Interval of checks whether another run has ended (seconds); each reads one file of the kernel."""
 
 
 class SessionState(StrEnum):
-    """How things stand between the screen and an engine."""
+    """State of the connection; values are shown to the user."""
 
     ATTACHING = "connecting"
     WAITING = "waiting"
-    """Another run holds the cache; an engine is started when it has ended."""
+    """Another run holds the cache; an engine is started after it."""
     ATTACHED = "connected"
     DETACHED = "no engine"
     REATTACHING = "reconnecting"
@@ -56,7 +56,7 @@ class SessionState(StrEnum):
 
 
 class EngineFacts(Struct, frozen=True):
-    """The engine we are, or were, attached to."""
+    """Facts about the current or last engine."""
 
     pid: int = 0
     version: str = ""
@@ -69,43 +69,43 @@ class EngineFacts(Struct, frozen=True):
 
 
 class NoticeListener(Protocol):
-    """Hears what an engine says, in the session's thread; `feed.Feed` is one."""
+    """Receives notices in the session's thread; `feed.Feed` is one."""
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """News come from now on; at that moment these jobs ran, {job id: for so many ms}."""
+        """Note that notices arrive from now on, and the running jobs, {job id: duration in ms}."""
 
-    def take(self, news: Sequence[NoticeLine]) -> None:
-        """Take news, in their order."""
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Receive notices, in their order."""
 
     def note_loss(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is lost."""
 
 
 class Session(Protocol):
-    """What the app needs of an engine, there or not."""
+    """An engine as the app uses it, connected or not."""
 
     project_name: str
     cache_dir: Path
     is_read_only: bool
     listeners: list[NoticeListener]
     on_state: list[Callable[[], None]]
-    """Called, in any thread, after `state`, `trouble` or `engine` changed."""
+    """Functions that are called after `state`, `trouble` or `engine` changed; in any thread."""
 
     @property
     def state(self) -> SessionState:
-        """How things stand."""
+        """State of the connection."""
 
     @property
     def since_ms(self) -> int:
-        """When `state` last turned from or to ATTACHED (ms since 1970)."""
+        """Time when `state` last changed from or to ATTACHED (ms since 1970)."""
 
     @property
     def trouble(self) -> str:
-        """Return why there is no engine, in people's words; "" where all is well."""
+        """Why there is no engine, for the user; "" = all is well."""
 
     @property
     def engine(self) -> EngineFacts:
-        """The engine we are, or were last, attached to."""
+        """The current or last engine."""
 
     @property
     def latest_progress(self) -> Progress | None:
@@ -117,33 +117,33 @@ class Session(Protocol):
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """Who is connected, as far as the engine said."""
+        """Connections of the gateway, as last reported."""
 
     @property
     def gateway(self) -> GatewayReport | None:
-        """What the gateway tells of itself, None = none runs."""
+        """The last report of the gateway, None = no gateway is running."""
 
     def clock_ms(self) -> int:
-        """Return what time it is where the engine is heard (ms since 1970)."""
+        """Return the time (ms since 1970)."""
 
     def open(self) -> None:
-        """Begin; listeners were added before."""
+        """Begin to connect; add listeners before."""
 
     def ask(self, verb: Verb) -> Future[Answer]:
-        """Say a verb; the future fails with a `KnownError` where there is no engine, or it refuses."""
+        """Send a request; the future fails with a `KnownError` if there is no engine or it refuses."""
 
     def start_engine(self) -> None:
-        """Start an engine if there is none, and attach to it."""
+        """Start an engine if none is running, and connect to it."""
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
-        """Stop the engine, then start one of our own version."""
+        """Stop the engine, then start one of this version."""
 
     def close(self) -> None:
-        """Detach; the engine goes on."""
+        """Disconnect; the engine keeps running."""
 
 
 def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
-    """Return what differs when somebody has written to the asset database: time and size of it and of its log."""
+    """Return (time, size) of the asset database and its log, which differ after a write."""
     database, found = asset_database(cache_dir), []
     for path in (database, f"{database}-wal"):
         with contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ class NoSession:
         return _now_ms()
 
     def open(self) -> None:
-        """Let listeners read what rests."""
+        """Have listeners read the database."""
         for listener in self.listeners:
             listener.note_subscription(0, 0, {})
 
@@ -199,10 +199,10 @@ class NoSession:
 
 
 class EnginePlaces(Struct, frozen=True):
-    """Where a session finds its engine, and what starts one: `start` asks for a daemon, or raises a `KnownError`.
+    """How a session finds and starts its engine: `start` starts a daemon, or raises a `KnownError`.
 
-    `socket` is where the engine listens, "" = as the cache or the registry says at each try. `holder` returns the process that
-    holds the cache, 0 = no process holds it, or that is unknown. `starts_at_once` is False for a project that is not trusted.
+    `socket` is the path of the engine's socket, "" = found by the cache or the registry at each attempt. `holder` returns the
+    process that holds the cache, 0 = none or unknown. `starts_at_once` is False for a project that is not trusted.
     """
 
     project_name: str
@@ -214,7 +214,7 @@ class EnginePlaces(Struct, frozen=True):
 
 
 class LinkSession:
-    """An engine behind the local socket. `is_read_only`: nothing is asked of it but news, and what runs log."""
+    """An engine behind the local socket. `is_read_only`: only notices and logs of runs are requested."""
 
     def __init__(
         self,
@@ -250,11 +250,11 @@ class LinkSession:
         return _now_ms()
 
     def open(self) -> None:
-        """Begin to attach."""
+        """Begin to connect."""
         self._thread.start()
 
     def ask(self, verb: Verb) -> Future[Answer]:
-        """Say a verb and return its answer to be; it is set in the session's thread."""
+        """Send a request; the session's thread sets its result."""
         client = self._client
         if self.is_read_only and not _changes_nothing(verb):
             why, hint = self._refusal, "open the screen again to trust it"
@@ -279,25 +279,25 @@ class LinkSession:
         return answer
 
     def start_engine(self) -> None:
-        """Start an engine at the next try, which is now; nothing where one runs, or it would be for when that ends."""
+        """Start an engine now; do nothing if one is connected."""
         if self._client is None:
             self._wants_engine = self._places.start is not None and not self.is_read_only
             self._tries_now.set()
 
     def restrict(self, why: str) -> None:
-        """Start no engine and ask nothing of one from now on; `why` is shown."""
+        """Make the session read-only; `why` is shown."""
         self.is_read_only, self._refusal = True, why
         self._turn(self.state, why)
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
-        """Stop the engine; when the connection ends, a new one is started."""
+        """Stop the engine; when the connection ends, a new one starts."""
         from aptui.link.port import StopEngine  # for start-up: the verbs come after the first paint
 
         self._wants_engine = self._places.start is not None
         self.ask(StopEngine(is_when_idle))
 
     def close(self) -> None:
-        """Detach and wait for the thread, for a moment: it may be starting an engine, which shall not keep people here."""
+        """Disconnect and wait for the thread up to 1 s: it may be starting an engine, which must not delay the user."""
         self._is_closing = True
         self._tries_now.set()
         client = self._client
@@ -316,7 +316,7 @@ class LinkSession:
                 if not tries and not self.engine.pid:
                     self._have_read()
                 elif self.state is SessionState.WAITING:
-                    self._have_read_what_changed()
+                    self._have_changes_read()
                 pause_s = self._back_off_s[min(tries, len(self._back_off_s) - 1)]
                 self._tries_now.wait(min(pause_s, _SOON_S) if self.state is SessionState.WAITING else pause_s)
                 self._tries_now.clear()
@@ -332,19 +332,19 @@ class LinkSession:
                 client.close()
             self._lose()
 
-    def _have_read_what_changed(self) -> None:
-        """Have read what another run has written meanwhile, now and then."""
+    def _have_changes_read(self) -> None:
+        """Have listeners read the database again if another run has changed it, at most every `READ_AGAIN_S`."""
         if time.monotonic() >= self._read_s + READ_AGAIN_S and _stamps(self.cache_dir) != self._read_stamps:
             self._have_read()
 
     def _have_read(self) -> None:
-        """Have what rests read although no news will come; an engine that we understand has it read anew."""
+        """Have listeners read the database without an engine; after a subscription they read it again."""
         self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
         for listener in self.listeners:
             listener.note_subscription(0, 0, {})
 
     def _attach(self) -> EngineClient | None:
-        """Return a connection to a living engine, started if somebody wants it; None = there is none now."""
+        """Return a connection to an engine, which is started if requested; None = no engine now."""
         try:
             client = self._connect(self._places.socket)
         except KnownError as absent:
@@ -356,7 +356,7 @@ class LinkSession:
         return client
 
     def _start(self) -> EngineClient | None:
-        """Start an engine and connect to it; while another run holds the cache, wait for the end of that."""
+        """Start an engine and connect to it; while another run holds the cache, wait for its end."""
         if holder := self._places.holder():
             self._turn(SessionState.WAITING, f"another run (process {holder}) is using this cache")
             return None
@@ -374,18 +374,18 @@ class LinkSession:
                     self._tries_now.clear()
         except KnownError as refused:
             self._refusal = str(refused)
-            # It may have been faster to the cache than the engine.
+            # Another run may have got the cache before the engine.
             self._wants_engine = refused.exit_code == BusyError.exit_code and self._places.holder() != 0
             self._turn(SessionState.DETACHED, self._refusal)
         return None
 
     def _follow(self, client: EngineClient) -> None:
-        """Subscribe, then hand on what is said until the connection ends."""
-        # Here and not above: these records cost a good part of the time to the first paint, and this thread runs after it.
+        """Subscribe, then hand notices to the listeners until the connection ends."""
+        # Imported here: these records cost a good part of the time to the first paint, and this thread runs after it.
         from aptui.core.notices import JobChanged  # for start-up
         from aptui.link.port import PROTOCOL, Subscribe
 
-        self._wants_engine, self._refusal = False, ""  # one that is stopped while we look on stays stopped
+        self._wants_engine, self._refusal = False, ""  # an engine that is stopped from now on stays stopped
         hello = client.hello
         ours = hello.protocol == PROTOCOL
         self.engine = EngineFacts(hello.pid, hello.version, hello.epoch, hello.started_ms, client.path, ours, hello.ports)
@@ -394,17 +394,17 @@ class LinkSession:
             self._turn(SessionState.DETACHED, f"the engine has another version ({hello.version or 'unknown'})")
             self._have_read()
         else:
-            self._take_subscription(client.ask(Subscribe(is_coalesced=True)))
+            self._note_subscription(client.ask(Subscribe(is_coalesced=True)))
             self._turn(SessionState.ATTACHED, "")
         while not self._is_closing:
             news = client.news(None)
             for line in news:
-                if not isinstance(line.notice, JobChanged):  # nearly all are: ten thousand a second at worst
+                if not isinstance(line.notice, JobChanged):  # nearly all notices are, up to ten thousand a second
                     self._note(line.notice)
             for listener in self.listeners:
-                listener.take(news)
+                listener.receive(news)
 
-    def _take_subscription(self, answer: Answer) -> None:
+    def _note_subscription(self, answer: Answer) -> None:
         from aptui.core.notices import Progress
         from aptui.shared.health import Health  # for start-up
 
@@ -447,7 +447,7 @@ class LinkSession:
 
 
 def is_older(version: str) -> bool:
-    """Whether an engine of `version` is older than this screen."""
+    """Return whether an engine of `version` is older than this screen."""
     return bool(version) and _parts(version) < _parts(__version__)
 
 

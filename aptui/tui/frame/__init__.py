@@ -1,1 +1,1 @@
-"""The frame around every screen: status line, tabs, hints, command line, help, and what pops up; no pane lives here."""
+"""The frame around every pane: status line, tabs, hints, command line, help, messages, themes."""

@@ -1,6 +1,4 @@
-"""The `:` line with completion, in the place of the hints; what commands and answers are made of.
-
-What they do is the app's.
+"""The `:` line with completion, in place of the hints; the records of commands and answers; the app as its parts see it.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -31,14 +29,14 @@ _MOST_CANDIDATES = 8
 
 
 class Command(Struct, frozen=True):
-    """Something that can be said on the `:` line and found in the palette.
+    """A command of the `:` line and the palette.
 
     Args:
         name: one lower-case word, as in `:theme`.
-        does: a phrase for people, lower case.
-        run: takes what follows the name, stripped.
-        complete: all arguments that make sense now; None = it takes none.
-        needs_engine: it is not offered where there is no engine to ask.
+        does: description, in lower case.
+        run: called with the text after the name.
+        complete: returns all arguments that are possible now; None = no arguments.
+        needs_engine: whether the command is hidden without an engine.
     """
 
     name: str
@@ -49,7 +47,7 @@ class Command(Struct, frozen=True):
 
 
 def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]:
-    """Return (whole line, what it does) for everything that `text` may become."""
+    """Return (whole line, description) of all completions of `text`."""
     word, blank, rest = text.lstrip().partition(" ")
     if not blank:
         return [(each.name, each.does) for each in commands if each.name.startswith(word)]
@@ -60,7 +58,7 @@ def completions(text: str, commands: Sequence[Command]) -> list[tuple[str, str]]
 
 
 class _CommandSuggester(Suggester):
-    """Shows in grey what Tab would write."""
+    """Shows in grey the text that Tab would write."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
@@ -73,7 +71,7 @@ class _CommandSuggester(Suggester):
 
 
 class Candidates(Widget):
-    """What the line may become, just above it."""
+    """The completions, above the line."""
 
     DEFAULT_CSS = "Candidates { layer: overlay; dock: bottom; height: auto; width: 1fr; margin: 0 0 1 0; display: none; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -83,7 +81,7 @@ class Candidates(Widget):
         self._lines: list[Parts] = []
 
     def show(self, found: Sequence[tuple[str, str]], chosen: int = -1) -> None:
-        """Show the first few; `chosen` is the one Tab has written."""
+        """Show a few completions; `chosen` is the one that Tab has written."""
         first = max(0, min(chosen - _MOST_CANDIDATES // 2, len(found) - _MOST_CANDIDATES))
         shown = list(enumerate(found))[first : first + _MOST_CANDIDATES]
         width = max((len(text) for _, (text, _) in shown), default=0) + 2
@@ -101,7 +99,7 @@ class Candidates(Widget):
 
 
 class CommandLine(Horizontal):
-    """`:` and what people say."""
+    """The prompt `:` and the input."""
 
     DEFAULT_CSS = """
     CommandLine { height: 1; width: 1fr; display: none; }
@@ -117,14 +115,14 @@ class CommandLine(Horizontal):
     ]
 
     class Submitted(Message):
-        """A line was said."""
+        """The user entered a line."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class CommandClosed(Message):
-        """Nothing was said."""
+        """The user left the line."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]], history: Callable[[], list[str]]) -> None:
         super().__init__(id="command")
@@ -141,11 +139,11 @@ class CommandLine(Horizontal):
 
     @property
     def input(self) -> Input:
-        """Where people type."""
+        """The input."""
         return self.query_one(Input)
 
     def start(self, text: str = "") -> None:
-        """Begin with `text`."""
+        """Open the line with `text`."""
         self._back, self._chosen, self._written = 0, -1, None
         self.input.value = text
         self.input.cursor_position = len(text)
@@ -155,7 +153,7 @@ class CommandLine(Horizontal):
         self._offer()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Offer what the text may become."""
+        """Show completions of the text."""
         event.stop()
         if event.value != self._written:
             self._typed, self._chosen = event.value, -1
@@ -163,25 +161,25 @@ class CommandLine(Horizontal):
         self._offer()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Say the line."""
+        """Submit the line."""
         event.stop()
         self._offer(is_over=True)
         self.post_message(self.Submitted(event.value.strip()))
 
     def action_close(self) -> None:
-        """Say nothing."""
+        """Leave the line."""
         self._offer(is_over=True)
         self.post_message(self.CommandClosed())
 
     def action_complete(self, way: int) -> None:
-        """Write the next completion of what was typed."""
+        """Write the next completion of the typed text."""
         found = completions(self._typed, self._commands())
         if found:
             self._chosen = (self._chosen + way) % len(found) if self._chosen >= 0 else (0 if way > 0 else len(found) - 1)
             self._write(found[self._chosen][0])
 
     def action_recall(self, way: int) -> None:
-        """Write an earlier or a later line of the history."""
+        """Write an earlier or later line of the history."""
         history = self._history()
         self._back = max(0, min(self._back - way, len(history)))
         self._write(history[-self._back] if self._back else self._typed)
@@ -197,7 +195,7 @@ class CommandLine(Horizontal):
 
 
 class _Prompt(Line):
-    def parts(self, width: int) -> Parts:  # noqa: ARG002  # as wide as it is
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # fixed width
         return (Part(" :", "accent"),)
 
 

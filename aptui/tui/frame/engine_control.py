@@ -1,4 +1,4 @@
-"""What the screen asks of the engine, and what it says when the engine comes, goes or refuses.
+"""Requests to the engine with their questions and messages, and the question before an untrusted project's engine starts.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class EngineControl(Actions):
-    """Asks the engine through the session.
+    """Sends requests to the engine through the session.
 
     Args:
-        leave: ends the screen, when the engine was stopped.
+        leave: ends the screen after the engine was stopped.
     """
 
     def __init__(self, session: Session, screen: Host, leave: Callable[[], object]) -> None:
@@ -35,12 +35,12 @@ class EngineControl(Actions):
 
     @property
     def can_ask(self) -> bool:
-        """Whether there may be an engine that does what it is told."""
+        """Whether requests can be sent to an engine."""
         return self._is_supposed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
 
     @contextmanager
     def suppose(self) -> Iterator[None]:
-        """Have it seem, within a `with` block, as if there were one that is told things: to see what else could be done."""
+        """Make `can_ask` True within a `with` block, to find the actions that would be possible with an engine."""
         self._is_supposed = True
         try:
             yield
@@ -48,10 +48,10 @@ class EngineControl(Actions):
             self._is_supposed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Ask the engine; `done` is shown and `then` called, in the app's thread, when it has answered. Refusals are shown."""
-        self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._take_answer, answer, done, then))
+        """Send a request; on success show `done` and call `then` in the app's thread. A refusal is shown."""
+        self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._handle_answer, answer, done, then))
 
-    def _take_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
+    def _handle_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
         error = answer.exception()
         if error is None:
             if done:
@@ -64,11 +64,11 @@ class EngineControl(Actions):
             raise error
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's signature
-        """Leave out what needs an engine where none can be asked."""
+        """Return whether requests can be sent: all actions need an engine."""
         return self.can_ask
 
     def action_pause(self) -> None:
-        """Pause; or, while paused, ask whether to run the next job or to go on."""
+        """Pause; while paused, ask whether to run the next job or to resume."""
         from aptui.link.port import PauseJobs, ResumeJobs, RunNext  # for start-up: the verbs come after the first paint
 
         health = self._session.latest_health
@@ -97,7 +97,7 @@ class EngineControl(Actions):
         self._screen.question(text, choices)
 
     def show_state(self) -> None:
-        """Say that the engine came back; called when the session's state changed. The banner tells of one that is too old."""
+        """Report that the engine is back; called when the session's state changed. The banner reports one that is too old."""
         session = self._session
         if session.state is not SessionState.ATTACHED:
             return
@@ -106,22 +106,20 @@ class EngineControl(Actions):
         self._was_attached = True
 
 
-# The question before the engine of an untrusted project starts; `config.trust` decides, `cli.trust_verb` words it.
-
 _MOST_LINES = 8
-"""Limit of lines in the box: it fits on a screen of 24 lines, and the list has the rest."""
+"""Maximum number of lines in the box, so that it fits on a screen of 24 lines; the list has all lines."""
 _MARGINS = 3
 
 
 class TrustQuestion:
-    """Whether the user trusts a project.
+    """Asks whether the user trusts a project; `config.trust` decides when, `cli.trust_verb` makes the texts.
 
     Args:
         changes: sentences about files that changed since the user trusted the project; empty if the user never did.
-        runs: what would run: a sentence, then lines.
-        trust: records trust and starts the engine.
-        restrict: has the screen only look.
-        is_running: an engine runs already, so nothing is asked.
+        runs: the code that would run: a sentence, then lines.
+        trust: stores trust and starts the engine.
+        restrict: makes the screen read-only.
+        is_running: whether an engine is already running, so that the question is not asked.
     """
 
     def __init__(
@@ -138,7 +136,7 @@ class TrustQuestion:
         self._is_listing = False
 
     def ask(self, screen: Host) -> None:
-        """Ask, or with a running engine report the changes."""
+        """Ask; with a running engine, only report changes."""
         if self._is_running:
             if self._changes:
                 screen.show_toast("; ".join(self._changes), "warning", 15)
@@ -147,7 +145,7 @@ class TrustQuestion:
         left = len(lines) - _MOST_LINES
         more = [f"  and {left:,} more"] if left > 0 else []
         choices = [
-            Choice("y", "trust it and start the engine", lambda: self._take_trust(screen)),
+            Choice("y", "trust it and start the engine", lambda: self._store_trust(screen)),
             Choice("l", "list everything", lambda: self._list(screen)),
             Choice("n", "only look: run nothing", self._restrict),
         ]
@@ -159,7 +157,7 @@ class TrustQuestion:
             self._is_listing = False
             self.ask(screen)
 
-    def _take_trust(self, screen: Host) -> None:
+    def _store_trust(self, screen: Host) -> None:
         try:
             self._trust()
         except KnownError as error:

@@ -1,4 +1,4 @@
-"""Lines made of parts: what the frame draws instead of stock labels. Text of parts is safe already, and never markup.
+"""Lines made of parts, which the frame draws instead of Textual's labels. The text of parts is safe already, and not markup.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Part(Struct, frozen=True):
-    """A piece of a line; a click on it runs `action`."""
+    """A piece of a line; a click runs `action`."""
 
     text: str
     role: str = ""
@@ -31,7 +31,7 @@ class Part(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """How many cells it takes."""
+        """Width in cells."""
         return cell_len(self.text)
 
 
@@ -39,7 +39,7 @@ Parts = tuple[Part, ...]
 
 
 def width_of(parts: Sequence[Part]) -> int:
-    """Return how many cells `parts` take."""
+    """Return the width of `parts` in cells."""
     return sum(part.width for part in parts)
 
 
@@ -56,22 +56,22 @@ def strip_of(parts: Sequence[Part], widget: Widget, width: int, base: Style) -> 
 
 
 class Line(PlainLines):
-    """One line; subclasses say what is in it. It is drawn anew only where that is something else than before."""
+    """One line; a subclass gives its parts. It is drawn again only if they changed."""
 
     DEFAULT_CSS = "Line { height: 1; width: 1fr; }"
     ALLOW_SELECT: ClassVar[bool] = False
     _drawn: Parts = ()
 
     def parts(self, width: int) -> Parts:
-        """Return what stands in a line of `width` cells."""
+        """Return the parts of a line of `width` cells."""
         raise NotImplementedError
 
     def refresh_if_changed(self) -> None:
-        """Look whether something else is to be drawn; a line that is not shown now forgets what it was."""
+        """Draw the line again if its parts changed, or if it is hidden."""
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 
-    def render_line(self, y: int) -> Strip:  # noqa: ARG002  # there is one line
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002  # one line
         """Return the line."""
         self._drawn = self.parts(self.size.width)
         return strip_of(self._drawn, self, self.size.width, self.rich_style)

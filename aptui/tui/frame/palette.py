@@ -1,6 +1,4 @@
-"""What the command palette offers: the commands of the `:` line, the actions with a key, and the themes.
-
-Imported when it is first opened.
+"""The command palette: the commands of the `:` line and the actions with a key. Imported when it is first opened.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Palette(CommandPalette):
-    """The palette, which goes away once: keys that come in a burst may choose twice, and there is only one screen below."""
+    """The palette; it closes once, although keys that arrive in a burst may choose twice: there is only one screen below."""
 
     is_leaving = False
 
     def dismiss(self, result: None = None) -> AwaitComplete:
-        """Go away, unless it is about to."""
+        """Close, unless it is closing."""
         if self.is_leaving or not self.is_current:
             return AwaitComplete()
         self.is_leaving = True
@@ -32,15 +30,15 @@ class Palette(CommandPalette):
 
 
 class ShellProvider(Provider):
-    """Everything that can be done from where we are."""
+    """Everything that can be done from the current place."""
 
     async def discover(self) -> Hits:
-        """Offer everything while nothing is typed."""
+        """Yield everything, while the input is empty."""
         for title, does, run in self._offers():
             yield DiscoveryHit(title, run, help=does)
 
     async def search(self, query: str) -> Hits:
-        """Offer what matches."""
+        """Yield matches."""
         matcher = self.matcher(query)
         for title, does, run in self._offers():
             score = matcher.match(f"{title} {does}")

@@ -1,6 +1,6 @@
-"""The sheets of the frame: help, the key tester, facts about the project; what stands in them is `help`'s and `info`'s.
+"""Sheets of lines that cover the pane: help, key tester, facts about the project, earlier messages; and the messages.
 
-Tests: `tests/tui/test_shell.py`.
+Tests: `tests/tui/test_shell.py`, `tests/tui/frame/test_info.py`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.keymap import Keymap
 
 
-# A list of lines that scrolls, with or without a cursor; and the sheets made of it, which take a pane's place for a while.
-
 BREAK = Part("\n")
-"""Where an entry of a sheet goes on in another line; it is found, or not, as a whole."""
+"""Line break within an entry; a search finds or hides an entry as a whole."""
 
 
 def break_entries(entries: Sequence[Parts]) -> list[Parts]:
@@ -156,13 +154,13 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 
 class Sheet(Vertical):
-    """Lines that take the place of the pane until `Esc`; `filter` asks for an input above them that narrows them."""
+    """Lines that cover the pane until `Esc`; with `placeholder`, an input above them filters them."""
 
     DEFAULT_CSS = "Sheet { width: 1fr; height: 1fr; } Sheet Input { margin: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "back", id="sheet.close")]
 
     class SheetClosed(Message):
-        """The sheet is done with."""
+        """The sheet was closed."""
 
     def __init__(self, name: str, *, placeholder: str | None = None) -> None:
         super().__init__(id=name)
@@ -170,7 +168,7 @@ class Sheet(Vertical):
         self._all: Sequence[Parts] = ()
 
     def _fill(self) -> None:
-        """Mount input and lines with the first lines to show: most sheets are never opened, and all are there from the start."""
+        """Mount the input and the lines when they are first needed: most sheets are never opened."""
         if self.children:
             return
         if self._placeholder is not None:
@@ -180,7 +178,7 @@ class Sheet(Vertical):
         self.mount(Lines())
 
     def show(self, lines: Sequence[Parts]) -> None:
-        """Show these lines, all of them."""
+        """Show lines, unfiltered."""
         self._fill()
         self._all = lines
         for narrow in self.query(Input):
@@ -189,12 +187,12 @@ class Sheet(Vertical):
         self.query_one(Lines).scroll_to(y=0, animate=False)
 
     def take_focus(self) -> None:
-        """Put the focus where typing makes sense."""
+        """Put the focus on the input, or on the lines."""
         self._fill()
         self.query_one(Input if self._placeholder is not None else Lines).focus()
 
     def action_close(self) -> None:
-        """Go back to the pane; with a filter, first clear that."""
+        """Close the sheet; with a filter, first clear it."""
         for narrow in self.query(Input):
             if narrow.value:
                 narrow.value = ""
@@ -210,16 +208,12 @@ class Sheet(Vertical):
         self.query_one(Lines).show(break_entries(found) or [(Part(" no entry has these words; Esc shows all", "muted"),)])
 
     def on_key(self, event: events.Key) -> None:
-        """Let arrows and pages scroll while the filter has the focus."""
+        """Scroll by arrow and page keys while the input has the focus."""
         ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         key = event.key
         if key in ways and isinstance(self.app.focused, Input):
             self.query_one(Lines)._go(ways[key])  # noqa: SLF001  # its own part
 
-
-# What `?` and `:keys` show, made from the bindings that are really active.
-#
-# Lines only, the sheet that holds them is `sheet.Sheet`.
 
 _KEYS_WIDTH, _FEW_KEYS_WIDTH, _DOES_WIDTH = 18, 12, 44
 _ROOMY = 100
@@ -228,9 +222,9 @@ _ROOMY = 100
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return an entry for each active action: those of the place, those that hold everywhere, the commands of the `:` line.
+    """Return an entry for each active action, then for commands, terms of filters and signs.
 
-    No line of an entry is wider than `width` (see `sheet.BREAK`).
+    No line of an entry is wider than `width` (`BREAK`).
     """
     here: dict[str, list[str]] = {}
     does: dict[str, str] = {}
@@ -240,7 +234,7 @@ def help_lines(
         action = keymap.actions.get(name or "")
         text = action.does if action else binding.description
         if not name or not text:
-            continue  # Textual's own, for moving and for editing a line, have no id
+            continue  # bindings of Textual, for moving and editing, have no id
         here.setdefault(name, []).append(show_key(key))
         does[name] = text
         if action is not None and action.scope == EVERYWHERE:
@@ -274,7 +268,7 @@ FILTER = (
     ("is:draft is:flaky", "a draft; it succeeded after a failed run; also is:critical"),
     ("one two", "with a blank between, all terms must match"),
 )
-"""(what is typed, what it means) of the filter language."""
+"""(term, meaning) of the filter language."""
 SIGNS = (
     (("failed", "error"), "failed; an error in a log"),
     (("warning",), "completed with warnings; a warning in a log; something to check"),
@@ -289,7 +283,7 @@ SIGNS = (
     (("details",), "this line has details: Enter shows them"),
     (("wrapped",), "continues the line above"),
 )
-"""(names of signs, what they mean)."""
+"""(names of signs, meaning)."""
 
 
 def _signs(names: Sequence[str]) -> str:
@@ -318,7 +312,7 @@ def _row(keys: Sequence[str], does: str, name: str, width: int) -> Parts:
 
 
 class KeyTester(Sheet):
-    """Shows what each key is called and what it would do here; twice `Esc` leaves."""
+    """Shows the name and the action of each key; `Esc` twice closes it."""
 
     def __init__(self) -> None:
         super().__init__("sheet-keys")
@@ -327,12 +321,12 @@ class KeyTester(Sheet):
         self._last = ""
 
     def start(self, active: dict[str, ActiveBinding], keymap: Keymap) -> None:
-        """Begin to test the keys that are active now."""
+        """Begin, with the keys that are active now."""
         self._active, self._keymap, self._last = active, keymap, ""
         self.show([(Part(" Press keys to see their names and actions. Esc twice goes back.", "title"),), ()])
 
     def on_key(self, event: events.Key) -> None:
-        """Show a key instead of doing it."""
+        """Show a key instead of running its action."""
         event.stop()
         event.prevent_default()
         if event.key == self._last == "escape":
@@ -356,15 +350,13 @@ class KeyTester(Sheet):
         )
 
 
-# What `i` shows: project, engine, versions, watched roots, and where things lie; lines only.
-
 _WIDTH = 18
 ENGINE_ROOT = "Engine root"
-"""What is called so stands with the project."""
+"""Name of the row that follows the project."""
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
-    """Return the entries of the info sheet; `more` are rows of the pane and the app. No line is wider than `width`."""
+    """Return the entries of the info sheet, with rows of the pane and the app in `more`; no line is wider than `width`."""
     project_dir = str(config.project_dir) if config else ""
     engine = session.engine
     roots = [row for row in more if row[0] == ENGINE_ROOT]
@@ -388,7 +380,7 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
 
 
 def _fold_line(line: Parts, width: int) -> Parts:
-    """Return a row whose value goes on below itself where it is too long."""
+    """Return a row whose value continues in the next lines if it is too long."""
     if not line:
         return line
     key, value = line
@@ -398,7 +390,7 @@ def _fold_line(line: Parts, width: int) -> Parts:
 
 
 def _folder_rows(config: Config) -> list[tuple[str, str]]:
-    """Return the scan folders in the order in which they override each other, and the types with `.meta` files."""
+    """Return rows of the scan folders, in the order in which they override each other, and of the types with `.meta` files."""
     rows: list[tuple[str, str]] = []
     found = (folder for folder in config.project.scan_folders if not folder.is_intermediate)
     folders = sorted(found, key=lambda folder: folder.order)
@@ -421,7 +413,7 @@ def _folder_rows(config: Config) -> list[tuple[str, str]]:
 
 
 def _even(texts: list[str], *, is_right: bool = False) -> list[str]:
-    """Return texts that are all as wide as the widest."""
+    """Return the texts padded to the width of the widest."""
     widest = max(map(width_of, texts), default=0)
     return [" " * (widest - width_of(text)) + text if is_right else text + " " * (widest - width_of(text)) for text in texts]
 
@@ -450,15 +442,13 @@ def _health_lines(health: Health | None) -> list[Parts]:
     return lines + [_fact_row(key, value, "warning") for key, value in troubles if value]
 
 
-# Short messages at the lower right, on the rule above the hints: gone after some seconds, kept for `:messages`. Never markup.
-
 _MOST, _MOST_REMEMBERED = 3, 200
 _ROLES = {"information": "info", "warning": "warning", "error": "error"}
 _GLYPHS = {"information": "·", "warning": "!", "error": "✗"}
 
 
 class Toasts(Widget):
-    """The messages that are to be seen now; one timer while there are any, none else."""
+    """Messages on the rule above the hints, shown for seconds and kept for `:messages`; a timer runs only while any is shown."""
 
     DEFAULT_CSS = """
     Toasts { layer: overlay; dock: bottom; width: 1fr; height: 1; margin: 0 0 1 0; display: none; align-horizontal: right; }
@@ -472,10 +462,10 @@ class Toasts(Widget):
         self._timer: Timer | None = None
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show one message; line breaks make several lines."""
+        """Show one message, with its line breaks."""
         now = time.monotonic()
         free_width = max(10, self.app.size.width - 6)
-        if severity == "information":  # one line, on the rule at the bottom; the newest replaces it
+        if severity == "information":  # one line; the newest replaces it
             self._shown = [each for each in self._shown if each[2].partition(" ")[0] != "information"]
         for line in text.splitlines():
             safe = sanitize(line)
@@ -487,7 +477,7 @@ class Toasts(Widget):
         self._draw()
 
     def _draw(self) -> None:
-        """Drop what is over, show the rest, and come again when the next one is over."""
+        """Drop messages whose time is over, show the others, and set a timer for the next."""
         now = time.monotonic()
         self._shown = [each for each in self._shown if each[0] > now][-_MOST:]
         if self._timer is not None:
@@ -514,7 +504,7 @@ class Toasts(Widget):
         return strip_of(parts, self, width, self.rich_style)
 
     def history(self) -> list[Parts]:
-        """Return all messages that are kept, the latest first."""
+        """Return all kept messages, the latest first."""
         rows: list[Parts] = [
             (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info")))
             for time_ms, text, severity in reversed(self.remembered)
@@ -526,7 +516,7 @@ _MARGINS = 3
 
 
 class Stage(Protocol):
-    """Where sheets are shown in the place of the pane."""
+    """The place where sheets cover the pane."""
 
     sheet: str
 
@@ -536,19 +526,19 @@ class Stage(Protocol):
 
     @property
     def status(self) -> str:
-        """A few words about what the pane shows."""
+        """A few words about the content of the pane."""
 
     def open_sheet(self, name: str, lines: Sequence[Any] | None = None) -> None:
-        """Show a sheet in the place of the pane."""
+        """Show a sheet in place of the pane."""
 
 
 class Sheets(Actions):
-    """Opens them.
+    """Opens sheets.
 
     Args:
-        keymap: returns the one in force.
-        commands: returns what can be said on the `:` line now.
-        facts: returns what the app knows of itself, as (name, value).
+        keymap: returns the current keymap.
+        commands: returns the commands that the `:` line accepts now.
+        facts: returns facts about the app as (name, value).
     """
 
     def __init__(
@@ -559,24 +549,24 @@ class Sheets(Actions):
         self._session, self._config, self._facts = session, config, facts
 
     def show(self, lines: Sequence[Any]) -> None:
-        """Show lines, parts of which are safe text, in the place of the pane until `Esc`."""
+        """Show lines of safe text in place of the pane until `Esc`."""
         self._stage.open_sheet("sheet-info", lines)
 
     def action_help(self) -> None:
-        """Show keys and commands of the place we are at."""
+        """Show keys and commands of the current place."""
         if self._stage.sheet != "sheet-help":
             width = self._app.size.width - _MARGINS
             lines = help_lines(self._app.screen.active_bindings, self._keymap(), self._commands(), self._stage.title, width)
             self._stage.open_sheet("sheet-help", lines)
 
     def action_keys(self) -> None:
-        """Say of each key what it is called and does."""
+        """Open the key tester."""
         active = self._app.screen.active_bindings
         self._stage.open_sheet("sheet-keys")
         self._app.query_one(KeyTester).start(active, self._keymap())
 
     def action_messages(self) -> None:
-        """Show what was said."""
+        """Show earlier messages."""
         self._stage.open_sheet("sheet-messages", self._app.query_one(Toasts).history())
 
     def action_info(self) -> None:
@@ -587,7 +577,7 @@ class Sheets(Actions):
 
 
 def actions_of(screen: Screen[Any], keymap: Keymap) -> list[tuple[str, str, str]]:
-    """Return (key, id, what it does) of all actions that have a key on a screen."""
+    """Return (key, id, description) of all actions with a key on a screen."""
     found: dict[str, tuple[str, str, str]] = {}
     for key, (_node, binding, is_enabled, _tooltip) in screen.active_bindings.items():
         does = keymap.does(binding.id or "") or binding.description

@@ -1,4 +1,4 @@
-"""Line 1: project, activity, counts, ETA, engine root, ports, the three timers; and the rules, whose upper one is the progress bar.
+"""The lines of the frame: status (line 1), tabs and state (line 2), banner, rules with the progress bar, hints.
 
 Tests: `tests/tui/frame/test_frame.py`.
 """
@@ -32,17 +32,13 @@ if TYPE_CHECKING:
     from aptui.tui.data.session import Session
 
 
-# Line 2: the tabs, and how things stand: platforms, watched roots, attached or not.
-#
-# And the banner that says when the engine is gone.
-
 _BANNER_LINES, _TALL = 3, 20
 """Maximum lines of the banner on a screen of at least 20 lines; on a lower one it has one line."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
 class Tab(Protocol):
-    """What a tab says of a pane; `short` is its title where room is scarce."""
+    """A pane as its tab shows it; `short` is its short title."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
@@ -55,7 +51,7 @@ class Tab(Protocol):
 
 
 class TabBar(Line):
-    """The tabs; a click goes there."""
+    """Line 2: the tabs, and platforms, watched folders and connection; a click on a tab shows its pane."""
 
     def __init__(self, session: Session, panes: Sequence[Tab], platforms: Sequence[str]) -> None:
         super().__init__(id="tabs")
@@ -68,7 +64,7 @@ class TabBar(Line):
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
-        """Return the widest form that fits: titles are shortened before all at the right goes, numbers alone come last."""
+        """Return the longest form that fits: first the right side is shortened, then titles; numbers alone come last."""
         platforms = Part(self._platforms, "muted")
         state = _state_part(self._session.state)
         is_watching = self._session.state in (SessionState.ATTACHED, SessionState.NONE)
@@ -77,7 +73,7 @@ class TabBar(Line):
         if health.role not in {"", "muted"} or state.role != "muted":
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
-        else:  # all is well: that we are attached goes without saying, for line 1 knows what goes on
+        else:  # all is well: line 1 implies that an engine is connected
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),
@@ -118,7 +114,7 @@ class TabBar(Line):
 
 
 def attention(session: Session) -> dict[str, str]:
-    """Return {pane: role of its mark} of the tabs that somebody should look at: failures, rejected devices, trouble."""
+    """Return {pane: role of its mark} of tabs that need attention: failures, rejected devices, problems."""
     marks = {}
     progress, health, gateway = session.latest_progress, session.latest_health, session.gateway
     if progress is not None and (progress.failing_count if progress.failing_count >= 0 else progress.jobs_failed):
@@ -149,7 +145,7 @@ def _state_part(state: SessionState) -> Part:
 
 
 def health_part(health: Health | None) -> Part:
-    """Return how the watched roots are, the worst of them if one is not well."""
+    """Return the state of the watched folders: the worst one if any is not watched normally."""
     if health is None or not health.roots:
         return Part("")
     modes = [root.mode for root in health.roots]
@@ -163,7 +159,7 @@ def health_part(health: Health | None) -> Part:
 
 
 class Banner(Line):
-    """Why there is no engine, or what it needs of the user: below the tabs, on as many lines as the text takes, up to three."""
+    """Why there is no engine, or which action it needs: below the tabs, on as many lines as the text takes, up to three."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="banner")
@@ -195,7 +191,7 @@ class Banner(Line):
 
 
 def banner_text(session: Session) -> str:
-    """Return what people must know about the engine, "" = nothing."""
+    """Return the text of the banner, "" = none: why there is no engine, or its problem."""
     trouble = sanitize(session.trouble)
     engine = session.engine
     start = "" if session.is_read_only else " · ':start' starts one"
@@ -207,7 +203,7 @@ def banner_text(session: Session) -> str:
         case SessionState.DETACHED if not engine.speaks_our_protocol:
             return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this version")
         case SessionState.DETACHED:
-            # Where it does not listen is no help; `i` tells it.
+            # The path of the socket does not help here; `i` shows it.
             is_shown = trouble and not trouble.startswith("no engine")
             return f"! no engine: {trouble}{start}" if is_shown else f"! no engine is running{start}"
         case SessionState.ATTACHED if is_older(engine.version):
@@ -218,11 +214,11 @@ def banner_text(session: Session) -> str:
 
 
 _FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
-"""The folder of a file before a place in it: the one line has room for what is wrong."""
+"""The folder of a file in `file:line:column: …`; it is left out, because the reason matters."""
 
 
 def trouble_of(health: Health) -> str:
-    """Return the first thing of an engine's health that needs a person."""
+    """Return the first problem of an engine's health that needs the user, "" = none."""
     named = (
         ("", health.database),
         ("disk", health.disk),
@@ -240,21 +236,19 @@ def trouble_of(health: Health) -> str:
     return ""
 
 
-# The last line: keys that mean something here and now, taken from the bindings that are really active.
-
 ALWAYS = ("app.help", "app.palette", "app.quit")
-"""Hints that stay when the line is too short; the rest is cut from the end."""
+"""Hints that stay if the line is too short; others are cut from the end."""
 _PUNCTUATION = frozenset(map(_character_to_key, string.punctuation + " "))
 
 
 class Hints(Line):
-    """Keys and what they do; a click does it."""
+    """The last line: active keys and their actions; a click runs the action."""
 
     def __init__(self) -> None:
         super().__init__(id="hints")
 
     def parts(self, width: int) -> Parts:
-        """Return as many hints as fit, the ones that always stay at the end."""
+        """Return as many hints as fit; those that always stay come last."""
         mine, always = hints_of(self.screen.active_bindings, is_typing=isinstance(self.screen.focused, Input))
         always_shown = [hint for hint in always if hint]
         while always_shown and width_of([part for hint in always_shown for part in hint]) > width:
@@ -270,12 +264,12 @@ class Hints(Line):
 
 
 def types(key: str) -> bool:
-    """Whether a key writes a letter where there is a line to type in."""
+    """Return whether a key writes a character into an input."""
     return len(key) == 1 or key in _PUNCTUATION
 
 
 def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tuple[list[Parts], list[Parts]]:
-    """Return the hints of the place we are at, and those that are everywhere; one an action, its first key that does not type."""
+    """Return (hints of this place, hints of every place); one for each action, with its first key that does not type."""
     mine: dict[str, Parts] = {}
     always: dict[str, Parts] = {}
     for key, (node, binding, is_enabled, _tooltip) in active.items():
@@ -297,18 +291,18 @@ def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tu
 _LEAST_NAME, _ROOMY = 4, 100
 _SOON_MS, _TEN, _FEW = 2000, 10, 0.5
 _APART = 3
-"""So many cells at least stand between the sentence and the timers: else they read as one."""
+"""Minimum number of cells between the sentence and the timers."""
 
 
 class StatusLine(Line):
-    """What the engine is doing."""
+    """Line 1: project, activity, counts, time left, engine root, ports, timers."""
 
     def __init__(self, session: Session, engine_root: Callable[[], str] = str) -> None:
         super().__init__(id="status")
         self._session, self._engine_root = session, engine_root
 
     def parts(self, width: int) -> Parts:
-        """Return as much as there is room for: the places go first, then the timers, then details of the counts, then the name."""
+        """Return as much as fits: places are dropped first, then timers, then details of the counts, then the name."""
         session = self._session
         activity = activity_of(session.state, session.latest_progress, session.latest_health)
         if session.is_read_only and session.state is SessionState.ATTACHED:
@@ -317,7 +311,7 @@ class StatusLine(Line):
         is_attached = session.state is SessionState.ATTACHED
         counts, timers = _counts(progress, is_attached=is_attached), _timers(progress)
         name = sanitize(session.project_name)
-        # What is worth least is taken away first.
+        # The least important parts are dropped first.
         is_narrow = width < _ROOMY
         fewer = [(counts[:count], ()) for count in range(len(counts), -1, -1)]
         places = _places(session, self._engine_root())
@@ -340,7 +334,7 @@ def _describe_left(name: str, activity: Part, counts: tuple[Part, ...], *, is_na
 
 
 def activity_of(state: SessionState, progress: Progress | None, health: Health | None) -> Part:
-    """Return a glyph and a word for what goes on."""
+    """Return a glyph and a word for the current activity."""
     words = {
         SessionState.NONE: Part("○ read only", "muted"),
         SessionState.ATTACHING: Part("· connecting", "muted"),
@@ -379,12 +373,12 @@ def _places(session: Session, engine_root: str) -> tuple[str, ...]:
 
 
 def _all(progress: Progress) -> int:
-    """Return what the work under way is in all, with an analysis as one job: the bar and the share are of it."""
+    """Return the size of the current work in jobs, with an analysis as one job; the bar and the percentage refer to it."""
     return progress.done_now + progress.failed_now + progress.pending_count
 
 
 def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]:
-    """Return how far the work is, the most important first; at rest and without an engine, only what failed."""
+    """Return the progress, the most important part first; when idle or without an engine, only the number of failures."""
     if progress is None:
         return ()
     parts = []
@@ -401,7 +395,7 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
         return tuple(parts)
     if progress.eta_ms > 0 and progress.is_working:
         parts.append(Part(f"{brief(progress.eta_ms)} left", "accent"))
-    # Before those that run: they are why the number of jobs is an estimate.
+    # Before running jobs: analyses are the reason why the number of jobs is an estimate.
     if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     if progress.jobs_running:
@@ -413,9 +407,9 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
 
 
 def share_of(progress: Progress) -> tuple[int, int]:
-    """Return (jobs that ended, all jobs) of the work that is under way, with an analysis to come as one job.
+    """Return (finished jobs, all jobs) of the current work, with a pending analysis as one job.
 
-    (0, 0) at rest and before any job is known.
+    (0, 0) when idle and before any job is known.
     """
     done = progress.done_now + progress.failed_now
     is_known = progress.is_working and done + progress.jobs_waiting + progress.jobs_running
@@ -423,7 +417,7 @@ def share_of(progress: Progress) -> tuple[int, int]:
 
 
 def _rate(progress: Progress) -> str:
-    """Return how many jobs ended in a second so far, or in a minute where these are few, "" before that means anything."""
+    """Return the rate of finished jobs by second, or by minute if it is low; "" in the first two seconds."""
     done = progress.done_now + progress.failed_now
     if progress.processing_ms < _SOON_MS or not done:
         return ""
@@ -441,7 +435,7 @@ def _timers(progress: Progress | None) -> tuple[str, ...]:
 
 
 class Rule(Line):
-    """A thin rule; with a session, heavy as far as the work is done."""
+    """A thin rule; with a session it is the progress bar."""
 
     def __init__(self, session: Session | None = None, *, name: str) -> None:
         super().__init__(id=name)
@@ -458,7 +452,7 @@ class Rule(Line):
 
 
 def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:
-    """Return how many cells of the bar are done, failed and running; what there is of a kind has one at least. None at rest."""
+    """Return the cells of the bar for (done, failed, running), at least one for each kind that occurs; zeros when idle."""
     if progress is None or not progress.is_working:
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running

@@ -1,6 +1,4 @@
-"""What people do with the terminal itself: its mouse, its scrollback, its shell, and drawing all of it again.
-
-What is written to it is `tui.terminal`'s.
+"""Actions on the terminal itself: mouse, redraw, plain lines, lending it to a shell or program, copying.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`, `tests/tui/test_shell.py`.
 """
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def lend(host: Host, command: list[str], folder: str | None = None, note: str = "") -> None:
-    """Let a program have the terminal until it ends; `note` is written above what it writes."""
+    """Lend the terminal to a program until it ends; `note` is written before its output."""
     if not _can_leave(host):
         host.show_toast("this terminal cannot be lent to another program", "warning")
         return
@@ -43,7 +41,7 @@ def lend(host: Host, command: list[str], folder: str | None = None, note: str = 
 
 
 def show_folder(host: Host, folder: str) -> None:
-    """Show a folder in a window where there are some, else in a shell that begins there."""
+    """Show a folder in a window if there is a desktop, otherwise in a shell that starts there."""
     if not os.path.isdir(folder):
         host.show_toast(f"folder not found: '{sanitize(folder)}'", "warning")
     elif (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")) and (browser := shutil.which("xdg-open")):
@@ -63,7 +61,7 @@ def _run_beside(command: list[str]) -> str:
 
 
 def run_in_front(command: list[str], folder: str | None = None) -> str:
-    """Run a command that takes over the terminal; return what went wrong, "" = nothing."""
+    """Run a command on the terminal; return an error message, "" = none."""
     try:
         subprocess.run(command, cwd=folder, check=False)
     except OSError as error:
@@ -77,13 +75,13 @@ def _not_started(command: list[str], error: OSError) -> str:
 
 def _can_leave(host: Host) -> bool:
     app = host.app
-    return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # nobody else knows
+    return not app.is_headless and app._driver is not None and app._driver.can_suspend  # noqa: SLF001  # Textual has no public name for it
 
 
 def has_shell(process: int, parent: int) -> bool:
-    """Whether somebody with job control started this: an ancestor in the same session, but in a group of its own.
+    """Return whether a shell with job control started a process: an ancestor in the same session but another process group.
 
-    Without one, nobody would ever wake who stops (POSIX calls such a group orphaned).
+    Without one, a stopped process would never be continued (POSIX calls its group orphaned).
     """
     group, session = os.getpgid(process), os.getsid(process)
     try:
@@ -100,7 +98,7 @@ def _parent_of(process: int) -> int:
 
 
 def _stop_until_foreground() -> None:
-    """Stop all of our group, again where `bg` woke it: in the background nothing can be drawn."""
+    """Stop the process group, again after `bg`: in the background nothing can be drawn."""
     terminal = cast(Any, sys.__stdin__).fileno()
     while True:
         os.killpg(0, signal.SIGSTOP)
@@ -109,12 +107,12 @@ def _stop_until_foreground() -> None:
 
 
 class TerminalControl(Actions):
-    """Acts on the terminal that the app runs in.
+    """Actions on the terminal of the app.
 
     Args:
         host: the app.
         person: remembers whether the mouse is on.
-        read_again: reads what is shown again.
+        read_again: reads all data again.
     """
 
     def __init__(self, host: Host, person: UiMemory, read_again: Callable[[], object]) -> None:
@@ -122,10 +120,10 @@ class TerminalControl(Actions):
         self.has_mouse = True
 
     def set_mouse(self, *, is_on: bool) -> None:
-        """Turn the mouse on or off: off leaves selecting to the terminal."""
+        """Turn the mouse on or off; if it is off, the terminal selects text."""
         self.has_mouse = is_on
         self._person.put("mouse", is_on)
-        turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual turns it when it starts, and never again
+        turn = getattr(self._host.app._driver, "set_mouse", None)  # noqa: SLF001  # Textual does so only when it starts
         if turn is not None:
             turn(is_on=is_on)
         self._host.show_toast("the mouse is on" if is_on else "the mouse is off: the terminal selects text")
@@ -135,7 +133,7 @@ class TerminalControl(Actions):
         self.set_mouse(is_on=not self.has_mouse)
 
     def action_redraw(self) -> None:
-        """Draw everything again, and read it again."""
+        """Read and draw everything again."""
         app = self._host.app
         if app._driver is not None and not app.is_headless:  # noqa: SLF001  # nothing else clears a terminal
             app._driver.write("\x1b[2J")  # noqa: SLF001  # as above
@@ -166,23 +164,21 @@ class TerminalControl(Actions):
         host.wake()
 
 
-# Copying to the terminal people sit at, and `Ctrl+C`, which copies what is selected and leaves when nothing is.
-
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""So many cells of what was copied are said, fewer where the line is short."""
+"""Cells of the copied text that the message shows: normally, and at least on a narrow screen; cells of its margins."""
 _TWICE_S = 2.0
-"""Within so long a second `Ctrl+C` leaves."""
+"""Maximum interval of two `Ctrl+C` that quit (seconds)."""
 
 
 class Copying(Actions):
-    """Copies, and says what was copied and which way it went."""
+    """Copies text and reports the route; `Ctrl+C` copies the selection, or quits."""
 
     def __init__(self, host: Host, clips: Clipboard) -> None:
         self._host, self._clips = host, clips
         self._ctrl_c_at = -_TWICE_S
 
     def copy(self, text: str, *, raw: bool = False) -> None:
-        """Copy text; `raw`: as it is."""
+        """Copy text; `raw`: with control sequences."""
         first, _, rest = text.strip("\n").partition("\n")
         more = f" and {count(1 + rest.count(chr(10)), 'line')} more" if rest else ""
 
@@ -194,7 +190,7 @@ class Copying(Actions):
         self._clips.copy_soon(text, lambda copied: self._host.in_ui(say, copied.toast()), raw=raw)
 
     def action_copy_or_quit(self) -> None:
-        """Copy what is selected; with nothing selected, the second time within two seconds leaves."""
+        """Copy the selection; without one, quit at the second press within two seconds."""
         host, app = self._host, self._host.app
         if selected := app.screen.get_selected_text():
             self.copy(selected)

@@ -1,4 +1,4 @@
-"""The theme the app wears, the picker, and theme files that change while it runs. What a theme is stands in `theming`.
+"""The current theme, the picker, and theme files that change while the app runs; `theming` reads themes.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -26,16 +26,12 @@ if TYPE_CHECKING:
     from aptui.tui.preferences.state import UiMemory
 
 
-# The theme picker: a narrow column beside the pane, so that what is chosen is seen at once.
-#
-# Which themes there are is `theming`'s.
-
 _TEXT_CELLS = 28
-"""So wide is what is said of a theme."""
+"""Width of the description of a theme."""
 
 
 class ThemePicker(Vertical):
-    """Moving shows a theme, Enter keeps it, Esc goes back to the one before."""
+    """A narrow column beside the pane: moving shows a theme, Enter keeps it, Esc restores the previous one."""
 
     DEFAULT_CSS = """
     ThemePicker { width: 30; height: 1fr; display: none; }
@@ -45,7 +41,7 @@ class ThemePicker(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "back", id="picker.close")]
 
     class ThemePreviewed(Message):
-        """Show this theme for now, or for good."""
+        """Show this theme; `is_final`: keep it."""
 
         def __init__(self, name: str, *, is_final: bool) -> None:
             super().__init__()
@@ -61,7 +57,7 @@ class ThemePicker(Vertical):
         """Offer these themes."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
-        if not self.children:  # now, for few people ever open it
+        if not self.children:  # now, because it is rarely opened
             about = Lines(name="picker-about")
             about.can_focus = False
             self.mount(Lines(name="picker-names", has_cursor=True), about)
@@ -78,23 +74,23 @@ class ThemePicker(Vertical):
         self.query_one("#picker-about", Lines).show([(), *((Part(f" {line}", "muted"),) for line in words)])
 
     def on_lines_line_moved(self, event: Lines.LineMoved) -> None:
-        """Show what the cursor is on."""
+        """Show the theme of the cursor."""
         event.stop()
         self._describe(event.at)
         self.post_message(self.ThemePreviewed(self._names[event.at], is_final=False))
 
     def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
-        """Keep it."""
+        """Keep the theme."""
         event.stop()
         self.post_message(self.ThemePreviewed(self._names[event.at], is_final=True))
 
     def action_give_up(self) -> None:
-        """Go back to the theme of before."""
+        """Restore the previous theme."""
         self.post_message(self.ThemePreviewed(self._before, is_final=True))
 
 
 CHECK_S = 2.0
-"""How often theme files are looked at."""
+"""Interval of checks of theme files (seconds)."""
 
 
 class ThemeManager(Actions):
@@ -105,7 +101,7 @@ class ThemeManager(Actions):
         remember_focus: called before the picker takes the focus.
         refocus: puts the focus back into the pane.
         person: remembers the choice.
-        wanted: the theme to begin with; "" = the one that is remembered.
+        wanted: name of the first theme, "" = the remembered one.
     """
 
     def __init__(
@@ -126,11 +122,11 @@ class ThemeManager(Actions):
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of all themes, as they were read."""
+        """The names of all themes, in the order of reading."""
         return tuple(self.themes.by_name)
 
     def choose(self, name: str) -> None:
-        """Choose a theme by name, open the picker, or with `reload` read the files again."""
+        """Choose a theme by name; "" opens the picker, "reload" reads the files again."""
         self.reload(always=name == "reload")
         if name == "reload":
             self._screen.show_toast(
@@ -158,7 +154,7 @@ class ThemeManager(Actions):
         self._screen.show_toast(f"theme {self._app.theme}", seconds=2)
 
     def preview(self, name: str, *, is_final: bool) -> None:
-        """Show the theme that the picker is at; close the picker if it is for good."""
+        """Show the theme of the picker; close the picker if the choice is final."""
         self._app.theme = name
         if is_final:
             self._person.put("theme", name)
@@ -166,24 +162,24 @@ class ThemeManager(Actions):
             self._refocus()
 
     def reload(self, *, always: bool = False) -> None:
-        """Read theme files again if any changed: for the picker, and when the terminal gets the focus back from an editor."""
+        """Read theme files again if one changed: for the picker, and when the terminal gets the focus back."""
         if not always and self.themes.is_current():
             return
         self.themes = theming.load_themes()
         self._register(self._app.theme)
-        self._app._invalidate_css()  # noqa: SLF001  # a theme of the same name is no change to Textual
+        self._app._invalidate_css()  # noqa: SLF001  # Textual ignores a new theme of the same name
         self._app.refresh_css(animate=False)
         self._app.screen_stack[0].refresh(layout=True)
 
     # ------------------------------------------------------------------------------------------------------- files that change
 
     def watch(self) -> None:
-        """Show what an editor elsewhere makes of the theme: a thread compares the times of files and reports changes."""
+        """Show edits of theme files at once: a thread compares the times of files."""
         self._has_ended.clear()
         run_in_background("aptui-looks", self._watch_files)
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._has_ended.set()
 
     def _watch_files(self) -> None:

@@ -1,1 +1,1 @@
-"""Pictures on the screen: what their headers say, how they are decoded beside it, and how few cells show many pixels."""
+"""Pictures on the screen: headers, decoding in a separate process, drawing with cells."""

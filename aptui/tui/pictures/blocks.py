@@ -1,7 +1,7 @@
-"""Pixels as cells: two to a cell by an upper half block with a colour of its own for each half; shades where colours are few.
+"""Pixels as cells: two for each cell, by an upper half block with two colours; shades if colours are few.
 
-A pixel that can be seen through shows a quiet checker, so that the shape of what is drawn is told from its paper. What is told is
-rounded a little and equal halves are blanks, for the same colour beside itself costs no bytes.
+Transparent pixels show a faint checker, so that the shape of a picture is visible. Colours are rounded a little and equal halves
+are blanks, because neighbours of the same colour cost no bytes.
 
 Tests: `tests/tui/pictures/test_blocks.py`.
 """
@@ -28,18 +28,18 @@ _UPPER = "▀"
 _SHADES, _ASCII_SHADES = " ░▒▓█", " .:+#"
 _CHECKER_PIXELS = 4
 _CHECKER = (0.06, 0.14)
-"""How far the checker's two fields are from the ground to the middle grey."""
+"""Distance of the checker's two fields from the ground, as a share of that to middle grey."""
 _ROUNDED = 3
-"""Steps of a channel that are told as one: nobody sees them, and areas of one colour become of one colour."""
+"""Steps of a channel that are rounded to one: the difference is invisible, and areas get one colour."""
 _EYE = (0.299, 0.587, 0.114)
 _STRETCHED_FROM = 0.12
-"""A picture whose greys differ by less is of one grey, and not made one of noise."""
+"""Minimum difference of greys that is stretched to full contrast: less is one grey, with noise."""
 _VIVID = 1.5
-"""Colours are so much stronger before the nearest of 240 is taken: most of what is dark or pale would be grey."""
+"""Factor of saturation before the nearest of 240 colours is taken: otherwise most dark and pale colours become grey."""
 
 
 class Manner(StrEnum):
-    """How a picture is drawn, from the most to the fewest bytes."""
+    """Ways to draw a picture, from the most to the fewest bytes."""
 
     COLOURS = "colours"
     PALETTE = "palette"
@@ -47,7 +47,7 @@ class Manner(StrEnum):
 
 
 class Ground(NamedTuple):
-    """What a picture is drawn on: the style of a blank, and its colour, as far as it is known."""
+    """The background of a picture: the style of a blank, and its colour as far as known."""
 
     style: Style
     colour: tuple[int, int, int]
@@ -57,7 +57,7 @@ class Ground(NamedTuple):
 def draw_picture(
     pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True
 ) -> list[list[Segment]]:
-    """Return the lines of a picture, as large as it can be in `columns` × `rows` cells; without colours it is greys."""
+    """Return the lines of a picture, as large as fits into `columns` × `rows` cells; without colours as greys."""
     width, height = fit_size(pixels.width, pixels.height, columns, rows * 2)
     if not width:
         return []
@@ -70,7 +70,7 @@ def draw_picture(
 
 
 def bytes_of(lines: list[list[Segment]]) -> int:
-    """Return about how many bytes it takes to show these lines."""
+    """Return the approximate number of bytes of these lines."""
     return sum(
         len(text.encode()) + (40 if style is not None and style.color else 6 if style is None else 20)
         for line in lines
@@ -79,7 +79,7 @@ def bytes_of(lines: list[list[Segment]]) -> int:
 
 
 def _scale(pixels: Pixels, width: int, height: int) -> Grid:
-    """Return a picture of this size, its colours multiplied by their alpha: averaged where it is smaller, repeated where larger."""
+    """Return a picture of this size with colours multiplied by alpha: averaged if it is smaller, repeated if larger."""
     data = np.frombuffer(pixels.data, np.uint8).reshape(pixels.height, pixels.width, CHANNELS).astype(np.float32)
     data[..., :3] *= data[..., 3:] / 255
     if width >= pixels.width and height >= pixels.height:
@@ -90,7 +90,7 @@ def _scale(pixels: Pixels, width: int, height: int) -> Grid:
 
 
 def _shares(before: int, after: int) -> Grid:
-    """Return which share each of `before` pixels in a row has in each of `after`."""
+    """Return the shares of `before` pixels in each of `after`: array (after, before)."""
     edges = np.arange(after + 1) * (before / after)
     places = np.arange(before)
     covered = np.minimum(edges[1:, None], places + 1) - np.maximum(edges[:-1, None], places)
@@ -99,7 +99,7 @@ def _shares(before: int, after: int) -> Grid:
 
 
 def _on_checker(picture: Grid, ground: Ground, height: int) -> Grid:
-    """Return red, green, blue and whether there is anything, with what can be seen through upon the checker."""
+    """Return red, green, blue and 1 for a pixel inside the picture; transparent pixels are drawn over the checker."""
     down, across = (np.arange(size) // _CHECKER_PIXELS for size in picture.shape[:2])
     is_odd = ((down[:, None] + across) % 2)[..., None]
     paper = np.array(ground.colour, np.float32)
@@ -113,7 +113,7 @@ def _on_checker(picture: Grid, ground: Ground, height: int) -> Grid:
 
 def _in_colours(picture: Grid, manner: Manner, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
     upper, lower = picture[0::2], picture[1::2]
-    if not is_utf8:  # there is no half of a cell
+    if not is_utf8:  # ASCII has no half block
         upper = lower = np.where(lower[..., 3:] > 0, (upper + lower) / 2, upper)
     to_colours = _palette if manner is Manner.PALETTE else _round_colours
     tops, bottoms = to_colours(upper[..., :3]), to_colours(lower[..., :3])
@@ -144,7 +144,7 @@ def _round_colours(colours: Grid) -> NDArray[np.int64]:
 
 
 def _palette(colours: Grid) -> NDArray[np.int64]:
-    """Return the nearest of 240 colours for each, by the eye's weights (`colours.fit_colours` says more); greys stay grey."""
+    """Return the nearest of 240 colours of each, by the weights of the eye (see `theming.fit_colours`); greys stay grey."""
     grey = colours @ np.array(_EYE, np.float32)[:, None]
     vivid: Grid = (grey + (colours - grey) * _VIVID).astype(np.float32)
     flat = _round_colours(vivid)
@@ -165,7 +165,7 @@ def _numbers(colours: Grid) -> NDArray[np.int64]:
 
 
 def _in_shades(picture: Grid, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
-    """Return greys by how much of a cell is inked; ink is light on a dark ground and dark on a light one."""
+    """Return greys as the inked share of a cell; ink is light on a dark ground and dark on a light one."""
     cells = (picture[0::2] + picture[1::2]) / 2
     alpha = cells[..., 3] / 255
     light = cells[..., :3] @ np.array(_EYE, np.float32) / 255

@@ -1,10 +1,10 @@
-"""The process that decodes one picture: its file is standard input, its small pixels are standard output.
+"""The process that decodes one picture, from standard input to small pixels on standard output; and decoded pictures.
 
-What is decoded may be hostile, so this is no part of the screen. Before a byte of the file is read, it gives away what it does not
-need: it can open no file and no connection, start nothing (a superuser becomes nobody), write no file, and takes neither more
-memory nor more time than a preview is worth. However it ends, its parent says one sentence.
+Files may be hostile, so they are not decoded in the screen's process. Before this process reads a byte of the file, it gives up
+privileges: it cannot open files or connections, start processes or write files (root becomes `nobody`), and its memory and CPU time
+are limited. However it ends, the parent shows one sentence.
 
-Answers are a line of JSON, `{"size": [width, height]}` with the pixels behind it, or `{"why": …}`.
+The answer is a line of JSON, `{"size": [width, height]}`, followed by the pixels, or `{"why": …}`.
 
 Tests: `tests/tui/pictures/test_decoding.py`.
 """
@@ -26,15 +26,13 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# A decoded picture, small enough for a screen, and which of its pixels a room of cells has place for.
-
 MOST_WIDE, MOST_HIGH = 320, 200
-"""A picture is made so small before it comes to the screen: a pixel for each half of a cell of a large terminal."""
+"""Maximum size of a decoded picture (pixels): one for each half of a cell of a large terminal."""
 CHANNELS = 4
 
 
 class Pixels(Struct, frozen=True):
-    """Rows of red, green, blue and alpha, a byte each."""
+    """A decoded picture: rows of red, green, blue and alpha, a byte each."""
 
     width: int
     height: int
@@ -42,7 +40,7 @@ class Pixels(Struct, frozen=True):
 
 
 def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
-    """Return how large a picture is drawn in `columns` × `rows` pixels: with its aspect, enlarged by whole numbers alone."""
+    """Return the size of a picture in `columns` × `rows` pixels, with its aspect ratio; it is enlarged only by whole numbers."""
     if columns <= 0 or rows <= 0:
         return 0, 0
     enlarged = min(columns // width, rows // height)
@@ -57,23 +55,23 @@ READERS = {
     "PNG": "Png", "JPEG": "Jpeg", "GIF": "Gif", "BMP": "Bmp", "TGA": "Tga", "WebP": "WebP", "DDS": "Dds", "TIFF": "Tiff",
     "PSD": "Psd",
 }  # fmt: skip
-"""{format: Pillow's module for it}. What is not here is not tried: some of Pillow's readers start programs."""
+"""{format: Pillow's module for it}; other formats are not decoded, because some of Pillow's readers start programs."""
 MOST_MEMORY_BYTES = 192 << 20
-"""Four bytes for each of the most pixels, Python, Pillow, and little more."""
+"""Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
 _UNPRIVILEGED = 65534
-"""The user of whom nothing is; limits on processes bind no superuser."""
+"""UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
-"""So many pixels for one that is shown are averaged; of more, some are left out."""
+"""Maximum reduction by averaging, for each direction; beyond it, pixels are skipped."""
 
 
 def main(form: str) -> None:
-    """Answer for one picture of a format."""
+    """Write the answer for one picture of a format."""
     try:
         answer, data = _decode_answer(form)
     except MemoryError:
         answer, data = {"why": f"decoding takes more than {MOST_MEMORY_BYTES >> 20} MiB of memory"}, b""
-    except Exception as error:  # noqa: BLE001  # Pillow's readers raise what they like
+    except Exception as error:  # noqa: BLE001  # Pillow's readers raise any exception
         answer, data = {"why": _reason(error, form)}, b""
     os.write(1, json.dumps(answer).encode() + b"\n")
     while data:
@@ -85,10 +83,10 @@ def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
 
     Image.preinit()
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", f"PIL.{READERS[form]}ImagePlugin"):
-        import_module(name)  # what readers import when they read
+        import_module(name)  # modules that readers import lazily
     warnings.simplefilter("ignore")
-    _give_away()
-    Image.MAX_IMAGE_PIXELS = None  # the bound below is ours
+    _drop_rights()
+    Image.MAX_IMAGE_PIXELS = None  # the limit below is used instead
     with open(0, "rb", closefd=False) as stream:
         picture = Image.open(stream, formats=[form.upper()])
         if picture.width * picture.height > MOST_PIXELS:
@@ -102,10 +100,10 @@ def _decode_answer(form: str) -> tuple[dict[str, object], bytes]:
 
 
 def _reason(error: Exception, form: str) -> str:
-    """Return in words what Pillow found wrong."""
+    """Return the reason of an error of Pillow."""
     text = " ".join(str(error).split())[:200]
     if text.startswith("cannot identify"):
-        return f"it is no {form}, or a broken one"
+        return f"it is not a valid {form}"
     if "truncated" in text or "not enough" in text:
         return "its file ends too early"
     return f"it cannot be decoded: {text or type(error).__name__}"
@@ -116,7 +114,7 @@ def too_many(width: int, height: int) -> str:
     return f"{width:,} × {height:,} are more pixels than a preview decodes ({MOST_PIXELS >> 20} Mi)"
 
 
-def _give_away() -> None:
+def _drop_rights() -> None:
     os.nice(10)
     _drop_privileges()
     limits = {
@@ -128,7 +126,7 @@ def _give_away() -> None:
 
 
 def _drop_privileges() -> None:
-    """Be no superuser: one may start what it likes, and end what others run. Where there is no other user it stays one."""
+    """Change root to `nobody`: root can start processes and end those of other users. Stay root if there is no other user."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])
@@ -137,7 +135,7 @@ def _drop_privileges() -> None:
 
 
 def _thin_out(picture: Image.Image) -> Image.Image:
-    """Leave pixels out before anything is computed: what is computed of all of them takes their memory again."""
+    """Skip pixels before other calculations, which would need the memory of all pixels again."""
     from PIL import Image
 
     shrunk = max(picture.width / (MOST_WIDE * _FINE), picture.height / (MOST_HIGH * _FINE))
@@ -148,7 +146,7 @@ def _thin_out(picture: Image.Image) -> Image.Image:
 
 
 def _plain(picture: Image.Image) -> Image.Image:
-    """Return a picture of bytes of colour and alpha, from whichever kind of pixels."""
+    """Return a picture as bytes of RGBA, from any kind of pixels."""
     if picture.mode.startswith(("I", "F")):
         lowest, highest = (0.0, 65535.0) if picture.mode.startswith("I;16") else _range(picture)
         scale = 255 / ((highest - lowest) or 1)

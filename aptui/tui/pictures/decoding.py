@@ -1,6 +1,6 @@
-"""Has pictures decoded in processes of their own: one at a time, the newest that is wanted, once the cursor rests.
+"""Headers of pictures, and their decoding in separate processes: one at a time, the newest request, when the cursor stays.
 
-Tests: `tests/tui/pictures/test_decoding.py`.
+Tests: `tests/tui/pictures/test_decoding.py`, `tests/tui/pictures/test_facts.py`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import NamedTuple
 from aptui.tui.background import LatestOnly
 from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_PIXELS, MOST_WIDE, READERS, Pixels, too_many
 
-# What the first bytes of a picture say: its format, its size, its kind of pixels. Nothing is decoded, so none is too large.
-
 HEAD_BYTES = 64 * 1024
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette", 4: "grey + alpha", 6: "RGBA"}
 _DXGI_FOLLOWS = b"DX10"
 
 
 class Facts(NamedTuple):
-    """Format, width and height in pixels (0 = the header was not read so far), and what more is known."""
+    """Format, width and height in pixels (0 = unknown), and other facts."""
 
     form: str
     width: int
@@ -36,13 +34,13 @@ class Facts(NamedTuple):
 
 
 def image_facts(head: bytes, name: str) -> Facts | None:
-    """Return what the first bytes say of an image, None = they are of none."""
+    """Return the facts of an image by its first bytes, None = not an image."""
     reads = next((read for mark, read in _BY_MARK.items() if head.startswith(mark)), None)
     if reads is None and name.lower().endswith(".tga"):
         reads = _tga
     try:
         return reads(head) if reads is not None else None
-    except struct.error:  # it is shorter than its kind must be
+    except struct.error:  # the header is cut off
         return None
 
 
@@ -67,7 +65,7 @@ def _psd(head: bytes) -> Facts:
 
 
 def _tga(head: bytes) -> Facts | None:
-    """Read the header of the one kind that has no mark."""
+    """Read the header of TGA, which has no magic number."""
     has_map, kind = struct.unpack_from("BB", head, 1)
     width, height, bits = struct.unpack_from("<HHB", head, 12)
     if has_map > 1 or kind not in {1, 2, 3, 9, 10, 11}:
@@ -106,7 +104,7 @@ def _webp(head: bytes) -> Facts | None:
 
 
 def _jpeg(head: bytes) -> Facts | None:
-    """Walk the segments up to the one that tells the size."""
+    """Walk the segments up to the one with the size."""
     at = 2
     while at + 9 < len(head) and head[at] == 0xFF:
         marker = head[at + 1]
@@ -118,7 +116,7 @@ def _jpeg(head: bytes) -> Facts | None:
 
 
 def _tiff(head: bytes) -> Facts | None:
-    """Read the first directory, where its entries are within the first bytes; else the size is not known."""
+    """Read the first directory if its entries are within the first bytes; otherwise the size is unknown."""
     order = "<" if head.startswith(b"I") else ">"
     (at,) = struct.unpack_from(f"{order}I", head, 4)
     if at + 2 > len(head):
@@ -153,27 +151,27 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 
 
 REST_S = 0.15
-"""For so long somebody stays on a picture before it is decoded."""
+"""Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 10.0, 50
 _MOST_ANSWER_BYTES = MOST_WIDE * MOST_HIGH * CHANNELS + 1024
 _MOST_FILE_BYTES = 128 << 20
 
 
 def objection(facts: Facts, size_bytes: int) -> str:
-    """Return why a picture is not even tried to be decoded, "" = it is."""
+    """Return why a picture is not decoded, "" = it is."""
     if facts.form not in READERS:
-        return f"pictures of the format {facts.form} are not decoded here"
+        return f"there is no preview of the format {facts.form}"
     if facts.width * facts.height > MOST_PIXELS:
         return too_many(facts.width, facts.height)
     if size_bytes > _MOST_FILE_BYTES:
-        return f"its file is larger than {_MOST_FILE_BYTES >> 20} MiB"
+        return f"the file is larger than {_MOST_FILE_BYTES >> 20} MiB"
     return ""
 
 
 def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
-    """Return the picture in a file, or why there is none. Blocks until it is done, or `stop` is set."""
+    """Return the picture of a file, or the reason why it cannot be decoded. Blocks until then, or until `stop` is set."""
     try:
-        # A pipe has no picture, and must not block the thread for ever.
+        # Non-blocking, so that a pipe does not block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return (error.strerror or "it cannot be read").lower()
@@ -191,7 +189,7 @@ def decode(path: str, form: str, stop: threading.Event) -> Pixels | str:
 
 
 def _answer(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
-    """Return what the process says until it ends, or has said more than any answer is long."""
+    """Return the output of the process, up to the maximum size of an answer."""
     assert process.stdout is not None
     fd, answer, deadline_s = process.stdout.fileno(), b"", time.monotonic() + _TIMEOUT_S
     news = select.poll()
@@ -207,11 +205,11 @@ def _answer(process: subprocess.Popen[bytes], stop: threading.Event) -> bytes:
                 answer += piece
         return answer
     finally:
-        process.kill()  # it has ended, or shall
+        process.kill()  # in case it has not ended
 
 
 def _read(answer: bytes) -> Pixels | str:
-    """Return what the decoder said; it may have become another's, so nothing of it is believed."""
+    """Return the answer of the decoder; it is checked strictly, because a hostile file may control the decoder."""
     line, _, data = answer.partition(b"\n")
     try:
         reply = json.loads(line)
@@ -221,7 +219,9 @@ def _read(answer: bytes) -> Pixels | str:
     except (AttributeError, KeyError, TypeError, ValueError):
         return "the decoder ended without an answer"
     is_so = isinstance(width, int) and isinstance(height, int) and 0 < width <= MOST_WIDE and 0 < height <= MOST_HIGH
-    return Pixels(width, height, data) if is_so and len(data) == width * height * CHANNELS else "the decoder gave no picture"
+    if not is_so or len(data) != width * height * CHANNELS:
+        return "the decoder returned an invalid picture"
+    return Pixels(width, height, data)
 
 
 class _DecodeRequest(NamedTuple):
@@ -231,10 +231,10 @@ class _DecodeRequest(NamedTuple):
 
 
 class Decoder:
-    """Decodes in a thread. Its methods are called by the UI.
+    """Decodes in a thread; the UI's thread calls its methods.
 
     Args:
-        deliver: called by the thread with a function and its arguments, for the UI to call.
+        deliver: called by the thread with a function and its arguments, which the UI's thread calls.
     """
 
     def __init__(self, deliver: Callable[..., object]) -> None:
@@ -243,17 +243,17 @@ class Decoder:
         self._is_used = False
 
     def want(self, path: str, form: str, then: Callable[[Pixels | str], object]) -> None:
-        """Have `then` called, in the UI, with the picture or with why there is none, unless something else is wanted before."""
+        """Decode a picture and call `then` in the UI's thread with it or with a reason, unless another request replaces it."""
         self._is_used = True
         self._worker.put(_DecodeRequest(path, form, then), interrupts=True)
 
     def want_none(self) -> None:
-        """Want what was wanted no more."""
+        """Drop the request."""
         if self._is_used:
             self._worker.put(None, interrupts=True)
 
     def close(self) -> None:
-        """End the thread, and what it started."""
+        """End the thread and its process."""
         self._worker.close()
 
     def _decode(self, _kind: str, wanted: _DecodeRequest | None) -> None:

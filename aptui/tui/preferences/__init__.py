@@ -1,1 +1,1 @@
-"""Files of people: themes, keys, what is remembered."""
+"""Files of the user: themes, keys, remembered values."""

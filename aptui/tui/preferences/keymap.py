@@ -1,7 +1,7 @@
-"""`config/keymap.yaml` and a person's own `keymap.yaml` → which key does what: read, checked, clashes named. Nothing is bound here.
+"""Keys of actions: `config/keymap.yaml` and the user's `keymap.yaml` are read, checked for clashes, and given to Textual.
 
-The shipped file documents every action: pane → id → keys and what it does. The defaults themselves stand in the code, in each
-widget's `BINDINGS`; a test compares the two. A person's file is flat: `app.help: "f1, ?"`; `none` takes an action off the keyboard.
+The shipped file documents every action: scope → id → keys and description. The defaults are in the code, in the `BINDINGS` of each
+widget; a test compares both. The user's file is flat: `app.help: "f1, ?"`; `none` removes the keys of an action.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 EVERYWHERE = "everywhere"
 COVERING = frozenset({"command", "menu", "picker"})
-"""Scopes that take their keys before anything below while they are open: no clash with what holds everywhere."""
+"""Scopes that get all keys while they are open, so that they cannot clash with the scope `everywhere`."""
 NO_KEY = "none"
 _UNREACHABLE = "<none>"
-"""A key that no terminal sends: Textual drops an override that is empty."""
+"""A key that no terminal sends: Textual ignores an empty override."""
 
 
 class Action(Struct, frozen=True):
@@ -41,27 +41,27 @@ class Action(Struct, frozen=True):
 
 
 class Keymap(Struct):
-    """All actions by id, with the keys in force; `overrides` go to `App.set_keymap`; `mistakes` are for people."""
+    """All actions by id, with their current keys; `overrides` are for `App.set_keymap`, `mistakes` for the user."""
 
     actions: dict[str, Action] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
     mistakes: list[UserError] = field(default_factory=list)
 
     def does(self, action_id: str) -> str:
-        """Return what an action does, in words."""
+        """Return the description of an action, "" for an unknown id."""
         action = self.actions.get(action_id)
         return action.does if action else ""
 
 
 def own_file() -> Path:
-    """Return where a person's own keys are looked for."""
+    """Return the path of the user's keymap."""
     return yaml_files.config_home() / "keymap.yaml"
 
 
 def load_keymap() -> Keymap:
-    """Read the shipped keys and the person's own over them.
+    """Read the shipped keys and override them with the user's.
 
-    A mistake in the latter leaves its action as it was, and is reported.
+    A mistake in the user's file is reported and changes no action.
     """
     keymap = Keymap(read_shipped_actions(data_dir() / "config" / "keymap.yaml"))
     file = own_file()
@@ -71,7 +71,7 @@ def load_keymap() -> Keymap:
         except UserError as mistake:
             keymap.mistakes.append(mistake)
         else:
-            _lay_over(keymap, own)
+            _override(keymap, own)
     return keymap
 
 
@@ -82,7 +82,7 @@ def read_shipped_actions(file: Path) -> dict[str, Action]:
 
 
 def check_shipped(root: Node) -> list[list[Any]]:
-    """Return the shipped file as rows (id, scope, keys, does).
+    """Return the shipped file as rows (id, scope, keys, description).
 
     Raises:
         UserError: the first mistake, with its place.
@@ -101,10 +101,10 @@ def check_shipped(root: Node) -> list[list[Any]]:
 
 
 def check_own(root: Node) -> list[list[str]]:
-    """Return a person's file as rows (id, keys, file:line:column).
+    """Return the user's file as rows (id, keys, file:line:column).
 
     Raises:
-        UserError: it has another form.
+        UserError: the file has another form.
     """
     rows = []
     for action_id, node in yaml_files.mapping(root, "the keymap").items():
@@ -115,7 +115,7 @@ def check_own(root: Node) -> list[list[str]]:
     return rows
 
 
-def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
+def _override(keymap: Keymap, own: list[list[str]]) -> None:
     places: dict[str, str] = {}
     before = dict(keymap.actions)
     for action_id, keys, where in own:
@@ -124,14 +124,14 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
             from aptui.config.yaml.nodes import nearest  # for start-up
 
             hint = nearest(action_id, keymap.actions)
-            keymap.mistakes.append(UserError(f"there is no action '{action_id}'", where=where, hint=hint))
+            keymap.mistakes.append(UserError(f"unknown action '{action_id}'", where=where, hint=hint))
             continue
         places[action_id] = where
         wanted = () if keys.strip() == NO_KEY else normalise(keys)
         keymap.actions[action_id] = Action(action_id, action.scope, wanted, action.does)
     for first, second, key in clashes(keymap.actions):
         if key in before[first].keys and key in before[second].keys:
-            continue  # shipped so
+            continue  # a clash of the shipped keys
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
         keymap.mistakes.append(UserError(what, where=where, hint=f"give one of them another key, or '{NO_KEY}'"))
@@ -139,7 +139,7 @@ def _lay_over(keymap: Keymap, own: list[list[str]]) -> None:
 
 
 def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
-    """Return (id, id, key) for each two actions that share a key: in one scope, or where one of them holds everywhere."""
+    """Return (id, id, key) of each two actions with the same key in one scope, or if one has the scope `everywhere`."""
     found = []
     by_key: dict[str, list[Action]] = {}
     for action in actions.values():
@@ -153,7 +153,7 @@ def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
 
 
 def normalise(keys: str) -> tuple[str, ...]:
-    """Return the names Textual has for keys: `?, f1` → (`question_mark`, `f1`)."""
+    """Return Textual's names of keys: `?, f1` → (`question_mark`, `f1`)."""
     from textual.keys import _character_to_key  # for start-up
 
     words = [word.strip() for word in keys.split(",")] if keys.strip() != "," else [","]
@@ -161,7 +161,7 @@ def normalise(keys: str) -> tuple[str, ...]:
 
 
 def show_key(key: str) -> str:
-    """Return a key as people read it: `^P`, `?`, `⏎`, `F1`."""
+    """Return a key as it is shown: `^P`, `?`, `⏎`, `F1`."""
     modifiers, _, name = key.rpartition("+")
     if not terminal_facts().is_utf8 and name in _SPELLED:
         return key.removesuffix(name) + _SPELLED[name]
@@ -180,7 +180,7 @@ _SHOWN = {
 
 
 _SPELLED = {"enter": "Enter", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "backspace": "Backspace"}
-"""Where nothing beyond ASCII can be drawn."""
+"""Names of keys on a terminal that shows only ASCII."""
 
 
 def _character(name: str) -> str:
@@ -191,15 +191,11 @@ def _character(name: str) -> str:
     return key_to_character(name) or format_key(name)
 
 
-# The keys of people: read from their file, handed to Textual, and read again when they ask. What a key waits for is
-# `key_gate`'s.
-
-
 class KeyBindings(Actions):
-    """The keymap in force, as `keymap`.
+    """Gives the keymap to Textual, and reads it again on demand.
 
     Args:
-        app: has the bindings.
+        app: the app.
         show_toast: shows a message.
     """
 
@@ -208,16 +204,16 @@ class KeyBindings(Actions):
         self.keymap = load_keymap()
 
     def apply(self) -> None:
-        """Have Textual take the keys."""
+        """Give the keys to Textual."""
         self._app.set_keymap(self.keymap.overrides)
 
     def report_mistakes(self) -> None:
-        """Say what is wrong with the file."""
+        """Report mistakes in the user's file."""
         for mistake in self.keymap.mistakes:
             self._show_toast(str(mistake), "warning", 15)
 
     def action_press(self, key: str) -> None:
-        """Do as if `key` were pressed: for clicks on what stands for one."""
+        """Press a key, for clicks on hints."""
         self._app.simulate_key(key)
 
     def action_reload(self) -> None:

@@ -1,6 +1,6 @@
-"""What the screen remembers of a project (tab, sort, columns …) and of a person (theme, mouse), as JSON in the state folder.
+"""Values that the screen remembers of a project (tab, sort, columns …) and of the user (theme, mouse), as JSON in the state folder.
 
-Nothing here is precious: a damaged file is as good as none, and one that cannot be written is tried again next time.
+A damaged file is ignored, and a failed write is repeated the next time.
 
 Tests: `tests/tui/preferences/test_keymap.py`.
 """
@@ -23,22 +23,22 @@ T = TypeVar("T")
 
 
 class UiMemory:
-    """One file of remembered values, by dotted names such as `jobs.sort`; written when the app ends, and at `save`."""
+    """One file of remembered values, by dotted names such as `jobs.sort`; `save` writes it."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._values = _read(file)
         self._saved = dict(self._values)
         self._histories: set[str] = set()
-        """Names of the histories that got a text here."""
+        """Names of histories that were changed here."""
 
     def get(self, name: str, default: T) -> T:
-        """Return what is remembered under `name`, or `default`; also where its type is not that of the default."""
+        """Return the value of `name`; the default if it is missing or has another type than the default."""
         value = self._values.get(name, default)
         return value if default is None or type(value) is type(default) else default
 
     def put(self, name: str, value: Any) -> None:
-        """Remember `value` (plain JSON data) under `name`; None forgets."""
+        """Store `value` (plain JSON data) under `name`; None removes it."""
         if self._values.get(name) == value:
             return
         if value is None:
@@ -47,18 +47,18 @@ class UiMemory:
             self._values[name] = value
 
     def history(self, name: str) -> list[str]:
-        """Return the texts remembered under `name`, the latest last."""
+        """Return the texts of a history, the latest last."""
         texts: list[object] = []
         return [text for text in self.get(name, texts) if isinstance(text, str)]
 
     def remember(self, name: str, text: str) -> None:
-        """Add `text` to a history, once, as the latest."""
+        """Add `text` to a history as the latest, without duplicates."""
         if text:
             self._histories.add(name)
             self.put(name, [*(each for each in self.history(name) if each != text), text][-_HISTORY:])
 
     def save(self) -> None:
-        """Merge the values that changed here into the file, which another screen may have written since."""
+        """Merge the values that changed here into the file, which another screen may have written."""
         own, saved = self._values, self._saved
         changed = {name for name in own.keys() | saved.keys() if own.get(name) != saved.get(name)}
         if not changed:
@@ -77,7 +77,7 @@ class UiMemory:
         self._saved = dict(own)
 
     def _merge(self, values: dict[str, Any], changed: set[str]) -> dict[str, Any]:
-        """Return `values` with what changed here; a history has the texts of both, those of this screen last."""
+        """Return `values` with the changes made here; a history has the texts of both, those of this screen last."""
         for name in changed:
             if name not in self._values:
                 values.pop(name, None)
@@ -99,11 +99,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def project_memory(state_dir: Path, cache_dir: Path) -> UiMemory:
-    """Return what is remembered of the project whose cache this is."""
+    """Return the memory of the project with this cache."""
     name = hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:16]
     return UiMemory(state_dir / "screen" / f"{name}.json")
 
 
 def person_memory(state_dir: Path) -> UiMemory:
-    """Return what is remembered of the person, for all projects."""
+    """Return the memory of the user, for all projects."""
     return UiMemory(state_dir / "screen" / "person.json")

@@ -1,9 +1,7 @@
-"""`themes/*.yaml`, shipped and a person's own → looks, Textual themes and the styles of roles; which look suits a terminal.
+"""`themes/*.yaml`, shipped and of the user → Textual themes and styles of roles; which theme suits a terminal; colours.
 
-No widget.
-
-A *role* is what a colour means (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
-colours can say the same with attributes. Widgets ask `roles(app)` and never name a colour.
+A *role* is the meaning of a colour (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
+colours can use attributes. Widgets get styles from `roles(app)` and never name a colour.
 """
 
 from __future__ import annotations
@@ -32,10 +30,8 @@ if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 
-# Colours as terminals show them: with 256 or 16, and legible on what is behind them. Which colours there are, themes say.
-
 LEAST_CONTRAST = 4.5
-"""WCAG 2.2, 1.4.3: text on its background."""
+"""Minimum contrast of text on its background (WCAG 2.2, 1.4.3)."""
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _STEPS = (0, 95, 135, 175, 215, 255)
 PALETTE = tuple(
@@ -46,7 +42,7 @@ _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 
 
 def fit_colours(text: str, colours: int) -> str:
-    """Return a style or a colour with the nearest of 256 colours in the place of each, where the terminal has so many.
+    """Return a style or a colour with each colour replaced by the nearest one, if the terminal has 256 colours.
 
     Rich takes the nearest of the colour cube for all that is not nearly grey: a slate bar becomes teal.
     """
@@ -58,7 +54,7 @@ def _nearest(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
     def distance(other: tuple[int, int, int]) -> float:
-        mean = (red + other[0]) / 2  # the eye's weights, nearly
+        mean = (red + other[0]) / 2  # approximate weights of the eye
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 
@@ -66,7 +62,7 @@ def _nearest(colour: str) -> str:
 
 
 def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> ColorTriplet:
-    """Return what a terminal of so many colours shows for a colour, by the palette that most have."""
+    """Return the colour that a terminal with `colours` colours shows, by the most common palette."""
     from rich.color import ColorSystem  # for start-up
     from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
@@ -76,7 +72,7 @@ def show_colour(colour: Color, colours: int, *, is_foreground: bool = True) -> C
 
 
 def contrast(one: ColorTriplet, other: ColorTriplet) -> float:
-    """Return the contrast of two colours after WCAG, 1 to 21."""
+    """Return the contrast of two colours by WCAG, 1 to 21."""
     lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -90,7 +86,7 @@ def _luminance(triplet: ColorTriplet) -> float:
 
 
 def legible(colour: Color, behind: Color, colours: int) -> Color:
-    """Return a colour that can be read on `behind`: this one, or one that is lighter or darker as little as needed."""
+    """Return a colour that is legible on `behind`: this one, or the nearest lighter or darker one."""
     from rich.color import Color  # for start-up
 
     ground, own = show_colour(behind, colours, is_foreground=False), show_colour(colour, colours)
@@ -128,7 +124,7 @@ ROLES: dict[str, str] = {
     "title": "bold",
     "rule": "dim",
 }
-"""{role: its style where the theme of the app is none of ours}."""
+"""{role: its style in a theme of Textual}."""
 
 COLORS = ("background", "surface", "panel", "foreground", "primary", "secondary", "accent", "warning", "error", "success")
 ATTRIBUTES = frozenset({"bold", "dim", "italic", "underline", "reverse", "strike"})
@@ -148,7 +144,7 @@ _FEW = 16
 
 
 class ThemeFile(Struct, frozen=True):
-    """A theme as its file says it, complete; `is_ansi`: it uses the terminal's own sixteen colours."""
+    """A complete theme of a file; `is_ansi`: it uses the sixteen colours of the terminal."""
 
     name: str
     description: str
@@ -160,19 +156,19 @@ class ThemeFile(Struct, frozen=True):
 
 
 class ThemeFiles(Struct):
-    """All looks by name, the mistakes found in people's own, and what the files were like when they were read."""
+    """All themes by name, mistakes in files of the user, and the time stamps of all files when they were read."""
 
     by_name: dict[str, ThemeFile] = field(default_factory=dict)
     mistakes: list[UserError] = field(default_factory=list)
     stamps: tuple[tuple[str, int], ...] = ()
 
     def is_current(self) -> bool:
-        """Whether no theme file came, went or changed since."""
+        """Return whether no theme file was added, removed or changed since."""
         return self.stamps == _stamps()
 
 
 def load_themes() -> ThemeFiles:
-    """Read all themes; a broken one is reported, not fatal. A person's own takes the place of a shipped one of the same name."""
+    """Read all themes. A broken one is reported; one of the user replaces a shipped one of the same name."""
     themes = ThemeFiles(stamps=_stamps())
     parts: dict[str, tuple[dict[str, Any], str]] = {}
     for file, _ in themes.stamps:
@@ -190,7 +186,7 @@ def load_themes() -> ThemeFiles:
 
 
 def _stamps() -> tuple[tuple[str, int], ...]:
-    """Return (file, mtime_ns) of the shipped themes and then of the person's own."""
+    """Return (file, mtime_ns) of the shipped themes, then of the user's."""
     found: list[tuple[str, int]] = []
     for folder in (data_dir() / "themes", yaml_files.config_home() / "themes"):
         try:
@@ -234,7 +230,7 @@ def _check_colors(node: Node) -> dict[str, str]:
         yaml_files.check_key(node, key, COLORS, "colour")
         colors[key] = yaml_files.text(child, f"colour '{key}'")
         if not _is_color(colors[key]):
-            raise UserError(f"'{colors[key]}' is no colour", where=child.where, hint="write '#rrggbb' or 'ansi_red'")
+            raise UserError(f"not a colour: '{colors[key]}'", where=child.where, hint="write '#rrggbb' or 'ansi_red'")
     return colors
 
 
@@ -245,8 +241,8 @@ def _check_roles(node: Node) -> dict[str, str]:
         roles[key] = yaml_files.text(child, f"role '{key}'")
         for word in roles[key].split():
             if word not in ATTRIBUTES and word != "on" and not _is_color(word):
-                hint = f"a style is made of {', '.join(sorted(ATTRIBUTES))}, a colour, and 'on' a colour"
-                raise UserError(f"'{word}' is no part of a style", where=child.where, hint=hint)
+                hint = f"a style consists of {', '.join(sorted(ATTRIBUTES))}, a colour, and 'on' with a colour"
+                raise UserError(f"not part of a style: '{word}'", where=child.where, hint=hint)
     return roles
 
 
@@ -255,14 +251,14 @@ def _is_color(word: str) -> bool:
 
 
 def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: tuple[str, ...] = ()) -> ThemeFile:
-    """Lay a theme over the one it extends."""
+    """Return a theme with the values of the one that it extends."""
     part, file = parts[name]
     base: ThemeFile | None = None
     parent = part.get("extends")
     if parent is not None:
         if parent in (*seen, name) or parent not in parts:
             raise UserError(
-                f"theme '{name}' cannot extend '{parent}'", where=part["where"], hint=f"there are {', '.join(sorted(parts))}"
+                f"theme '{name}' cannot extend '{parent}'", where=part["where"], hint=f"the themes are {', '.join(sorted(parts))}"
             )
         base = _complete(parent, parts, (*seen, name))
     colors = {**(base.colors if base else {}), **part["colors"]}
@@ -270,7 +266,7 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
     for what, lacking in (("colour", set(COLORS) - set(colors)), ("role", set(ROLES) - set(roles))):
         if lacking:
             hint = f"it lacks {', '.join(sorted(lacking))}; or write 'extends: {DEFAULT}'"
-            raise UserError(f"theme '{name}' does not say every {what}", where=part["where"], hint=hint)
+            raise UserError(f"theme '{name}' does not define every {what}", where=part["where"], hint=hint)
     is_dark = part.get("dark", base.is_dark if base else True)
     is_ansi = part.get("ansi", base.is_ansi if base else False)
     return ThemeFile(name, part.get("description", ""), is_dark, is_ansi, colors, roles, file)
@@ -280,9 +276,9 @@ def _complete(name: str, parts: Mapping[str, tuple[dict[str, Any], str]], seen: 
 
 
 def theme_of(theme: ThemeFile) -> Theme:
-    """Return the Textual theme of a look.
+    """Return the Textual theme of a file.
 
-    Its variables hold, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
+    Its variables have, for each role, `role-<name>` (a colour, for CSS) and `role-<name>-style` (everything, for content).
     """
     from textual.theme import Theme  # for start-up
 
@@ -298,7 +294,7 @@ def theme_of(theme: ThemeFile) -> Theme:
 
 
 def _stock_variables(theme: ThemeFile) -> dict[str, str]:
-    """Say how the few stock widgets (input, option list, palette) look, with no colour but the look's own."""
+    """Return variables of Textual's widgets (input, option list, palette) in colours of the theme."""
     plain, paper, accent = theme.colors["foreground"], theme.colors["background"], theme.colors["accent"]
     is_bare = plain == accent == "ansi_default"
     ours = {
@@ -310,7 +306,7 @@ def _stock_variables(theme: ThemeFile) -> dict[str, str]:
         "input-cursor-text-style": "reverse" if is_bare else "none",
     }
     if theme.is_ansi:
-        # Textual asks themes of the terminal's own colours for these, and for these alone.
+        # Textual reads these variables, and only these, from ANSI themes.
         ours |= {name: plain if is_bare else "ansi_blue" if name.endswith("background") else plain for name in _ANSI_VARIABLES}
         ours |= {"ansi-background": paper, "ansi-foreground": plain}
     return ours
@@ -323,7 +319,7 @@ _ANSI_VARIABLES = (
 
 
 class Roles:
-    """The styles of one look: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` its text for `Content`."""
+    """The styles of one theme: `roles["failed"]` is a Rich style for segments, `roles.text("failed")` its text for `Content`."""
 
     def __init__(self, styles: Mapping[str, str]) -> None:
         self._texts = {role: fit_colours(text, facts().colours) for role, text in {**ROLES, **styles}.items()}
@@ -333,13 +329,13 @@ class Roles:
         return self._styles[role]
 
     def text(self, role: str) -> str:
-        """Return a role's style as text, for `Content.styled` and `Content.assemble`."""
+        """Return the style of a role as text, for `Content.styled` and `Content.assemble`."""
         return self._texts[role]
 
 
 @lru_cache(maxsize=256)
 def rich_style(text: str) -> Style:
-    """Return a role's style as Rich wants it."""
+    """Return a style as a Rich style."""
     from rich.style import Style  # for start-up
 
     return Style.parse(text.replace("ansi_", "")) if text else Style()
@@ -349,7 +345,7 @@ _made: dict[int, tuple[Theme, Roles]] = {}
 
 
 def roles(app: App[Any]) -> Roles:
-    """Return the styles of the theme the app shows now; a theme that is none of ours has plain ones."""
+    """Return the styles of the current theme; a theme of Textual has the styles of `ROLES`."""
     theme = app.current_theme
     known = _made.get(id(theme))
     if known is None or known[0] is not theme:
@@ -360,9 +356,9 @@ def roles(app: App[Any]) -> Roles:
 
 
 def suitable(wanted: str, themes: ThemeFiles, environment: Mapping[str, str] | None = None) -> str:
-    """Return the look to begin with: `wanted` where the terminal can show it.
+    """Return the name of the theme to begin with: `wanted` if the terminal can show it.
 
-    Without colours where people or terminal want none.
+    It has no colours if the user or the terminal requires that.
     """
     colours = prepare_terminal(os.environ if environment is None else environment).colours
     if colours == 0:

@@ -1,4 +1,4 @@
-"""YAML files of the screen (themes, keys) → plain data, checked by the caller; an unchanged file costs no YAML, as in `config`.
+"""YAML files of the screen (themes, keys) → plain data, checked by the caller; an unchanged file is read from a cache.
 
 Tests: `tests/tui/preferences/test_theming.py`.
 """
@@ -9,31 +9,33 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
 from aptui.config.dirs import user_file
-from aptui.shared.errors import UserError
+from aptui.shared.errors import KnownError, UserError
+from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
 
 _LARGEST_BYTES = (1 << 20) + 1
 _FORM = 1
-"""Rises when what is kept changes its form."""
+"""Version of the form of cached data."""
 
 
 def config_home() -> Path:
-    """Return the folder of a person's own settings."""
+    """Return the folder of the user's settings."""
     return user_file().parent
 
 
 def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
-    """Return what `compile_node` makes of `file`: plain JSON data.
+    """Return the plain JSON data that `compile_node` makes of `file`.
 
     Raises:
-        UserError: the file cannot be read, or the first mistake in it, with its place.
+        UserError: the file cannot be read, or has a mistake, with its place.
     """
     try:
         with file.open("rb") as stream:
@@ -45,7 +47,7 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
     compiled = _find_compiled_file(file)
     value = _recall(compiled, key)
     if value is None:
-        from aptui.config.yaml.nodes import read_yaml  # for start-up: YAML is paid for only when something changed
+        from aptui.config.yaml.nodes import read_yaml  # for start-up: only needed after a change
 
         value = compile_node(read_yaml(data, str(file)))
         _keep(compiled, key, value)
@@ -53,16 +55,16 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
 
 
 def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], what: str) -> None:
-    """Refuse `key` of the mapping `node` unless it is one of `known`.
+    """Check that `key` of the mapping `node` is one of `known`.
 
     Raises:
-        UserError: with the nearest known key as hint.
+        UserError: it is not; the hint has the nearest known key.
     """
     if key not in known:
         from aptui.config.yaml.nodes import nearest  # for start-up
 
         raise UserError(
-            f"there is no {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)
+            f"unknown {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)
         )
 
 
@@ -70,7 +72,7 @@ def mapping(node: Node, what: str) -> dict[str, Node]:
     """Return the children of `node`.
 
     Raises:
-        UserError: it is no mapping.
+        UserError: `node` is not a mapping.
     """
     if not isinstance(node.value, dict):
         raise UserError(f"{what} must be a mapping", where=node.where)
@@ -81,7 +83,7 @@ def text(node: Node, what: str) -> str:
     """Return the text of `node`.
 
     Raises:
-        UserError: it is no text.
+        UserError: `node` is not text.
     """
     if not isinstance(node.value, str):
         raise UserError(f"{what} must be text", where=node.where, hint="put it in quotes")
@@ -104,12 +106,8 @@ def _recall(compiled: str, key: str) -> Any:
 
 
 def _keep(compiled: str, key: str, value: Any) -> None:
-    """Write what was compiled, whole or not at all; a folder that cannot be written costs only time."""
-    temporary = f"{compiled}.{os.getpid()}"
-    try:
+    """Write the compiled data; a failure only costs time at the next start."""
+    with suppress(OSError, KnownError):
         os.makedirs(os.path.dirname(compiled), mode=0o700, exist_ok=True)
-        with open(temporary, "w", encoding="ascii") as stream:
-            json.dump({"key": key, "value": value}, stream)
-        os.replace(temporary, compiled)
-    except OSError:
-        return
+        data = json.dumps({"key": key, "value": value}).encode("ascii")
+        replace_bytes(Path(compiled), data, mode=PRIVATE, is_synced=False)

@@ -380,7 +380,7 @@ async def _handle(app: App[Any], message: Message) -> None:
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
-    """Wait until a key acts on what is shown; an app without a gate accepts all keys."""
+    """Wait until a key may act; an app without a gate accepts all keys."""
     gate = getattr(app, "gate", None)
     return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 

@@ -127,7 +127,7 @@ class World:
     def deliver(self, count: int) -> None:
         for _ in range(min(count, len(self.line or ()))):
             assert self.line is not None
-            self.feed.take([NoticeLine(*self.line.pop(0))])
+            self.feed.receive([NoticeLine(*self.line.pop(0))])
 
     def read(self, *meanwhile: Any) -> None:
         if self.line is not None:
@@ -203,7 +203,7 @@ def feed() -> Feed:
 
 def test_news_wait_until_rows_were_read(feed: Feed) -> None:
     feed.note_subscription(1, 5, {1: 0})
-    feed.take([NoticeLine(1, 6, notice(1))])
+    feed.receive([NoticeLine(1, 6, notice(1))])
 
     assert not feed.drain().jobs
     assert feed.is_read_due
@@ -217,8 +217,8 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
 
 def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
     feed.note_subscription(1, 3, {})
-    feed.take([NoticeLine(1, 5, notice(1))])
-    feed.take([NoticeLine(1, 6, notice(2))])
+    feed.receive([NoticeLine(1, 5, notice(1))])
+    feed.receive([NoticeLine(1, 6, notice(2))])
     feed.read()
 
     assert [news.is_later for news in feed.drain().jobs] == [False, True]
@@ -227,17 +227,17 @@ def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
 def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
-    feed.take([NoticeLine(1, 6, notice(1, status="processing"))])
-    feed.take([NoticeLine(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))])
-    feed.take([NoticeLine(1, 8, notice(1, status="failed"))])
+    feed.receive([NoticeLine(1, 6, notice(1, status="processing"))])
+    feed.receive([NoticeLine(1, 7, notice(0, "a", "failed", job_key="CreateJobs_{1}"))])
+    feed.receive([NoticeLine(1, 8, notice(1, status="failed"))])
 
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
 def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
-    feed.take([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
-    feed.take([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
+    feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
+    feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
     feed.read()
 
     batch = feed.drain()
@@ -254,7 +254,7 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
-    feed.take([NoticeLine(2, 1, notice(1))])
+    feed.receive([NoticeLine(2, 1, notice(1))])
 
     assert feed.is_read_due
     assert not feed.drain().jobs
@@ -280,7 +280,7 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
         *progress, HealthChanged(1, Health(is_paused=True)), ConnectionsChanged(1, connections), EngineMessage(1, 2, "one"),
         EngineMessage(1, 2, "two"),
     ):  # fmt: skip
-        feed.take([NoticeLine(1, 1, item)])
+        feed.receive([NoticeLine(1, 1, item)])
 
     batch = feed.drain()
     assert (batch.progress, batch.connections, [said.text for said in batch.messages]) == (progress[1], connections, ["one", "two"])
@@ -292,7 +292,7 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
 def test_sources_and_products_make_the_trees_stale(feed: Feed, item: Notice) -> None:
     feed.read()
     feed.drain()
-    feed.take([NoticeLine(1, 1, item)])
+    feed.receive([NoticeLine(1, 1, item)])
 
     assert feed.drain().are_assets_stale
 
@@ -331,15 +331,15 @@ def test_a_read_that_failed_is_asked_for_again_by_news_once_there_is_a_database(
     feed.drain()
     with pytest.raises(UserError):  # a pane was entered while there was none
         feed.read()
-    feed.take([NoticeLine(1, 6, notice(1))])
+    feed.receive([NoticeLine(1, 6, notice(1))])
     assert not feed.is_read_due, "there is nothing to read yet"
 
     database_file.touch()
-    feed.take([NoticeLine(1, 7, notice(1))])
+    feed.receive([NoticeLine(1, 7, notice(1))])
     assert feed.is_read_due
     feed.read()
     assert [news.is_later for news in feed.drain().jobs] == [True]
-    feed.take([NoticeLine(1, 8, notice(1))])
+    feed.receive([NoticeLine(1, 8, notice(1))])
     assert not feed.is_read_due
 
 
@@ -439,7 +439,7 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
 def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
-    feed.take([NoticeLine(1, 6, notice(1))])
+    feed.receive([NoticeLine(1, 6, notice(1))])
     item = feed.drain().jobs[0]
 
     assert isinstance(item.notice, JobChanged)

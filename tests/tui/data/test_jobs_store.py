@@ -312,7 +312,7 @@ def test_a_bug_where_rows_are_put_in_order_leaves_the_rows_and_the_next_view_is_
         jobs.set_sort("source", is_descending=False)
         jobs.settle()
 
-    assert str(jobs.error) == "the rows cannot be put in order: pop from empty list; R tries again"
+    assert str(jobs.error) == "the rows cannot be sorted: pop from empty list; R tries again"
     assert shown(jobs) == before
     jobs.set_sort("source", is_descending=False)
     jobs.settle()

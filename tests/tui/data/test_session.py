@@ -30,56 +30,59 @@ def link_room():
     return module
 
 
-class Ears:
-    """Notes what a session says."""
+class RecordingListener:
+    """Records the calls of a session."""
 
     def __init__(self) -> None:
-        self.heard, self.changed = [], threading.Condition()
+        self.calls, self.changed = [], threading.Condition()
 
     def _note(self, *what) -> None:
         with self.changed:
-            self.heard.append(what)
+            self.calls.append(what)
             self.changed.notify_all()
 
     def note_subscription(self, epoch, seq, running) -> None:
         self._note("subscribed", epoch, seq, running)
 
-    def take(self, news) -> None:
+    def receive(self, news) -> None:
         for line in news:
-            self._note("take", *line)
+            self._note("notice", *line)
 
     def note_loss(self) -> None:
         self._note("lost")
 
-    def await_(self, is_so) -> None:
+    def wait_until(self, is_so) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: is_so(self.heard), PATIENCE_S), self.heard
+            assert self.changed.wait_for(lambda: is_so(self.calls), PATIENCE_S), self.calls
 
 
-def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession, Ears]:
-    session, ears = LinkSession(EnginePlaces("game", Path("/c"), socket, start, holder), back_off_s=(0.01,), **options), Ears()
-    session.listeners.append(ears)
+def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession, RecordingListener]:
+    session, listener = (
+        LinkSession(EnginePlaces("game", Path("/c"), socket, start, holder), back_off_s=(0.01,), **options),
+        RecordingListener(),
+    )
+    session.listeners.append(listener)
     session.open()
-    return session, ears
+    return session, listener
 
 
 def test_it_tells_for_how_long_jobs_run_and_an_engine_that_does_not_say_ran_them_from_now_on():
-    session, ears = LinkSession(EnginePlaces("game", Path("/c"), "", None, int)), Ears()
-    session.listeners.append(ears)
-    session._take_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
-    session._take_subscription({"epoch": 7, "seq": 1, "running": [4]})
+    session, listener = LinkSession(EnginePlaces("game", Path("/c"), "", None, int)), RecordingListener()
+    session.listeners.append(listener)
+    session._note_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
+    session._note_subscription({"epoch": 7, "seq": 1, "running": [4]})
 
-    assert ears.heard == [("subscribed", 7, 1, {4: 18_000, 9: 20}), ("subscribed", 7, 1, {4: 0})]
+    assert listener.calls == [("subscribed", 7, 1, {4: 18_000, 9: 20}), ("subscribed", 7, 1, {4: 0})]
 
 
 def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
     with link_room.running() as engine:
-        session, ears = opened(engine.room.server.path)
+        session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
         engine.do(lambda: [engine.room.server.publish(notice, 7, 1) for notice in (BUSY, EngineMessage(0, 1, "hello"))])
-        ears.await_(lambda heard: ("take", 7, 1, EngineMessage(0, 1, "hello")) in heard)
+        listener.wait_until(lambda calls: ("notice", 7, 1, EngineMessage(0, 1, "hello")) in calls)
 
-        assert ears.heard[0] == ("subscribed", 7, 0, {})
+        assert listener.calls[0] == ("subscribed", 7, 0, {})
         assert session.latest_progress == BUSY
         assert (session.engine.version, session.engine.epoch) == ("1.2.3", 7)
         session.close()
@@ -98,12 +101,12 @@ def test_answers_and_refusals_come_back(link_room):
 
 def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
     with link_room.running() as engine:
-        session, ears = opened(engine.room.server.path)
+        session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
-    ears.await_(lambda heard: ("lost",) in heard)
+    listener.wait_until(lambda calls: ("lost",) in calls)
     until(lambda: session.state is SessionState.REATTACHING)
 
-    with pytest.raises(HostError, match="no engine to ping"):
+    with pytest.raises(HostError, match="cannot ping: no engine is running"):
         session.ask(PingEngine()).result(PATIENCE_S)
     session.close()
     assert session.connections == ()
@@ -142,10 +145,10 @@ def test_who_asks_for_an_engine_beside_a_running_one_gets_none_when_that_ends(li
         return EngineClient.connect(path, "tui")
 
     with link_room.running() as engine:
-        session, ears = opened(engine.room.server.path, lambda: started.append(1), connect=connect)
+        session, listener = opened(engine.room.server.path, lambda: started.append(1), connect=connect)
         until(lambda: session.state is SessionState.ATTACHED)
         session.start_engine()
-    ears.await_(lambda heard: ("lost",) in heard)
+    listener.wait_until(lambda calls: ("lost",) in calls)
     before = len(tries)
     until(lambda: len(tries) >= before + 3)
     session.close()
@@ -160,10 +163,10 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
         started.append(list(holders))
         raise HostError("the daemon does not start")
 
-    session, ears = opened("/nowhere/engine.sock", start, lambda: holders[0])
+    session, listener = opened("/nowhere/engine.sock", start, lambda: holders[0])
     until(lambda: session.state is SessionState.WAITING)
-    ears.await_(lambda heard: heard)
-    assert (started, ears.heard) == ([], [("subscribed", 0, 0, {})]), "what rests can be read meanwhile"
+    listener.wait_until(lambda calls: calls)
+    assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "what rests can be read meanwhile"
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="one starts when the other run ends"):
         session.ask(PingEngine()).result(PATIENCE_S)
@@ -180,21 +183,24 @@ def test_what_another_run_writes_while_it_is_waited_for_is_read(tmp_path, monkey
     database, tries = tmp_path / "assetdb.sqlite", []
 
     def holder() -> int:
-        tries.append(len(ears.heard))
+        tries.append(len(listener.calls))
         return 4711
 
-    ears, session = Ears(), LinkSession(EnginePlaces("game", tmp_path, "/nowhere/engine.sock", int, holder), back_off_s=(0.001,))
-    session.listeners.append(ears)
+    listener, session = (
+        RecordingListener(),
+        LinkSession(EnginePlaces("game", tmp_path, "/nowhere/engine.sock", int, holder), back_off_s=(0.001,)),
+    )
+    session.listeners.append(listener)
     session.open()
     until(lambda: len(tries) > 20)
-    assert len(ears.heard) == 1, "nothing was written"
+    assert len(listener.calls) == 1, "nothing was written"
     for name in (database, tmp_path / "assetdb.sqlite-wal"):
-        before = len(ears.heard)
+        before = len(listener.calls)
         name.write_bytes(b"rows")
-        ears.await_(lambda heard, before=before: len(heard) > before)
+        listener.wait_until(lambda calls, before=before: len(calls) > before)
     session.close()
 
-    assert all(each == ("subscribed", 0, 0, {}) for each in ears.heard)
+    assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
 def test_who_was_faster_to_the_cache_is_waited_for():
@@ -216,8 +222,8 @@ def test_why_an_engine_did_not_start_is_said_until_there_is_one():
     def refuse() -> None:
         raise HostError("the daemon does not start", hint="mend it")
 
-    session, ears = opened("/nowhere/engine.sock", refuse)
-    ears.await_(lambda heard: heard)  # it was looked for once more, and not found
+    session, listener = opened("/nowhere/engine.sock", refuse)
+    listener.wait_until(lambda calls: calls)  # it was looked for once more, and not found
     until(lambda: session.state is SessionState.DETACHED)
     session._tries_now.set()
     until(lambda: not session._tries_now.is_set())
@@ -228,11 +234,11 @@ def test_why_an_engine_did_not_start_is_said_until_there_is_one():
 
 def test_a_read_only_session_starts_nothing_and_asks_nothing():
     started = []
-    session, ears = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
+    session, listener = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
     until(lambda: session.state is SessionState.DETACHED)
 
-    ears.await_(lambda heard: heard)
-    assert ears.heard == [("subscribed", 0, 0, {})], "what rests can be read, once"
+    listener.wait_until(lambda calls: calls)
+    assert listener.calls == [("subscribed", 0, 0, {})], "what rests can be read, once"
     with pytest.raises(KnownError, match="read-only"):
         session.ask(StopEngine()).result(PATIENCE_S)
     session.close()
@@ -240,11 +246,11 @@ def test_a_read_only_session_starts_nothing_and_asks_nothing():
 
 
 def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
-    session, ears = NoSession("copied", tmp_path), Ears()
-    session.listeners.append(ears)
+    session, listener = NoSession("copied", tmp_path), RecordingListener()
+    session.listeners.append(listener)
     session.open()
 
-    assert ears.heard == [("subscribed", 0, 0, {})]
+    assert listener.calls == [("subscribed", 0, 0, {})]
     with pytest.raises(KnownError, match="without an engine"):
         session.ask(PingEngine()).result(PATIENCE_S)
     session.close()
@@ -253,8 +259,8 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
 def test_over_an_engine_that_it_does_not_understand_what_rests_is_read(link_room, monkeypatch):
     monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
     with link_room.running() as engine:
-        session, ears = opened(engine.room.server.path)
-        ears.await_(lambda heard: ("subscribed", 0, 0, {}) in heard)
+        session, listener = opened(engine.room.server.path)
+        listener.wait_until(lambda calls: ("subscribed", 0, 0, {}) in calls)
 
         assert session.state is SessionState.DETACHED
         assert session.trouble == "the engine has another version (1.2.3)"

@@ -32,7 +32,7 @@ class FakeTable:
 
 def shown(count: int, *rows: int) -> tuple[ShownRows, FakeTable]:
     made, table = ShownRows(), FakeTable(count)
-    made.be(np.array(rows, np.int32), count)
+    made.replace(np.array(rows, np.int32), count)
     return made, table
 
 

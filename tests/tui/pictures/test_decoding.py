@@ -92,7 +92,7 @@ def test_what_is_cut_off_is_said_to_be(tmp_path, form):
     why = decoded(tmp_path / "a", form)
 
     assert isinstance(why, str)
-    assert why.startswith(("its file ends too early", "it cannot be decoded: ", f"it is no {form}"))
+    assert why.startswith(("its file ends too early", "it cannot be decoded: ", f"it is not a valid {form}"))
 
 
 def test_a_header_of_billions_of_pixels_is_refused_by_both_sides(tmp_path):
@@ -122,7 +122,7 @@ def test_what_needs_more_memory_than_it_may_have_is_said(tmp_path):
 def test_the_process_can_open_nothing_once_it_reads():
     code = """
 import os, socket
-decoder._give_away()
+decoder._drop_rights()
 for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setuid(0), lambda: bytearray(256 << 20)):
     try:
         act()
@@ -137,7 +137,7 @@ for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setu
 def test_a_superuser_that_decodes_is_nobody_and_can_end_nothing_of_others():
     code = """
 import os
-decoder._give_away()
+decoder._drop_rights()
 try:
     os.kill(os.getppid(), 0)
 except PermissionError:
@@ -156,7 +156,7 @@ except PermissionError:
     ],
 )  # fmt: skip
 def test_no_answer_of_the_process_is_believed(answer):
-    assert decoding._read(answer) in {"the decoder ended without an answer", "the decoder gave no picture"}
+    assert decoding._read(answer) in {"the decoder ended without an answer", "the decoder returned an invalid picture"}
 
 
 def test_one_that_hangs_or_talks_for_ever_is_ended(tmp_path, monkeypatch):
@@ -196,6 +196,6 @@ def test_who_goes_on_has_nothing_decoded_but_the_last(monkeypatch):
 
 
 def test_nothing_is_tried_that_is_not_decoded_here():
-    assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "pictures of the format OpenEXR are not decoded here"
-    assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "its file is larger than 128 MiB"
+    assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "there is no preview of the format OpenEXR"
+    assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "the file is larger than 128 MiB"
     assert objection(Facts("PNG", 10, 10, ""), 100) == ""

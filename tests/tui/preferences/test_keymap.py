@@ -63,7 +63,7 @@ def test_the_shipped_keys_clash_nowhere():
     [
         ("app.quit: i\n", "1:1", "'i' is bound to both 'app.info' and 'app.quit'"),
         ("app.quit: f5\napp.info: f5\n", "2:1", "'F5' is bound to both"),
-        ("app.quitt: x\n", "1:1", "there is no action 'app.quitt'"),
+        ("app.quitt: x\n", "1:1", "unknown action 'app.quitt'"),
         ("app.quit: [x]\n", "1:11", "must be text"),
         ("app.quit: ''\n", "1:11", "must be text"),
         ("app.quit: 'x\n", "", "not valid YAML"),
@@ -95,7 +95,7 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
 
     app = in_shell(tmp_path, press)
     assert app.return_code == 0
-    assert [mistake.what for mistake in app.keys.keymap.mistakes] == ["there is no action 'probe.reprocess'"]
+    assert [mistake.what for mistake in app.keys.keymap.mistakes] == ["unknown action 'probe.reprocess'"]
 
 
 def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_again(tmp_path):

@@ -44,14 +44,14 @@ def test_the_theme_without_colours_has_none():
 @pytest.mark.parametrize(
     ("body", "at", "what"),
     [
-        ("colours: {}\n", "1:1", "there is no key of a theme 'colours'"),
-        ("extends: dark\nroles:\n  faild: bold\n", "3:3", "there is no role 'faild'"),
-        ("extends: dark\nroles:\n  failed: purple\n", "3:11", "'purple' is no part of a style"),
-        ("extends: dark\ncolors: {error: '#12'}\n", "2:17", "'#12' is no colour"),
+        ("colours: {}\n", "1:1", "unknown key of a theme 'colours'"),
+        ("extends: dark\nroles:\n  faild: bold\n", "3:3", "unknown role 'faild'"),
+        ("extends: dark\nroles:\n  failed: purple\n", "3:11", "not part of a style: 'purple'"),
+        ("extends: dark\ncolors: {error: '#12'}\n", "2:17", "not a colour: '#12'"),
         ("extends: dark\ndark: maybe\n", "2:7", "'dark' must be true or false"),
         ("- dark\n", "1:1", "a theme must be a mapping"),
         ("extends: nothing\n", "1:1", "cannot extend 'nothing'"),
-        ("name: lonely\ncolors: {}\n", "1:1", "does not say every colour"),
+        ("name: lonely\ncolors: {}\n", "1:1", "does not define every colour"),
         ("roles: {failed: bold\n", "", "not valid YAML"),
     ],
 )

@@ -50,5 +50,5 @@ def test_a_picture_that_is_not_tried_says_so_at_once(tmp_path):
 
     assert (large.form, foreign.form) == ("", "")
     assert lines(large.text)[0] == "Picture not shown: 50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
-    assert lines(foreign.text)[:2] == ["Picture not shown: pictures of the format OpenEXR are not decoded here", "Format  OpenEXR"]
+    assert lines(foreign.text)[:2] == ["Picture not shown: there is no preview of the format OpenEXR", "Format  OpenEXR"]
     assert foreign.text.kind == "OpenEXR"
