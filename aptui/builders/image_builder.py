@@ -114,8 +114,8 @@ class ImageBuilder:
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         try:
             options = check_params(self.params_schema, request.params)
-            job = _Job(request, options)
-            picture = _resize(_decode(lfs.source_bytes(request), job), job)
+            job = PictureJob(request, options)
+            picture = _resize(decode_picture(lfs.source_bytes(request), job), job)
             products = [_write_level(each, level, job) for level, each in enumerate(_levels(picture, has_mips=options["mips"]))]
         except MemoryError:
             raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None
@@ -130,11 +130,15 @@ def _contradiction(params: Mapping[str, Any]) -> str:
     return ""
 
 
-class _Job:
-    """One picture on its way: its request, its checked parameters, and the warnings that `strict` turns into a failure."""
+class PictureJob:
+    """One picture that is decoded: its request, its checked options, and the warnings that `strict` turns into a failure.
 
-    def __init__(self, request: ProcessJobRequest, options: Mapping[str, Any]) -> None:
+    `name` is the file's path for messages, the source's by default. Colours of a picture that is not `is_color` are not converted.
+    """
+
+    def __init__(self, request: ProcessJobRequest, options: Mapping[str, Any], *, name: str = "", is_color: bool = True) -> None:
         self.request, self.options = request, options
+        self.name, self.is_color = name or request.source, is_color
         self.format: str = options["format"]
 
     def warn(self, text: str) -> None:
@@ -145,21 +149,22 @@ class _Job:
         """
         if self.options["strict"]:
             raise PictureError(f"{text} (a failure because of 'strict')")
-        self.request.log.warning(f"{self.request.source}: {text}")
+        self.request.log.warning(f"{self.name}: {text}")
 
     def note(self, text: str) -> None:
         """Report what was done."""
-        self.request.log.info(f"{self.request.source}: {text}")
+        self.request.log.info(f"{self.name}: {text}")
 
 
-def _decode(data: bytes, job: _Job) -> Image.Image | DeepPicture:
+def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     """Return the first frame of `data`, upright, in sRGB, in a mode that the wished format holds."""
     png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
-    opened = partial(open_picture, png.data, job.request.source, most_megapixels=job.options["max_megapixels"])
+    opened = partial(open_picture, png.data, job.name, most_megapixels=job.options["max_megapixels"])
     with warnings.catch_warnings(record=True) as noted:  # Pillow warns of oddities in the file by `warnings.warn`
         warnings.simplefilter("always")
         picture = opened()
         kind, profile = picture.format or "", png.profile or picture.info.get("icc_profile") or b""
+        profile = profile if job.is_color else b""
         frame_count = png.frame_count or count_frames(data, picture)
         deep = _read_deep(picture, opened, job)
         if deep is None:
@@ -173,7 +178,7 @@ def _decode(data: bytes, job: _Job) -> Image.Image | DeepPicture:
     return _fit_for_format(_to_srgb(_simplify(picture, png), profile, job), job)
 
 
-def _load(picture: ImageFile.ImageFile, job: _Job) -> None:
+def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
@@ -186,7 +191,7 @@ def _load(picture: ImageFile.ImageFile, job: _Job) -> None:
         job.warn("its EXIF orientation is damaged, so that is ignored")
 
 
-def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: _Job) -> DeepPicture | None:
+def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.ImageFile], job: PictureJob) -> DeepPicture | None:
     """Return a picture with more than 8 bits a channel, or None if Pillow's 8 are all or have to do."""
     if picture.mode in ("I", "F"):
         raise PictureError("32 bits a channel are not supported; save it with 8 or 16 bits")
@@ -198,15 +203,15 @@ def _read_deep(picture: ImageFile.ImageFile, opened: Callable[[], ImageFile.Imag
     return deep
 
 
-def _report_kind(kind: str, frame_count: int, job: _Job) -> None:
-    expected = _EXTENSIONS.get(os.path.splitext(job.request.source)[1].lower())
+def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
+    expected = _EXTENSIONS.get(os.path.splitext(job.name)[1].lower())
     if expected and kind != expected and (kind, expected) != ("MPO", "JPEG"):
         job.note(f"this is a {kind} picture in spite of its name")
     if frame_count != 1:
         job.warn(f"only the first of {frame_count or 'its'} frames is used")
 
 
-def _report_encoding(png: PngFile, job: _Job) -> None:
+def _report_encoding(png: PngFile, job: PictureJob) -> None:
     """Report colours that are not what the file says; a profile counts before sRGB, and that before gamma (PNG, 4.3)."""
     if png.is_other_space:
         job.warn("its colour space (cICP) is not sRGB and is not converted")
@@ -214,7 +219,7 @@ def _report_encoding(png: PngFile, job: _Job) -> None:
         job.note(f"its gamma (gAMA {png.gamma:g}) is not applied, as in game engines")
 
 
-def _fit_deep(deep: DeepPicture, profile: bytes, job: _Job) -> Image.Image | DeepPicture:
+def _fit_deep(deep: DeepPicture, profile: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     """Return a picture with 16 bits a channel, or with 8 if the wished format holds no more."""
     if job.format == "png" and deep.mode != "CMYK":
         if profile and (text := describe_foreign(profile, is_grey=deep.mode in ("L", "LA"))):
@@ -246,7 +251,7 @@ def _clear(picture: Image.Image, png: PngFile) -> Image.Image:
     return picture
 
 
-def _to_srgb(picture: Image.Image, profile: bytes, job: _Job) -> Image.Image:
+def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Image:
     """Return `picture` as L, LA, RGB or RGBA in sRGB."""
     if profile:
         picture, note, warning = convert_to_srgb(picture, profile)
@@ -257,7 +262,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: _Job) -> Image.Image:
     return picture.convert("RGB") if picture.mode == "CMYK" else picture
 
 
-def _fit_for_format(picture: Image.Image, job: _Job) -> Image.Image:
+def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode that the wished format holds, without metadata."""
     picture.info = {}  # writers take profiles, comments and resolutions from here
     if job.options["grayscale"]:
@@ -269,7 +274,7 @@ def _fit_for_format(picture: Image.Image, job: _Job) -> Image.Image:
     return picture
 
 
-def _on_white(picture: Image.Image, job: _Job) -> Image.Image:
+def _on_white(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` without alpha, and warn if that shows."""
     from PIL import Image
 
@@ -283,7 +288,7 @@ def _on_white(picture: Image.Image, job: _Job) -> Image.Image:
     return ground
 
 
-def _resize(picture: Image.Image | DeepPicture, job: _Job) -> Image.Image | DeepPicture:
+def _resize(picture: Image.Image | DeepPicture, job: PictureJob) -> Image.Image | DeepPicture:
     """Return `picture` in the size in which it is to be saved."""
     from PIL import Image
 
@@ -317,7 +322,7 @@ def _levels(picture: Image.Image | DeepPicture, *, has_mips: bool) -> Iterator[I
         yield picture
 
 
-def _write_level(picture: Image.Image | DeepPicture, level: int, job: _Job) -> JobProduct:
+def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob) -> JobProduct:
     name = f"{job.request.stem}.mip{level}.{job.format}" if level else f"{job.request.stem}.{job.format}"
     arguments: dict[str, Any] = {}
     if job.format != "png":

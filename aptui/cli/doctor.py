@@ -47,7 +47,14 @@ _LIBRARIES = (
     "msgspec", "xxhash", "peewee", "ruamel.yaml", "jsonschema", "pathspec", "watchfiles", "numpy", "Pillow", "soundfile", "soxr",
     "textual", "google-re2", "pygments",
 )  # fmt: skip
-_OPTIONAL = (("trimesh", "trimesh"), ("fonttools", "fontTools"), ("brotli", "brotli"), ("lupa", "lupa"))
+_OPTIONAL = (
+    ("etcpak", "etcpak"),
+    ("astc-encoder-py", "astc_encoder"),
+    ("trimesh", "trimesh"),
+    ("fonttools", "fontTools"),
+    ("brotli", "brotli"),
+    ("lupa", "lupa"),
+)
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
 """Of each group one is enough."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}

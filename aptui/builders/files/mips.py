@@ -1,0 +1,177 @@
+"""Mip chains of textures: each level is the box average of the one before, in the space in which averaging is right.
+
+Colours are averaged in linear light and weighted by their alpha, so that mips are not dark and have no halos. Normals are averaged
+as vectors and made unit vectors again. Other values are averaged as they are.
+
+Shapes: pictures are (height, width, 4), uint8. Memory: about 80 bytes a pixel of the first level.
+
+Tests: `tests/builders/test_texture_builder.py`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
+    Floats = NDArray[np.float32]
+
+_COVERAGE_STEPS = 12
+"""Halvings of the interval in which the alpha scale of a level is searched: 1/1024 of its range."""
+
+
+def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, coverage: float | None) -> list[Pixels]:
+    """Return the levels of a texture, from its full size down to one pixel; only the first without `has_mips`.
+
+    Args:
+        pixels: the first level.
+        usage: `color` and `ui` are sRGB, `normal` holds vectors, everything else is linear.
+        has_mips: whether there are further levels.
+        bleeds: whether transparent pixels get the colour of the nearest visible ones, which texture filters mix in.
+        coverage: the alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first one's share of drawn pixels.
+    """
+    if usage == "normal":
+        return _make_normals(pixels, has_mips=has_mips)
+    if usage not in ("color", "ui"):
+        levels = _halve_all(pixels.astype(np.float32), has_mips=has_mips)
+        return [pixels, *(_to_bytes(level) for level in levels[1:])]
+    weighted = _linear_table()[pixels]
+    weighted[..., 3] = pixels[..., 3] / np.float32(255)
+    weighted[..., :3] *= weighted[..., 3:]
+    is_bled = bleeds and bool((pixels[..., 3] == 0).any())
+    levels = _halve_all(weighted, has_mips=has_mips or is_bled)
+    colours: list[Floats] = _bleed(levels) if is_bled else []
+    if not is_bled:
+        colours = [np.asarray(level[..., :3] / np.maximum(level[..., 3:], 1e-6), np.float32) for level in levels]
+    if not has_mips:
+        levels, colours = levels[:1], colours[:1]
+    alphas = [level[..., 3] for level in levels]
+    if coverage is not None:
+        alphas = _keep_coverage(alphas, coverage)
+    made: list[Pixels] = [
+        np.dstack([_to_srgb(colour), _to_bytes(alpha * np.float32(255))]) for colour, alpha in zip(colours, alphas, strict=True)
+    ]
+    # The first level keeps its exact bytes wherever a pixel is visible: rounding there and back would change some of them.
+    made[0] = np.where(pixels[..., 3:] > 0, pixels, made[0]) if is_bled else pixels
+    return made
+
+
+def resize(pixels: Pixels, size: tuple[int, ...], usage: str) -> Pixels:
+    """Return a picture in another size (height, width): in linear light weighted by alpha if it is a colour."""
+    from PIL import Image
+
+    is_color = usage in ("color", "ui")
+    values = _linear_table()[pixels] if is_color else pixels.astype(np.float32)
+    alpha = pixels[..., 3].astype(np.float32) / 255
+    if is_color:
+        values[..., :3] *= alpha[..., None]
+    planes = [*np.moveaxis(values[..., :3], 2, 0), alpha]
+    height, width = size
+    resized = [np.asarray(Image.fromarray(plane, "F").resize((width, height), Image.Resampling.LANCZOS)) for plane in planes]
+    colour, alpha = np.dstack(resized[:3]), np.clip(resized[3], 0, 1)
+    made = _to_srgb(colour / np.maximum(alpha[..., None], 1e-6)) if is_color else _to_bytes(colour)
+    return np.dstack([made, _to_bytes(alpha * np.float32(255))])
+
+
+def premultiply(pixels: Pixels) -> Pixels:
+    """Return a picture whose colours are multiplied by alpha, in the space of the stored values as engines expect it."""
+    product = pixels[..., :3].astype(np.uint32) * pixels[..., 3:]
+    return np.dstack([(product + 127) // 255, pixels[..., 3]]).astype(np.uint8)
+
+
+def _make_normals(pixels: Pixels, *, has_mips: bool) -> list[Pixels]:
+    vectors = pixels.astype(np.float32)
+    vectors[..., :3] = vectors[..., :3] / np.float32(127.5) - 1
+    made = []
+    for level in _halve_all(vectors, has_mips=has_mips):
+        x, y, z = np.moveaxis(level[..., :3], 2, 0)
+        length = np.maximum(np.sqrt(x * x + y * y + z * z), np.float32(1e-6))
+        made.append(np.dstack([_to_bytes((level[..., :3] / length[..., None] + 1) * np.float32(127.5)), _to_bytes(level[..., 3])]))
+    return made
+
+
+def _halve_all(level: Floats, *, has_mips: bool) -> list[Floats]:
+    levels = [level]
+    while has_mips and max(level.shape[:2]) > 1:
+        level = _halve(_halve(level, 0), 1)
+        levels.append(level)
+    return levels
+
+
+def _halve(level: Floats, axis: int) -> Floats:
+    """Halve one side, rounded down. Each result averages all source pixels that it covers: of an odd side two and a part."""
+    size = level.shape[axis]
+    if size == 1:
+        return level
+    half = size // 2
+    moved = np.moveaxis(level, axis, 0)
+    if size % 2 == 0:
+        made = (moved[0::2] + moved[1::2]) * np.float32(0.5)
+    else:
+        place = np.arange(half, dtype=np.float32).reshape(-1, *[1] * (moved.ndim - 1))
+        made = (
+            moved[0:-1:2] * ((half - place) / size) + moved[1::2] * (np.float32(half) / size) + moved[2::2] * ((place + 1) / size)
+        )
+    return np.moveaxis(made.astype(np.float32, copy=False), 0, axis)
+
+
+def _bleed(levels: list[Floats]) -> list[Floats]:
+    """Return the colours of all levels; where alpha is 0, that of the nearest coarser level which has any."""
+    colours: list[Floats] = []
+    coarser: Floats | None = None
+    for level in reversed(levels):
+        alpha = level[..., 3:]
+        colour = level[..., :3] / np.maximum(alpha, 1e-6)
+        if coarser is not None:
+            rows = np.minimum(np.arange(level.shape[0]) // 2, coarser.shape[0] - 1)
+            columns = np.minimum(np.arange(level.shape[1]) // 2, coarser.shape[1] - 1)
+            colour = np.where(alpha > 0, colour, coarser[rows][:, columns])
+        coarser = colour.astype(np.float32, copy=False)
+        colours.append(coarser)
+    return colours[::-1]
+
+
+def _keep_coverage(alphas: list[Floats], threshold: float) -> list[Floats]:
+    """Scale the alpha of each level so that as large a share of its pixels exceeds the threshold as in the first."""
+    wanted = float((alphas[0] > threshold).mean())
+    scaled = alphas[:1]
+    for alpha in alphas[1:]:
+        low, high = 0.0, 4.0
+        for _ in range(_COVERAGE_STEPS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if float((alpha * middle > threshold).mean()) < wanted else (low, middle)
+        scaled.append(np.minimum(alpha * np.float32((low + high) / 2), np.float32(1)))
+    return scaled
+
+
+@cache
+def _linear_table() -> Floats:
+    """Return the linear value of each sRGB byte."""
+    return np.array([_linear(value / 255) for value in range(256)], np.float32)
+
+
+@cache
+def _srgb_table() -> Pixels:
+    """Return the sRGB byte of each linear value, in steps of 1/65535."""
+    edges = [_linear((value + 0.5) / 255) * 65535 for value in range(255)]
+    return np.searchsorted(np.array(edges), np.arange(65536)).astype(np.uint8)
+
+
+def _linear(value: float) -> float:
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def _to_srgb(linear: Floats) -> Pixels:
+    # A table, because numpy's `power` gives other bits on processors with AVX-512, and products must be equal everywhere.
+    made: Pixels = _srgb_table()[(np.clip(linear, 0, 1) * np.float32(65535) + np.float32(0.5)).astype(np.uint16)]
+    return made
+
+
+def _to_bytes(values: Floats) -> Pixels:
+    made: Pixels = np.clip(values + np.float32(0.5), 0, 255).astype(np.uint8)
+    return made

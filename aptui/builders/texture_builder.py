@@ -1,0 +1,388 @@
+"""The `texture` builder: a picture becomes one KTX2 or DDS file with all mips, compressed for the GPUs of the platform.
+
+A job decodes the picture (as the `image` builder does), packs channels, resizes, makes the mips (`files.mips`), and encodes each
+level. The format follows from the platform and from the usage of the texture; `formats` and `format` override it.
+
+| usage | desktop (bc) | mobile (astc) | web (etc2) | space |
+|---|---|---|---|---|
+| color | bc7 | astc_6x6 | etc2_rgb, etc2_rgba with transparency | sRGB |
+| ui | bc7, no mips | astc_4x4, no mips | as color, no mips | sRGB |
+| normal | bc5: X, Y | astc_4x4: X in RGB, Y in alpha | eac_rg: X, Y | linear |
+| mask | bc4 | astc_8x8 | eac_r | linear, one channel |
+| data | bc7 | astc_4x4 | as color | linear |
+
+Memory: at most 120 bytes a pixel. Time grows with the number of pixels, with `effort`, and is bounded by `max_megapixels`.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from aptui.builders.common import one_line
+from aptui.builders.files import lfs
+from aptui.builders.files.deep_picture import DeepPicture
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
+from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
+from aptui.builders.image_builder import PictureJob, decode_picture
+from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest, SimpleBuilder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
+
+TEXTURE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0b")
+"""Asset type of every product of this builder: a texture in the container that its extension names."""
+
+Usage = Literal["auto", "color", "ui", "normal", "mask", "data"]
+_FAMILIES: dict[str, dict[str, str]] = {
+    "bc": {"color": "bc7", "ui": "bc7", "normal": "bc5", "mask": "bc4", "data": "bc7"},
+    "astc": {"color": "astc_6x6", "ui": "astc_4x4", "normal": "astc_4x4", "mask": "astc_8x8", "data": "astc_4x4"},
+    "etc2": {"color": "etc2_rgb", "ui": "etc2_rgb", "normal": "eac_rg", "mask": "eac_r", "data": "etc2_rgb"},
+    "none": {"color": "rgba8", "ui": "rgba8", "normal": "rgba8", "mask": "r8", "data": "rgba8"},
+}
+"""{family: {usage: format}}."""
+_FAMILY_OF_TAG = {"android": "astc", "ios": "astc", "mobile": "astc", "tvos": "astc", "web": "etc2"}
+_USAGE_OF_ENDING = {
+    "n": "normal", "nrm": "normal", "norm": "normal", "normal": "normal", "normals": "normal", "ddn": "normal",
+    "ao": "mask", "height": "mask", "mask": "mask", "metal": "mask", "metallic": "mask", "rough": "mask", "roughness": "mask",
+    "gloss": "mask", "disp": "mask", "orm": "data", "arm": "data", "mra": "data", "lut": "data", "data": "data", "ui": "ui",
+}  # fmt: skip
+"""{end of the stem behind its last `_` or `-`: usage}: the conventions of common art tools."""
+_ROWS = 64
+"""Rows that are encoded at once. etcpak holds the interpreter lock during a call, and the worker must answer between two calls."""
+_SOURCE = re.compile(r"(1-)?(?:([rgba])|(0|1)|(.+?)(?::([rgba]))?)")
+_CHANNELS = "rgba"
+_FACES = 6
+
+Name = Annotated[str, Meta(min_length=1)]
+
+
+class TextureParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    usage: Annotated[Usage, Meta(description="use of the texture; auto goes by the end of its name, such as _n, _ao, _orm")] = (
+        "auto"
+    )
+    format: Annotated[str, Meta(description="a format such as bc7, a family (bc, astc, etc2, none), or auto: by platform")] = "auto"
+    formats: Annotated[dict[str, str], Meta(description="{platform or platform tag: format or family}, before `format`")] = {}
+    container: Annotated[Literal["ktx2", "dds"], Meta(description="the kind of file")] = "ktx2"
+    mips: Annotated[bool | None, Meta(description="make all mips; by default for every usage except ui")] = None
+    max_size: Annotated[int, Meta(ge=1, le=16384, description="longest side in pixels; larger pictures are reduced")] = 16384
+    sides: Annotated[
+        Literal["any", "multiple_of_four", "power_of_two"], Meta(description="resize each side to the next smaller such number")
+    ] = "any"
+    premultiply: Annotated[bool, Meta(description="multiply the colours by alpha")] = False
+    bleed: Annotated[bool, Meta(description="give transparent pixels the colour of visible ones beside them")] = True
+    coverage: Annotated[float, Meta(gt=0, lt=1)] | Annotated[None, Meta(description="alpha threshold whose coverage mips keep")] = (
+        None
+    )
+    channels: Annotated[
+        dict[str, str],
+        Meta(description="{r, g, b or a: source}: a channel r, 0, 1, a file {name}_ao.png or file:g; 1- in front inverts"),
+    ] = {}
+    faces: Annotated[list[Name], Meta(description="six files (+x -x +y -y +z -z) of a cube map")] = []
+    layers: Annotated[list[Name], Meta(description="files of a texture array")] = []
+    flip_green: Annotated[bool, Meta(description="invert Y of a normal map (between OpenGL and DirectX)")] = False
+    effort: Annotated[int, Meta(ge=0, le=100, description="of the encoder; drafts use 0")] = 30
+    strict: Annotated[bool, Meta(description="fail instead of warning")] = False
+    max_megapixels: Annotated[
+        float,
+        Meta(gt=0, le=100_000, description="larger pictures are refused", extra_json_schema={"is_trusted_only": True}),
+    ] = MOST_MEGAPIXELS
+
+
+class TextureBuilder(SimpleBuilder):
+    """Makes `<stem>.ktx2` or `<stem>.dds` of a picture."""
+
+    name: ClassVar[str] = "texture"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.png", "*.jpg", "*.jpeg", "*.tga", "*.bmp", "*.tif", "*.tiff", "*.webp")
+    params_schema: ClassVar[Any] = TextureParams
+    requires: ClassVar[tuple[str, ...]] = ("etcpak>=0.9.15", "astc-encoder-py>=0.1.12", "Pillow")
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on the other files that are packed, or are faces or layers."""
+        named = set()
+        for platform in request.platforms:
+            options: TextureParams = request.options_for(platform.id)
+            choose_format(options, platform, "color", has_alpha=False)
+            named.update(_list_files(options, request.source))
+        for path in sorted(named - {request.source}):
+            request.depends_on(path)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Encode one texture."""
+        options: TextureParams = request.options
+        usage = choose_usage(options.usage, request.stem)
+        _list_files(options, request.source)
+        try:
+            images = [
+                _prepare(_pack(path, request, options, usage), options, usage) for path in _list_images(options, request.source)
+            ]
+        except MemoryError:
+            raise MemoryError("this picture needs more; raise memory_limit, or lower max_megapixels") from None
+        except (PictureError, OSError) as error:
+            raise JobError(f"{request.source}: {one_line(error)}") from None
+        if len({image.shape for image in images}) > 1:
+            sizes = ", ".join(f"{image.shape[1]}x{image.shape[0]}" for image in images)
+            raise JobError(f"all faces or layers must have one size; they have {sizes}")
+        height, width = images[0].shape[:2]
+        if options.faces and width != height:
+            raise JobError(f"the faces of a cube map are square; these have {width}x{height} pixels")
+        has_alpha = any(bool((image[..., 3] < 255).any()) for image in images)
+        name = choose_format(options, request.platform, usage, has_alpha=has_alpha)
+        if options.container == "dds" and not FORMATS[name].dxgi:
+            raise JobError(f"DDS cannot hold {name}; use container: ktx2 on this platform")
+        _report_size(request, name, width, height)
+        texture = _encode(images, name, usage, options, request)
+        request.write_product(
+            f"{request.stem}.{options.container}",
+            encode_ktx2(texture) if options.container == "ktx2" else encode_dds(texture),
+            asset_type=TEXTURE_ASSET_TYPE,
+            facts={"width": width, "height": height, "format": name},
+        )
+        request.log.info(f"{name}, {len(texture.levels)} levels", usage=usage, srgb=texture.is_srgb)
+
+
+def choose_usage(usage: str, stem: str) -> str:
+    """Return what a texture is used for; `auto` goes by the end of its name."""
+    return usage if usage != "auto" else _USAGE_OF_ENDING.get(re.split(r"[_\-.]", stem.lower())[-1], "color")
+
+
+def choose_format(options: TextureParams, platform: PlatformInfo, usage: str, *, has_alpha: bool) -> str:
+    """Return the name of the format in which a texture is encoded.
+
+    Raises:
+        JobError: a parameter names an unknown format.
+    """
+    names = [options.formats[key] for key in (platform.id, *platform.tags) if key in options.formats]
+    wanted = names[0] if names else options.format
+    if wanted == "auto":
+        wanted = next((_FAMILY_OF_TAG[tag] for tag in (platform.id, *platform.tags) if tag in _FAMILY_OF_TAG), "bc")
+    if wanted in FORMATS:
+        return wanted
+    if wanted not in _FAMILIES:
+        raise JobError(f"unknown texture format '{wanted}'; known are {', '.join([*_FAMILIES, *FORMATS])}")
+    name = _FAMILIES[wanted][usage]
+    return "etc2_rgba" if name == "etc2_rgb" and has_alpha else name
+
+
+def _list_images(options: TextureParams, source: str) -> list[str]:
+    """Return the paths of the pictures that become layers or faces: only the source unless there are any."""
+    return [_place(path, source) for path in options.faces or options.layers] or [source]
+
+
+def _list_files(options: TextureParams, source: str) -> list[str]:
+    """Return the paths of all files that a texture is made from.
+
+    Raises:
+        JobError: the parameters contradict each other.
+    """
+    if options.faces and options.layers:
+        raise JobError("'faces' and 'layers' exclude each other")
+    if options.faces and len(options.faces) != _FACES:
+        raise JobError(f"a cube map has {_FACES} faces; 'faces' names {len(options.faces)}")
+    if wrong := [name for name in options.channels if name not in tuple(_CHANNELS)]:
+        raise JobError(f"'channels' has '{wrong[0]}'; the channels are r, g, b and a")
+    packed = [file for text in options.channels.values() if (file := _parse_channel(text)[3])]
+    return [*_list_images(options, source), *(_place(path, source) for path in packed)]
+
+
+def _place(path: str, source: str) -> str:
+    """Return a path beside the source, with `{stem}` and `{name}` (the stem without its last `_part`) filled in."""
+    folder, file = posixpath.split(source)
+    stem = os.path.splitext(file)[0]
+    filled = path.replace("{stem}", stem).replace("{name}", re.sub(r"[_\-][^_\-]*$", "", stem))
+    return posixpath.normpath(posixpath.join(folder, filled))
+
+
+def _parse_channel(text: str) -> tuple[bool, str, str, str]:
+    """Return (is inverted, channel, constant, file) of the source of a channel."""
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        raise JobError(f"'{text}' is not a source of a channel")
+    inverted, own, constant, file, channel = match.groups(default="")
+    return bool(inverted), own or channel or "r", constant, file
+
+
+def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
+    """Return the pixels (height, width, 4) of a picture with its channels replaced as `channels` says."""
+    import numpy as np
+
+    pixels = _read(path, request, options, usage)
+    if not options.channels:
+        return pixels
+    made = pixels.copy()
+    for target, text in options.channels.items():
+        is_inverted, channel, constant, file = _parse_channel(text)
+        if constant:
+            values = np.full(pixels.shape[:2], 255 * int(constant), np.uint8)
+        else:
+            other = _read(_place(file, request.source), request, options, "data") if file else pixels
+            if other.shape != pixels.shape:
+                raise JobError(
+                    f"channel {target}: {_place(file, request.source)} has {other.shape[1]}x{other.shape[0]} pixels, "
+                    f"{path} has {pixels.shape[1]}x{pixels.shape[0]}"
+                )
+            values = other[..., _CHANNELS.index(channel)]
+        made[..., _CHANNELS.index(target)] = 255 - values if is_inverted else values
+    return made
+
+
+def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
+    """Return the decoded pixels of a file of the project: sRGB if `usage` is a colour, else as they are stored."""
+    import numpy as np
+
+    if path == request.source:
+        data = lfs.source_bytes(request)
+    else:
+        try:
+            data = request.read_named(path)
+        except NamedFileError as error:
+            raise JobError(f"{error}: a parameter of this texture names it") from None
+    reading = {"strict": options.strict, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
+    picture = decode_picture(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui")))
+    if isinstance(picture, DeepPicture):
+        request.log.info(f"{path}: its 16 bits a channel are rounded to 8")
+        picture = picture.round_to_bytes()
+    return np.array(picture.convert("RGBA"))
+
+
+def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
+    """Return the pixels of level 0: resized, with Y inverted, premultiplied."""
+    import numpy as np
+
+    from aptui.builders.files.mips import premultiply, resize
+
+    height, width = pixels.shape[:2]
+    factor = min(1.0, options.max_size / max(width, height))
+    size = tuple(_round_side(max(1, int(side * factor + 0.5)), options.sides) for side in (height, width))
+    if size != (height, width):
+        pixels = resize(pixels, size, usage)
+    if options.flip_green and usage == "normal":
+        pixels = np.dstack([pixels[..., 0], 255 - pixels[..., 1], pixels[..., 2:]])
+    return premultiply(pixels) if options.premultiply and usage in ("color", "ui") else pixels
+
+
+def _round_side(side: int, rule: str) -> int:
+    if rule == "power_of_two":
+        return 1 << (side.bit_length() - 1)
+    return max(4, side // 4 * 4) if rule == "multiple_of_four" else side
+
+
+def _report_size(request: ProcessJobRequest, name: str, width: int, height: int) -> None:
+    if name.startswith("bc") and (width % 4 or height % 4):
+        request.log.warning(
+            f"{request.source}: {width}x{height} is not a multiple of 4, which Direct3D and WebGPU require of {name}; "
+            "set sides: multiple_of_four"
+        )
+
+
+def _encode(images: list[Pixels], name: str, usage: str, options: TextureParams, request: ProcessJobRequest) -> Texture:
+    from aptui.builders.files.mips import make_mips
+
+    has_mips = usage != "ui" if options.mips is None else options.mips
+    is_color = usage in ("color", "ui")
+    chains = [
+        make_mips(
+            image, "data" if options.premultiply and not is_color else usage, has_mips=has_mips,
+            bleeds=options.bleed and not options.premultiply, coverage=options.coverage,
+        )
+        for image in images
+    ]  # fmt: skip
+    total, done = sum(level.shape[0] * level.shape[1] for chain in chains for level in chain), 0
+    effort = 0 if request.quality == "draft" else options.effort
+    levels = []
+    for level in zip(*chains, strict=True):
+        encoded = []
+        for image in level:
+            parts = []
+            for top in range(0, image.shape[0], _band(name)):
+                band = image[top : top + _band(name)]
+                parts.append(_encode_band(band, name, usage, effort))
+                done += band.shape[0] * band.shape[1]
+                request.progress(done / total)
+            encoded.append(b"".join(parts))
+        levels.append(encoded)
+    height, width = images[0].shape[:2]
+    return Texture(
+        name, width, height, levels, is_srgb=is_color and FORMATS[name].vulkan_srgb != 0,
+        is_premultiplied=options.premultiply and is_color, face_count=_FACES if options.faces else 1, is_array=bool(options.layers),
+        swizzle="ra01" if usage == "normal" and name.startswith("astc") else "",
+    )  # fmt: skip
+
+
+def _band(name: str) -> int:
+    block = FORMATS[name].block[1]
+    return _ROWS // block * block
+
+
+def _encode_band(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
+    """Return the blocks of some rows, whose number is a multiple of the block's height except at the lower end."""
+    import numpy as np
+
+    if name == "rgba8":
+        return pixels.tobytes()
+    if name == "r8":
+        return pixels[..., 0].tobytes()
+    if name.startswith("astc"):
+        return _encode_astc(pixels, name, usage, effort)
+    height, width = pixels.shape[:2]
+    padded = np.ascontiguousarray(np.pad(pixels, ((0, -height % 4), (0, -width % 4), (0, 0)), mode="edge"))
+    etcpak = _load_etcpak()
+    arguments: tuple[Any, ...] = padded.tobytes(), padded.shape[1], padded.shape[0]
+    if name == "bc7":
+        params = etcpak.BC7CompressBlockParams()
+        params.m_max_partitions = 64 * effort // 100
+        arguments = (*arguments, params)
+    # compress_eac_r returns twice the bytes; the second half is not initialized.
+    return bytes(getattr(etcpak, f"compress_{name}")(*arguments)[: padded.size // 64 * FORMATS[name].size])
+
+
+def _encode_astc(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
+    import astc_encoder as astc
+    import numpy as np
+
+    width, height = FORMATS[name].block
+    profile = astc.ASTCProfile.LDR_SRGB if usage in ("color", "ui") else astc.ASTCProfile.LDR
+    context = astc.ASTCContext(astc.ASTCConfig(profile, width, height, 1, float(effort)))
+    image = astc.ASTCImage(astc.ASTCType.U8, pixels.shape[1], pixels.shape[0], 1, np.ascontiguousarray(pixels).tobytes())
+    swizzle = astc.ASTCSwizzle.from_str("RRRG" if usage == "normal" else "RGBA")
+    return bytes(context.compress(image, swizzle))
+
+
+@cache
+def _load_etcpak() -> ModuleType:
+    """Return etcpak's build for SSE4.1, which every x86-64 of the last 15 years runs.
+
+    `import etcpak` does not load it: the wheel names its fast builds for CPython 3.7, so later versions fall back to one without
+    SIMD, which is 10 to 20 times slower. The builds for AVX make other bytes than this one, and a cache that several machines share
+    needs equal bytes on all of them. On other processors the portable build is used.
+    """
+    import importlib.machinery
+    import importlib.util
+
+    spec = importlib.util.find_spec("etcpak")
+    folder = (spec.submodule_search_locations or [""])[0] if spec else ""
+    names = [name for name in sorted(os.listdir(folder)) if name.startswith("_etcpak_sse41")] if folder else []
+    if not names:
+        import etcpak
+
+        return etcpak
+    path = os.path.join(folder, names[0])
+    loader = importlib.machinery.ExtensionFileLoader("_etcpak_sse41", path)
+    found = importlib.util.spec_from_file_location("_etcpak_sse41", path, loader=loader)
+    assert found is not None
+    module = importlib.util.module_from_spec(found)
+    loader.exec_module(module)
+    return module
