@@ -113,6 +113,12 @@ VERBS: Mapping[str, VerbInfo] = {
         "build",
         ("aptui rerun textures/hero.png", "aptui rerun '#12'"),
     ),
+    "builder": VerbInfo(
+        "aptui.cli.builder_verb",
+        "write a new builder, or run one on a file in the foreground",
+        "build",
+        ("aptui builder run atlas ui.atlas", "aptui builder new words"),
+    ),
     "verify": VerbInfo(
         "aptui.cli.verify_verb",
         "compare every product with its recorded digest, and list unknown files",

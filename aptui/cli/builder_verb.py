@@ -1,0 +1,217 @@
+"""`builder`: write a new builder with its test, and run one on a file in the foreground, in front of its author.
+
+`builder run` needs no engine and no database. The builder runs in this process, so that `breakpoint()` reaches the terminal.
+
+Tests: `tests/cli/test_builder_verb.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from aptui.batch.alone import new_folder
+from aptui.batch.options import load_config, load_to_run
+from aptui.cli.opening import all_builders, os_path
+from aptui.config import folder as config_folder
+from aptui.config.model import Config
+from aptui.core.model import RelPath, SourceEdge
+from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.orders import AnalyseOrder, Outcome, PlannedInput, ProcessOrder
+from aptui.core.paths import key_of, path_uuid, to_text
+from aptui.core.patterns import below_matcher, wildcard
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform
+from aptui.core.settings import SettingsTree
+from aptui.shared import printing
+from aptui.shared.errors import UserError
+from aptui.worker.log import RunLog
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_CODE = """\
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from aptui.sdk import SimpleBuilder
+
+
+class Options(Struct):
+    times: Annotated[int, Meta(ge=1, description="how often the text is repeated")] = 1
+
+
+class {title}(SimpleBuilder):
+    name = "{name}"
+    patterns = ("*.{name}",)
+    params_schema = Options
+
+    def build(self, request):
+        request.write_product(f"{{request.stem}}.txt", request.read_source() * request.options.times)
+"""
+_TEST = """\
+from aptui.sdk.testing import BuilderBench
+from {name} import {title}
+
+
+def test_{name}_repeats_its_source(tmp_path):
+    bench = BuilderBench({title}(), tmp_path)
+    bench.write("a.{name}", "hello")
+
+    assert bench.build("a.{name}", times=2) == {{"a.txt": b"hellohello"}}
+"""
+
+
+def builder_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of `builder`."""
+    parser.add_argument("action", choices=("new", "run"), help="what to do")
+    parser.add_argument("name", metavar="NAME", help="the builder's name")
+    parser.add_argument("file", nargs="?", default="", metavar="FILE", help="run: a source, in the project or anywhere")
+    parser.add_argument("--platform", default="", metavar="ID", help="run: this platform; the first one with a job by default")
+    parser.epilog = "BUILDERS.md explains how to write a builder."
+
+
+def builder(arguments: Namespace) -> int:
+    """Write a new builder, or run one on a file."""
+    if arguments.action == "new":
+        return _write_new(arguments.name, load_config(arguments).project_dir)
+    if not arguments.file:
+        raise UserError("no FILE is given", hint="aptui builder run NAME FILE")
+    path = os.path.abspath(arguments.file)
+    if not os.path.isfile(path):
+        raise UserError(f"'{printing.line(arguments.file)}' is not a file")
+    return _run(load_to_run(arguments), arguments.name, path, arguments.platform)
+
+
+def _write_new(name: str, project: Path) -> int:
+    if not _NAME.fullmatch(name):
+        raise UserError(f"'{printing.line(name)}' cannot be a module of Python", hint="use lower-case letters, digits and '_'")
+    title = "".join(part.capitalize() for part in name.split("_"))
+    files = {project / "builders" / f"{name}.py": _CODE, project / "tests" / f"test_{name}.py": _TEST}
+    for path in files:
+        if path.exists():
+            raise UserError(f"'{path.relative_to(project)}' exists", hint="choose another name")
+    for path, text in files.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.format(name=name, title=title), encoding="utf-8")
+        printing.say(f"wrote {path.relative_to(project)}")
+    printing.say(f"run it: aptui builder run {name} FILE.{name}; test it: pytest -o pythonpath=builders tests/test_{name}.py")
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------- run
+
+
+class _PrintedLog(RunLog):
+    """Prints each record when it comes."""
+
+    def add(self, record: LogRecord) -> None:
+        """Print a record, and keep it."""
+        prefix, colour = {LogLevel.WARNING: ("warning: ", "yellow"), LogLevel.ERROR: ("error: ", "red")}.get(
+            LogLevel(record.level), ("", "")
+        )
+        context = "".join(f"  {key}={value}" for key, value in record.context)
+        printing.say(f"  {prefix}{printing.line(record.text + context)}", colour)
+        sys.stdout.flush()
+        super().add(record)
+
+
+def _run(config: Config, name: str, path: str, platform: str) -> int:
+    from aptui.worker import run
+    from aptui.worker.files import stat_key
+    from aptui.worker.inputs import reads
+    from aptui.worker.load import load_builder
+
+    found = _find_builder(config, name)
+    folders = [folder.path for folder in config.project.scan_folders]
+    root = next((folder for folder in folders if path.startswith(f"{folder}/")), os.path.dirname(path))
+    rel = to_text(os.fsencode(path[len(root) + 1 :]))
+    platforms = {each.id: each for each in (*config.project.platforms, Platform(COMMON_PLATFORM))}
+    if platform and platform not in platforms:
+        raise UserError(f"no platform is called '{printing.line(platform)}'", hint=f"there are {', '.join(platforms)}")
+    settings = _find_settings(config, found, rel)
+    reads.watch(tuple(dict.fromkeys((*folders, root))), config.project.ignore_regex)
+    load = cache(load_builder)
+    log, started_s = _PrintedLog(found.name), time.perf_counter()
+    asked = tuple(each for each in platforms if each in found.platforms)
+    order = AnalyseOrder(1, found.name, root, rel, path_uuid(rel), asked, 0, settings)
+    analysis = run.analyse(order, found, platforms, load, log)
+    while analysis.is_unfinished:
+        declared = tuple(dict.fromkeys((*order.declared, *(edge.target.lower() for edge in analysis.edges))))
+        order = replace(order, declared=declared, inputs=_find_files(config, analysis.edges, order.inputs))
+        analysis = run.analyse(order, found, platforms, load, log)
+    _say_step("analysis", started_s, analysis.error, len(analysis.plans), "job")
+    for edge in analysis.edges:
+        printing.say(f"  depends on {printing.line(edge.target)}")
+    plan = next((each for each in analysis.plans if not platform or each.platform == platform), None)
+    if analysis.outcome is not Outcome.SUCCEEDED or plan is None:
+        return 1
+    staging, started_s = new_folder(config, "builder-"), time.perf_counter()
+    job = ProcessOrder(
+        1, found.name, root, rel, path_uuid(rel), plan.platform, plan.key, plan.params, plan.additional_fingerprint, 0, False,
+        stat_key(os.stat(path)), b"", staging, 0, 0, debug_output=True, keeps_temp=True, settings=settings,
+        declared=order.declared, inputs=_find_files(config, analysis.edges, order.inputs),
+    )  # fmt: skip
+    result = run.process(job, found, platforms, load, log=log, threads=os.cpu_count() or 1)
+    _say_step(f"job for {plan.platform}", started_s, result.error, len(result.products), "product")
+    planned = {f"{each.root}/{each.rel}" for each in job.inputs}
+    for read in result.reads:
+        if read.path not in planned and os.path.isfile(os_path(read.path)):
+            printing.say(f"  warning: reads '{printing.line(read.path)}' without declaring it ({read.where})", "yellow")
+    for product in result.products:
+        facts = "".join(f", {key} {value}" for key, value in _known_facts(product.facts))
+        printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}, sub id {product.sub_id}{facts}")
+    printing.say(f"kept in {staging}")
+    return 0 if result.outcome is Outcome.SUCCEEDED else 1
+
+
+def _known_facts(facts: object) -> list[tuple[str, object]]:
+    names = getattr(facts, "__struct_fields__", ())
+    return [(name, value) for name in names if (value := getattr(facts, name))]
+
+
+def _say_step(what: str, started_s: float, error: str, count: int, word: str) -> None:
+    took = printing.duration(time.perf_counter() - started_s)
+    text = f"failed: {printing.line(error)}" if error else printing.count(count, word)
+    printing.say(f"{what}: {text}; {took}", "red" if error else "bold")
+
+
+def _find_builder(config: Config, name: str) -> Builder:
+    builders = [each for each in all_builders(config) if each.kind is BuilderKind.PYTHON]
+    found = next((each for each in builders if each.name == name), None)
+    if found is None:
+        hint = f"there are {', '.join(each.name for each in builders) or 'none'}"
+        raise UserError(f"no Python builder of this project is called '{printing.line(name)}'", hint=hint)
+    return found
+
+
+def _find_settings(config: Config, found: Builder, rel: str) -> str:
+    """Return what rules and the settings files of folders adjust for a source."""
+    files = config_folder.files_above(rel, config.project)
+    texts: dict[str, str] = {key_of(RelPath(folder)): config_folder.read(os_path(path), name) for folder, name, path in files}
+    return SettingsTree(replace(config.project, builders=(found,)), texts).adjustment(key_of(RelPath(rel)), found).order
+
+
+def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
+    """Return the files of the scan folders that source dependencies name, as they are now."""
+    from aptui.worker.files import hash_file
+
+    wanted = [wildcard(edge.target) for edge in edges]
+    is_ignored = below_matcher(config.project.ignore_regex)
+    found = {each.rel.lower(): each for each in known}
+    for folder in config.project.scan_folders:
+        for place, folders, names in os.walk(folder.path):
+            if not folder.recursive:
+                folders.clear()
+            for name in names:
+                path = os.path.join(place, name)
+                rel = to_text(os.fsencode(path[len(folder.path) + 1 :]))
+                if rel.lower() not in found and any(each.fullmatch(rel) for each in wanted) and not is_ignored(rel):
+                    found[rel.lower()] = PlannedInput(folder.path, rel, hash_file(path)[0][0].hex())
+    return tuple(found[key] for key in sorted(found))
