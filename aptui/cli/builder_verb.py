@@ -165,13 +165,13 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
         if read.path not in planned and os.path.isfile(os_path(read.path)):
             printing.say(f"  warning: reads '{printing.line(read.path)}' without declaring it ({read.where})", "yellow")
     for product in result.products:
-        facts = "".join(f", {key} {value}" for key, value in _known_facts(product.facts))
+        facts = "".join(f", {key} {value}" for key, value in _list_facts(product.facts))
         printing.say(f"  {printing.line(product.name)}  {printing.size(product.size)}, sub id {product.sub_id}{facts}")
     printing.say(f"kept in {staging}")
     return 0 if result.outcome is Outcome.SUCCEEDED else 1
 
 
-def _known_facts(facts: object) -> list[tuple[str, object]]:
+def _list_facts(facts: object) -> list[tuple[str, object]]:
     names = getattr(facts, "__struct_fields__", ())
     return [(name, value) for name in names if (value := getattr(facts, name))]
 
