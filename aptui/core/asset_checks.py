@@ -1,7 +1,7 @@
-"""Checks on assets (`checks:` in `aptui.yaml`): what a product and its source's name must be like; pure.
+"""Checks on assets (`checks:` in `aptui.yaml`): rules for products and for the names of sources; pure.
 
-Those that `block` are asked by the pipeline before a result is committed, all by `store.queries.problems.checks` of what is there.
-Budgets, commands and what `aptui lint` finds are about more than one job and cannot block.
+The pipeline runs the checks with `block` before it commits a result; `store.queries.checks` runs all of them on stored
+products. Budgets, commands and findings of `aptui lint` concern more than one job and cannot block.
 
 Tests: `tests/core/test_asset_checks.py`.
 """
@@ -22,7 +22,7 @@ BLOCKED_BY = "check '"
 
 
 class CheckLevel(StrEnum):
-    """What comes of a finding: it is told; a batch ends with 1; the job fails, and its products stay what they were."""
+    """Effect of a finding: it is reported; a batch exits with 1; or the job fails and keeps its earlier products."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -61,7 +61,7 @@ class Check(Struct, frozen=True):
 
 
 class CheckedProduct(Struct, frozen=True):
-    """What is looked at of a product."""
+    """The parts of a product that checks read."""
 
     name: str
     size: int
@@ -76,7 +76,7 @@ def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
 
 
 def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
-    """Say what is wrong with a product; what its builder says nothing about is not looked at."""
+    """Yield the flaws of a product; facts that its builder did not report are not checked."""
     facts = product.facts or NO_FACTS
     for limit in check.limits:
         value = _value(limit.field, product.size, facts)
@@ -85,7 +85,7 @@ def flaws_of_product(check: Check, product: CheckedProduct) -> Iterator[str]:
     if check.formats and facts.format and facts.format not in check.formats:
         yield f"format is {facts.format}, wanted: {', '.join(check.formats)}"
     if check.power_of_two and facts.width and facts.height and not (_is_power(facts.width) and _is_power(facts.height)):
-        yield f"{facts.width}x{facts.height} are no powers of two"
+        yield f"{facts.width}x{facts.height} are not powers of two"
 
 
 def find_block(checks: Sequence[Check], rel: str, products: Iterable[CheckedProduct]) -> str:

@@ -1,10 +1,10 @@
-"""Templates of `command:` builders: where placeholders stand, how the shell gets their values, what cannot be made safe.
+"""Templates of `command:` builders: where placeholders stand, how the shell gets their values, and which uses are refused.
 
-Values are names of files, and those come from strangers, so none is ever pasted into text that a shell reads. Each travels
-in a variable of the environment, and the placeholder becomes a reference to it that fits the quotes around it. Should this
-small model of the shell be wrong about the quotes, a value falls into several words or a reference stays as it is written;
-nothing of it is ever run. Where a reference would not help, because a program is handed the value as *code* (`sh -c`,
-`eval`, `$(( ))`, a quoted here-document …), the template is refused.
+Values are file names from untrusted content, so no value is ever pasted into text that a shell reads. Each value travels in an
+environment variable, and the placeholder becomes a reference to it that fits the surrounding quotes. If this small model of the
+shell is wrong about the quotes, a value is split into several words or a reference stays as it is written; no part of it is
+ever run. A template is refused if a reference would not help because a program runs the value as *code* (`sh -c`, `eval`, `$((
+))`, a quoted here-document …).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Word(Struct):
 
 
 def check(words: Sequence[Word]) -> set[str]:
-    """Look at a simple command; return the parameters that stand where a program's name does.
+    """Check a simple command; return the parameters that stand in place of a program's name.
 
     Raises:
-        TemplateError: a placeholder stands in what a program takes for code.
+        TemplateError: a program would run the value of a placeholder as code.
     """
     params: set[str] = set()
     for index, program in _programs(words):
@@ -51,7 +51,7 @@ def check(words: Sequence[Word]) -> set[str]:
 
 
 def input_reader(words: Sequence[Word]) -> str:
-    """Return the program of a simple command that takes its standard input for code, "" if there is none."""
+    """Return the program of a simple command that runs its standard input as code, or ""."""
     programs = list(_programs(words))
     if any(program in _WRAPPERS for _index, program in programs):
         programs += [(index, _base(word)) for index, word in enumerate(words)]
@@ -165,8 +165,8 @@ def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 def _takes_input_for_code(program: str, words: Sequence[Word]) -> bool:
     """Whether a program with these words runs its standard input.
 
-    An interpreter does unless a script or code is among its words. Behind an option that may have a word of its own no script is
-    looked for: the word may be that of the option.
+    An interpreter does so unless a script or code is among its words. A word after an option may belong to that option, so it
+    does not count as a script.
     """
     texts = [word.text for word in words]
     if program in (".", "source"):
@@ -196,10 +196,10 @@ def _refuse_code(program: str, words: Sequence[Word]) -> None:
 
 
 def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
-    """Refuse placeholders in the word after `option`, and in one that is glued to it.
+    """Refuse placeholders in the word after `option`, and in a word that is glued to it.
 
-    What stands right behind an interpreter and is no option is its script: what follows is for that. Behind an option it
-    may be a word of that option, so that the search goes on. Shells have options that begin with `+`.
+    The first word after an interpreter that is not an option is its script: later words belong to the script. A word after an
+    option may belong to that option, so the search goes on. Shells have options that begin with `+`.
     """
     is_script = bool(words and words[0].text) and not words[0].text.startswith(("-", "+", "\1"))
     if is_script and program not in ("su", "runuser", "flock", "["):
@@ -231,7 +231,7 @@ def _refuse(where: str, words: Sequence[Word]) -> None:
     names = [name for word in words for name in word.names]
     if names:
         raise TemplateError(
-            f"{{{names[0]}}} stands in what '{where}' takes for code",
+            f"{{{names[0]}}} is run as code by '{where}'",
             'pass it as an argument: sh -c \'tool "$1"\' sh {source}, or read "$APTUI_SOURCE" from the environment',
         )
 
@@ -247,7 +247,7 @@ _CLOSERS = frozenset(["}", "done", "fi", "esac"])
 
 
 class Around(Enum):
-    """What is open around a placeholder."""
+    """The quotes and expansions that are open around a placeholder."""
 
     NOTHING = 0
     DOUBLE = 1
@@ -268,10 +268,7 @@ class Slot(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """A command line that was looked at.
-
-    `program_params` are parameters that stand where a program's name does.
-    """
+    """A checked command line. `program_params` are parameters that stand in place of a program's name."""
 
     text: str
     slots: tuple[Slot, ...]
@@ -356,7 +353,7 @@ class _Line(Struct):
     """The next word is a here-string."""
 
     def put(self, text: str) -> None:
-        """Add text to the word, and begin one if there is none."""
+        """Add text to the current word; begin a word if none is open."""
         if self.word is None:
             self.word = Word()
         self.word.text += text
@@ -435,7 +432,7 @@ class _Scan:
         return True
 
     def _piece(self, line: _Line, character: str) -> None:
-        """Read a piece of a word: a quote with what it holds, an expansion, or a character."""
+        """Read a piece of a word: a quote with its content, an expansion, or a character."""
         match character:
             case "'":
                 self._read_quoted(line, "'", Around.SINGLE)

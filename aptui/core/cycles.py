@@ -62,7 +62,7 @@ def _pop_component(stack: list[Node], on_stack: set[Node], last: Node) -> list[N
 
 Edges = Mapping[int, Sequence[int]]
 CYCLE_PROBLEM = "products that load each other before themselves can never be loaded: "
-"""What a sentence about one of them begins with; behind it stands its chain, with `JOIN` between its names."""
+"""Beginning of a sentence about a cycle; the chain of names follows, separated by `JOIN`."""
 JOIN = " -> "
 
 

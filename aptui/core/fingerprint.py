@@ -20,13 +20,13 @@ Entry = tuple[str, str, str]
 Manifest = tuple[Entry, ...]
 
 MISSING = "missing"
-"""Digest of a missing file: unlike an empty one's. The entry's name tells it from other missing files."""
+"""Digest of a missing file; differs from that of an empty file. The entry's name distinguishes missing files."""
 FOUND = frozenset({"discovered", "found places"})
-"""The kinds of entries that say what a run found: nobody knows them before it."""
+"""Kinds of entries that a run reports; they are unknown before the run."""
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields that count. A new one is put at the end: whoever does not use it keeps the fingerprints that he has."""
+"""Fields that count. Add new fields at the end, so that builders that do not use them keep their fingerprints."""
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # `dumps` would make an encoder for every manifest
 
 
@@ -162,7 +162,7 @@ _PHRASES = {
     "pool": "'pool'",
 }
 _PLACES = frozenset({"places", "found places"})
-"""Told where nothing else differs: what comes, goes or changes lies somewhere, too."""
+"""Reported only if nothing else differs: every file that appears, disappears or changes also has a place."""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "job parameters", "parameters by file",

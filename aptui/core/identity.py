@@ -13,7 +13,7 @@ from aptui.core.paths import from_text, name_uuid, path_uuid
 from aptui.core.project import COMMON_PLATFORM
 
 META_SUFFIX = ".meta"
-"""What the name of an identity file has after that of its source."""
+"""Suffix that makes the name of an identity file from that of its source."""
 FILE_VERSION = 1
 """Version of the form of identity files, as the reference program writes it."""
 
@@ -29,22 +29,22 @@ Prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = it came back.
 
 
 def owner_of(key: PathKey) -> PathKey | None:
-    """Return the key of the source whose identity file `key` is, None when it is none."""
+    """Return the key of the source that the identity file `key` belongs to, None if `key` is not an identity file."""
     return PathKey(key[: -len(META_SUFFIX)]) if key.endswith(META_SUFFIX) else None
 
 
 @lru_cache(maxsize=256)
 def path_uuids(rel: RelPath) -> tuple[SourceUuid, ...]:
-    """Return the UUIDs that stand for a path: of it in lower case, and as it is written if that differs.
+    """Return the UUIDs of a path: of the path in lower case, and as written if that differs.
 
-    Remembered for a moment: whoever makes a source asks several times.
+    Cached, because creating a source asks several times.
     """
     plain = path_uuid(rel)
     return (plain,) if rel == rel.lower() else (plain, SourceUuid(name_uuid(from_text(rel))))
 
 
 def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
-    """Return the UUIDs that a source answers to beside its own: those it had, those of its path, and one it claims in vain."""
+    """Return the further UUIDs of a source: earlier ones, those of its path, and one that it claims without success."""
     named = source.identity
     claimed = () if named is None or named.problem else (named.uuid, *named.legacy)
     others = (*claimed, *(() if source.is_duplicate else path_uuids(source.rel)))

@@ -13,26 +13,26 @@ from aptui.core.paths import is_below, normalize
 IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
 """A product named so is meant as a source: what an artist made is an image, whatever a builder makes of it."""
 EXCLUSION = "!"
-"""What begins a path that takes away."""
+"""First character of a path that excludes."""
 LOAD_MASK = 0xF
 """The bits of a dependency's flags that say when the runtime loads it."""
 PRE_LOAD = 0
-"""What these bits are when it is loaded before the product is ready."""
+"""Value of these bits if the dependency is loaded before the product is ready."""
 _LONGEST = 4_096
 """Characters of a path; no system has longer ones (limits.h: PATH_MAX)."""
 
 
 def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
-    """Return the link that `path` means, as it was written by the builder.
+    """Return the link that `path` names, as the builder wrote it.
 
     Args:
-        path: relative to the scan folders, or to the folder of the platform; a source's may be absolute.
+        path: relative to the scan folders, or to the folder of the platform; the path of a source may be absolute.
         kind: SOURCE_FILE or PRODUCT_FILE.
         flags: as they are stored.
-        root: absolute path of a scan folder, below which sources are told by their relative path.
+        root: absolute path of a scan folder, below which sources are named by their relative path.
 
     Raises:
-        ValueError: it names nothing, or what cannot be a source or a product; the text says why.
+        ValueError: the path cannot name a source or a product; the text gives the reason.
     """
     is_exclusion = path.startswith(EXCLUSION)
     found: str = normalize(path.removeprefix(EXCLUSION))
@@ -54,9 +54,9 @@ def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductL
 
 
 def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
-    """Return links without what is said twice, and the paths that are both wanted and excluded, which are left out altogether.
+    """Return links without duplicates, and the paths that are both included and excluded, which are left out.
 
-    Of two links to one thing the first counts, whatever the flags of the other are.
+    The first of two links to the same target counts, whatever the flags of the second one are.
     """
     found: dict[tuple[object, ...], ProductLink] = {}
     for link in links:

@@ -15,7 +15,7 @@ from aptui.shared.errors import InternalError
 
 
 class Trigger(StrEnum):
-    """What can be fed to a job."""
+    """Inputs of the job machine."""
 
     PLAN = "PLAN"
     MATCH = "MATCH"
@@ -34,10 +34,10 @@ class Trigger(StrEnum):
 
 
 class Effect(Flag):
-    """What a transition entails wherever it is taken; `pipeline_moves.Jobs.feed` does it, and nobody else does.
+    """Side effect of a transition; only `Jobs.feed` executes it.
 
-    START: the job gets a run key of its own and is among those that run. KILL: its run is stopped and leaves nothing behind.
-    DELETE: it is forgotten, with its row, its products and its log.
+    START: the job gets a new run key and counts as running. KILL: its run is stopped and leaves no files. DELETE: the job is
+    removed with its row, its products and its log.
     """
 
     NONE = 0

@@ -1,8 +1,8 @@
-"""The two vocabularies of the pipeline: events and commands. What travels to workers is in `orders`, news in `notices`.
+"""The two vocabularies of the pipeline: events and commands.
 
-Events are facts (past tense), commands are orders (imperative). Events about files and
-runs carry batches: the loop must move thousands of them a second. Each command and notice carries `cause`, the `seq` of the
-event that led to it.
+Messages to workers are in `orders`, notices to clients in `notices`. Events are facts (past tense), commands are orders
+(imperative). Events about files and runs carry batches, because the loop must move thousands of them a second. Each command and
+notice carries `cause`, the `seq` of the event that led to it.
 
 Tests: `tests/core/pipeline/test_run_results.py`.
 """
@@ -31,20 +31,20 @@ class ScanStarted(Struct, frozen=True):
 
 
 class FolderSeen(Struct, frozen=True):
-    """One relative folder (over all scan folders) differs from what is remembered, or must be looked at again.
+    """A relative folder (over all scan folders) differs from its last known state, or must be checked again.
 
     Args:
         seq: the event's number.
         folder: relative folder in lower case, "" = top.
         facts: files that won their path and are new or changed, or all of them when `is_reassessed`; digest present when
             remembered.
-        gone: keys that were remembered here and are no more.
+        gone: keys that were remembered here and no longer exist.
         clashes: {key of each clashing file: the other names} for files of one scan folder that differ only in case; their
             facts are not in `facts` but here: (fact, others).
-        rows: what the folder table will hold: (scan folder id, folder digest, all files of that part) for each scan folder
+        rows: the new rows of the folder table: (scan folder id, folder digest, all files of that part) for each scan folder
             that has it.
-        settings: the text of its settings (`core.settings`), "" = there are none, None = they are as they were.
-        identities: what the `.meta` files beside `facts` say, by the key of the source; who is not in here has none.
+        settings: the text of its settings (`core.settings`), "" = none, None = unchanged.
+        identities: contents of the `.meta` files beside `facts`, by the key of the source; sources without one are absent.
     """
 
     seq: int
@@ -58,9 +58,9 @@ class FolderSeen(Struct, frozen=True):
 
 
 class FilesSeen(Struct, frozen=True):
-    """These files, each known and the winner of its path, were looked at by themselves and have to be read again.
+    """These known files, each the winner of its path, were checked one by one and have to be read again.
 
-    Nothing else is said of their folders, whose rows are saved when they are looked at as a whole.
+    The event says nothing about their folders, whose rows are saved when the whole folder is checked.
     """
 
     seq: int
@@ -75,9 +75,9 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """So many messages may be sent to workers now, and up to `critical` while the best job is critical or an analysis.
+    """`count` messages may be sent to workers now, and up to `critical` while the best job is critical or an analysis.
 
-    `jobs` > 0: no more than so many jobs, the one called `job_id` first.
+    `jobs` > 0: maximum number of jobs; the job with the id `job_id` starts first.
     """
 
     seq: int
@@ -128,8 +128,8 @@ class RunsFinished(Struct, frozen=True):
 class ProductsCommitted(Struct, frozen=True):
     """The commit ordered by `CommitProducts` ended at `now_ms`.
 
-    `failed` are (run key, error text, how many of its products are in place all the same, the first ones); everything else is
-    in place and recorded.
+    `failed` are (run key, error text, number of its products that are in place nevertheless, counted from the first);
+    everything else is in place and recorded.
     """
 
     seq: int
@@ -155,9 +155,9 @@ class RowsSaved(Struct, frozen=True):
 class RequestReceived(Struct, frozen=True):
     """A client requests something; `verb` is one of those below, `keys` are sources, `job_ids` jobs.
 
-    "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses: a client wants to know which jobs there are;
-    "save" has every job saved that has no row yet, for the same client;
-    "interest": somebody looked at these sources, at the moment `value`, a number that rises; "expire" ends boosts up to `value`.
+    "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses, because a client needs the list of jobs;
+    "save" saves every job without a row, for the same client; "interest" boosts these sources, with the rising number `value`;
+    "expire" ends boosts up to `value`.
     """
 
     seq: int
@@ -193,7 +193,8 @@ class HashFiles(Struct, frozen=True):
     """Read the bytes of these files; answered by `FilesHashed`.
 
     `copies` are, for each file, the run keys under which a copy of it may be staged while it is read: all its jobs are copies.
-    `known` is the digest that it had, b"" = none: with that one, nobody wants a copy. Both are empty where there are no copies.
+    `known` is its last known digest, b"" = none: if the bytes still have it, no copy is needed. Both are empty if no file is
+    copied.
     """
 
     cause: int
@@ -294,9 +295,9 @@ class CompareFiles(Struct, frozen=True):
 
 
 class DescribeAnew(Struct, frozen=True):
-    """Runs used other code, or other tools, than the builder called `builder` was described with.
+    """Runs used other code, or other tools, than those of the description of the builder `builder`.
 
-    No run of it starts until it is described anew. That takes another pipeline.
+    None of its runs starts until it is described again, which takes another pipeline.
     """
 
     cause: int

@@ -1,4 +1,4 @@
-"""The records of sources, their jobs and products, which every room shares; what is configured is in `project`, rules elsewhere.
+"""The records of sources, their jobs and products, which every room shares; the configuration is in `project`.
 
 Tests: `tests/core/test_rows.py`.
 """
@@ -29,7 +29,7 @@ NO_DIGEST = Digest(b"")
 DUPLICATE_MARK = "\U0010ff01"
 """Between path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`core.paths.to_text`)."""
 UNKNOWN_SIZE = -1
-"""The size of a file of which the digest alone is remembered."""
+"""Size of a file if only its digest is known."""
 
 
 class FileFact(Struct, frozen=True):
@@ -50,12 +50,12 @@ class FileFact(Struct, frozen=True):
 
     @property
     def key(self) -> PathKey:
-        """What identifies the file as a source."""
+        """The key that identifies the file as a source."""
         return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())
 
 
 class DependencyKind(IntEnum):
-    """What a job dependency means: whether the job waits for the other, and runs again when that changes.
+    """Meaning of a job dependency: whether the job waits for the other job, and runs again when that one changes.
 
     FINGERPRINT: runs again, does not wait. ORDER: both. ORDER_ONCE: waits, unless the other has ever completed. ORDER_ONLY:
     waits. The names and meanings are those of O3DE's `JobDependencyType`.
@@ -88,7 +88,7 @@ class JobDependency(Struct, frozen=True, order=True):
 
 
 class EdgeKind(IntEnum):
-    """What `SourceEdge.target` holds."""
+    """Meaning of `SourceEdge.target`."""
 
     PATH = 0
     WILDCARD = 1
@@ -98,9 +98,10 @@ class EdgeKind(IntEnum):
 
 
 class SourceEdge(Struct, frozen=True, order=True):
-    """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or 32 hex digits of a UUID.
+    """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or the UUID in hex.
 
-    Of an analysis' DISCOVERED, it is the absolute path at which it read, or looked for in vain, what another scan folder hides.
+    For DISCOVERED edges of an analysis, `target` is the absolute path of a read (or missing) file that another scan folder
+    hides.
     """
 
     kind: EdgeKind
@@ -108,7 +109,7 @@ class SourceEdge(Struct, frozen=True, order=True):
 
 
 class JobPlan(Struct, frozen=True):
-    """What an analysis says about one job (a "job descriptor"). `params` is canonical JSON."""
+    """A job that an analysis declares (a "job descriptor"). `params` is canonical JSON."""
 
     key: str
     platform: str
@@ -128,7 +129,7 @@ class ProductFlag(IntEnum):
 
 
 class LinkKind(IntEnum):
-    """What a `ProductLink` names; the first two are O3DE's `UnresolvedDependencyType`."""
+    """Kind of the target of a `ProductLink`; the first two are O3DE's `UnresolvedDependencyType`."""
 
     SOURCE_FILE = 0
     PRODUCT_FILE = 1
@@ -136,10 +137,10 @@ class LinkKind(IntEnum):
 
 
 class ProductLink(Struct, frozen=True):
-    """What a product declares that it needs at run time; whom that means is found out in the database (`store.product_links`).
+    """A declared run-time dependency of a product; `store.db.product_links` resolves it in the database.
 
-    `path` is in lower case, relative (that of a source may be absolute), without a platform, perhaps with `*`; "" for an
-    ASSET, which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
+    `path` is in lower case, relative (a source's may be absolute), without a platform, and may contain `*`; "" for an ASSET,
+    which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
     """
 
     kind: LinkKind
@@ -153,8 +154,7 @@ class ProductLink(Struct, frozen=True):
 class Product(Struct, frozen=True):
     """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64.
 
-    `links` are other products that it needs at run time: they change neither what depends on it nor what it is made of; no more
-    do `facts`.
+    `links` are products that it needs at run time. Neither `links` nor `facts` change its own inputs or its dependents.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Product(Struct, frozen=True):
 
 
 class JobState(StrEnum):
-    """The seven states of a job (`core.machine`); what people see is derived from them."""
+    """The seven states of a job (`core.machine`); the status that users see is derived from them."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -185,21 +185,21 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 
 
 class Job(Struct, eq=False):
-    """One job in memory: (source, builder, platform, key). An analysis is a job too, with `key` = ANALYSIS_KEY and platform "".
+    """One job in memory: (source, builder, platform, key). An analysis is a job with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the plan now pending, None = not known yet.
-    `inputs` is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...).
-    `reason` says why the last plan needed a run, `origin` where the committed result came from when no run here made it, ""
-    otherwise. `discovered` are source dependencies found while processing (depfile). For an analysis
-    `fingerprint`/`planned` are analysis fingerprints, `plans` and `edges` what the last success said. `tried` are
-    the failed runs of the present plan that were tried again, by what they failed of (`core.results.retry`), `flaky` those
-    before the committed one, as text; `stale_count` runs in a row whose source changed under them. `is_doubted`: it rests, but its
-    row says that it has work pending until it has been looked at, for something it is made of is about to be saved. `is_unsaved`:
-    it has no row yet, or one from before its source changed; that of its folder waits for it. `is_due`: it is to make its final now
-    (`pipeline.drafts`). `is_fetched`: no run here made the result before the present plan, so that its duration is none of a run.
-    `ties` tell what files its run used. `failure` is that of its last run, kept until a run
-    succeeds or none is needed. `lost` are products that it had until they were found missing, or to be others: the files
-    may be there still.
+    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = not known yet. `inputs`
+    is the manifest of the last committed run, `planned_inputs` that of the plan: ((kind, name, digest hex), ...). `reason` says
+    why the last plan needed a run, `origin` where the committed result came from, "" if a run of this engine made it.
+    `discovered` are source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are
+    analysis fingerprints, `plans` and `edges` the answer of the last success.
+
+    `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan, `flaky` those before the committed
+    run, as text. `stale_count`: runs in a row whose source changed while they ran. `is_doubted`: settled in memory but stored
+    as pending, because a change of a dependency is not saved yet. `is_unsaved`: without a row, or with one from before its
+    source changed; the row of its folder waits for it. `is_due`: its final is to be made now (`pipeline.feedback`).
+    `is_fetched`: the result before the present plan came from elsewhere, so that its duration is not that of a run. `ties` are
+    the files that its run used. `failure` is that of its last run, kept until a run succeeds or is no longer needed. `lost` are
+    products that were found missing or changed: their files may still exist.
     """
 
     source: Source
@@ -255,7 +255,7 @@ class Job(Struct, eq=False):
         return with_origin(self.reason, self.origin)
 
     def set_reason(self, reason: str) -> None:
-        """Say why a run is needed; where an earlier result came from is no news any more."""
+        """Record why a run is needed; the origin of the earlier result no longer matters."""
         self.is_fetched |= bool(self.origin)
         self.reason, self.origin = reason, ""
 
@@ -295,10 +295,10 @@ def describe_key(job_key: str, builder: str = "") -> str:
 
 
 class SourceIdentity(Struct, frozen=True):
-    """What a source's `.meta` file says.
+    """Content of a source's `.meta` file.
 
-    `legacy` are UUIDs it had before, `original` the path it had when the file was made, `digest` that of the file's bytes,
-    and `problem` says why it cannot be used, "" = it can.
+    `legacy` are earlier UUIDs, `original` the path of the source when the file was made, `digest` that of the file's bytes, and
+    `problem` says why it cannot be used, "" = it can.
     """
 
     uuid: SourceUuid
@@ -310,12 +310,12 @@ class SourceIdentity(Struct, frozen=True):
 
 
 class Source(Struct, eq=False):
-    """A source and everything that hangs on it: the unit that is loaded from and leaves to the database.
+    """A source with its jobs, products and edges: the unit that is loaded from the database and released to it.
 
-    `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included.
-    `trouble` says why it cannot be analysed at all (a case clash, unreadable bytes), "" = nothing. `last_ticket` is the
-    last order to save rows of it; until that is acknowledged the aggregate stays in memory. `identity` is what its `.meta`
-    file says, `misidentity` why it cannot be who that says it is, "" = it can.
+    `fact` is None when the file is gone. `jobs` by (builder uuid, platform, key), analyses included. `trouble` says why it
+    cannot be analysed (a case clash, unreadable bytes), "" = it can. `last_ticket` is the last order to save rows of it; until
+    that is acknowledged the source stays in memory. `identity` is the content of its `.meta` file, `misidentity` why that
+    identity cannot be used, "" = it can.
     """
 
     key: PathKey

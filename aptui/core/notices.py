@@ -43,11 +43,11 @@ class LogRecord(Struct, frozen=True):
 
 
 class JobChanged(Struct, frozen=True):
-    """News of one job, whole: an idempotent upsert. `status` as people see it; "" when the job is gone.
+    """The whole state of one job: an idempotent upsert. `status` is the one that users see; "" when the job is gone.
 
-    `is_run` is False where nothing ran: it is made of the same as before, or gone.
-    `facts` are those of its products, together; `flaky` is what runs failed of before one succeeded (`core.results.retry`),
-    "" = none did. `is_draft`: these are drafts (`core.results.quality`). `is_critical`: it runs before others.
+    `is_run` is False if no run happened: its inputs did not change, or it is gone. `facts` are those of its products, together;
+    `flaky` are the failures of runs before one succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
+    (`core.quality`). `is_critical`: it runs before others.
     """
 
     cause: int
@@ -74,12 +74,12 @@ class JobChanged(Struct, frozen=True):
 
     @property
     def key(self) -> JobKey:
-        """What the job is known by: its id, or what names an analysis."""
+        """The identity of the job: its id, or the name of an analysis."""
         return self.job_id or (self.scan_folder, self.source, self.job_key)
 
     @property
     def failure(self) -> str:
-        """What is said of a job that failed: which one and why. An error that begins with the path does not repeat it."""
+        """Describe a failed job: which one, and why. If the error begins with the path, the path is not repeated."""
         return f"failed {self.source} ({self.platform}, {self.job_key}): {self.error.removeprefix(f'{self.source}:').lstrip()}"
 
 
@@ -108,11 +108,10 @@ class EngineMessage(Struct, frozen=True):
 class Progress(Struct, frozen=True):
     """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
 
-    `*_ms` are the three timers: how long this scan, its analyses and its jobs took so far; `eta_ms` is -1 while nobody can say.
-    `least_ms`: it takes no less than that; -1 = unknown.
-    `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and `failed_before` those of them that ended before the
-    present spell of work began (`done_now`, `failed_now` are the others), `failing_count` the jobs and analyses that are failed
-    now, -1 = unknown.
+    `*_ms` are the three timers: the duration so far of this scan, its analyses and its jobs; `eta_ms` is -1 while unknown.
+    `least_ms`: minimum remaining time, -1 = unknown. `jobs_done` and `jobs_failed` count runs of this engine, `done_before` and
+    `failed_before` those of them that ended before the present session (`done_now`, `failed_now` are the others),
+    `failing_count` the jobs and analyses that are failed now, -1 = unknown.
     """
 
     cause: int
@@ -140,7 +139,7 @@ class Progress(Struct, frozen=True):
 
     @property
     def is_working(self) -> bool:
-        """Whether files are looked at, or anything is pending."""
+        """Whether files are being checked, or anything is pending."""
         return self.is_scanning or self.pending_count > 0
 
     @property
@@ -175,7 +174,7 @@ class HealthChanged(Struct, frozen=True):
 
 
 class ConnectionsChanged(Struct, frozen=True):
-    """Clients came or went: all that are connected; `gateway` tells of its own, None = none runs."""
+    """Clients connected or disconnected: all that are connected; `gateway` reports on its own clients, None = no gateway runs."""
 
     cause: int
     connections: tuple[Connection, ...]

@@ -1,6 +1,6 @@
-"""What travels to workers and back: orders for runs and for reading files, and the results of those.
+"""Orders to workers, for runs and for reading files, and their results.
 
-Workers import this and not the events and commands of the pipeline (`core.messages`), which stay in the engine.
+Workers import this module and not the events and commands of the pipeline (`core.messages`), which stay in the engine.
 
 Tests: `tests/core/pipeline/test_run_results.py`.
 """
@@ -93,9 +93,9 @@ class CopyOrder(Struct, frozen=True):
 class HashOrder(Struct, frozen=True):
     """Read the files at these absolute paths; one answer each, in order.
 
-    `copies` are, for each file, the paths at which copies of what is read may be staged, unless its digest is the one in `known`
-    (b"" = none is): a job that copies it then need not read it again. With `asks_writers` a file that another process holds open
-    for writing just then counts as changed while read, and is not copied.
+    `copies` are, for each file, the paths at which copies may be staged while it is read, unless its digest is the one in
+    `known` (b"" = none): a job that copies it then need not read it again. With `asks_writers` a file that another process
+    holds open for writing counts as changed while read, and is not copied.
     """
 
     order: int
@@ -140,11 +140,12 @@ class StagedProduct(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """A file below a scan folder that a call opened for reading, declared or not: its absolute path, and the code that opened it.
+    """A file below a scan folder that a run opened for reading, declared or not: its absolute path, and the code that opened it.
 
-    `where` is "file:line", or the name of a program; `digest` hex of the bytes, "" when it is missing; not known where only
-    a warning may come of it, and then only files that are there are named. `is_hidden`: another scan folder has a file of that
-    path, too, so that nobody else comes to know its bytes, or that it is missing; an earlier one has, where it is missing.
+    `where` is "file:line", or the name of a program. `digest` is the hex digest of the bytes, "" when missing; it is absent if
+    the read can only lead to a warning, and then only existing files are named. `is_hidden`: another scan folder has a file of
+    that path, too, so that no scan reads its bytes or notices that it is missing; if it is missing, an earlier scan folder has
+    one.
     """
 
     path: str
@@ -154,9 +155,10 @@ class Read(Struct, frozen=True):
 
 
 class AnalyseResult(Struct, frozen=True):
-    """What `create_jobs` said. `error` is "" on success, else one line; `kind` says what it failed of, as in `RunResult`.
+    """Answer of `create_jobs`. `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
-    `is_unfinished`: it asked which files a new pattern matches; `edges` declare that pattern, and the analysis must be repeated.
+    `is_unfinished`: it requested the files that a new pattern matches; `edges` declare that pattern, and the analysis is
+    repeated.
     """
 
     run_key: int
@@ -173,14 +175,14 @@ class AnalyseResult(Struct, frozen=True):
 
 
 class RunResult(Struct, frozen=True):
-    """What one run of a job left behind. `error` is "" on success, else one line, the first error.
+    """Result of one run of a job. `error` is "" on success, else one line, the first error.
 
-    `source_digest`/`source_hash64` are those of the bytes the builder was given. `discovered` are dependencies found while
-    processing: ((absolute path, digest hex or "" when missing), ...). `origin` says for people where it comes from when no
-    builder ran, "" = one did. `kind` is what it failed of (`core.results.retry`), "" = nobody knows, or another run would, too.
-    `probed` are ((absolute path, "" = it was looked for and is missing), (listed folder and `/*`, digest of its names), ...):
-    a stored result counts only where they are the same. `is_private`: it is not stored, for it read what its key does not cover.
-    `is_final`: it is a final, though a draft was asked for (`core.results.quality`).
+    `source_digest` and `source_hash64` are those of the bytes that the builder received. `discovered` are dependencies found
+    while processing: ((absolute path, digest hex or "" when missing), ...). `origin` says where the result comes from if
+    no builder ran, else "". `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed`
+    are ((absolute path, "" = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result
+    counts only if they are the same. `is_private`: it is not stored, because it read files that its key does not cover.
+    `is_final`: it is a final, though a draft was requested (`core.quality`).
     """
 
     run_key: int
@@ -206,11 +208,11 @@ class RunResult(Struct, frozen=True):
 
 
 class HashResult(Struct, frozen=True):
-    """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), or None when gone or changed while read.
+    """Answer to a `HashOrder`: per path (digest, hash64, size, mtime_ns, ctime_ns, inode), None if gone or changed while read.
 
-    Both digest b"" and size -1 mean the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are
-    (index, milliseconds that it took) of the files whose copies are all staged and durable; `unasked` those of them of which this
-    worker could not tell whether somebody wrote them then.
+    Digest b"" and size -1 mean that the file cannot be read; `errors` then holds {index: text} as pairs. `staged` are (index,
+    duration in ms) of the files whose copies are all staged and durable; `unasked` those of them for which this worker could not
+    check whether another process was writing.
     """
 
     order: int

@@ -9,7 +9,7 @@ from aptui.core.model import PathKey, RelPath, SourceUuid
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 
 # A file name is bytes; the database and the wire want text. Valid UTF-8 stays as it is; every other byte 0xNN becomes U+10FFNN,
-# a private character that nobody types. A name that really holds one of U+10FF80…U+10FFFF (or `model.DUPLICATE_MARK`) is
+# a private character that users do not type. A name that really holds one of U+10FF80…U+10FFFF (or `model.DUPLICATE_MARK`) is
 # escaped byte by byte too, so that the pair stays reversible. Python's own `surrogateescape` does the same with U+DCNN, which
 # neither SQLite nor JSON accepts.
 _ESCAPE = 0x10FF00

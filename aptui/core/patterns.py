@@ -13,7 +13,7 @@ from aptui.core.project import Pattern, PatternKind
 _FLAGS = re.IGNORECASE
 _SPECIAL = re.compile(r"[*?]")
 _GAPS = re.compile(r"((?:(?<=/)|^)\*\*+/|\*+)")
-"""What may be of any length: folders (`**/` at the beginning of a level), or any text."""
+"""Parts that match any length: folders (`**/` at the beginning of a level), or any text."""
 _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 
 
@@ -85,7 +85,7 @@ def literal_prefix(pattern: str) -> str:
 
 _EVERYTHING = wildcard_regex("*")
 WILDCARDS = frozenset("*?")
-"""What makes a pattern of the path of a source dependency."""
+"""Characters that make the path of a source dependency a pattern."""
 
 
 def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
@@ -108,10 +108,10 @@ def below_matcher(ignore_regex: str) -> Callable[[str], bool]:
 
 
 class PatternSet:
-    """Which of many builders want a path.
+    """Finds the builders whose patterns match a path, for many builders at once.
 
-    Nearly all patterns are `*.ext`: those are one look-up per dot of the file's name. `*` needs none. The rest are joined to one
-    regex per builder, behind one gate of them all, so that a path which nobody wants costs a single match.
+    Nearly all patterns are `*.ext`: those take one look-up per dot of the file's name. `*` needs none. The rest are joined to
+    one regex per builder, behind one regex of all of them, so that a path that matches no builder costs a single match.
     """
 
     def __init__(self, builders: Sequence[Sequence[Pattern]]) -> None:

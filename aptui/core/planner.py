@@ -72,7 +72,7 @@ class Planner:
         return MatchedBuilders(tuple(builders), copies, kind)
 
     def wants(self, rel: RelPath, scan_folder: int) -> bool:
-        """Whether any builder wants `rel`."""
+        """Whether any builder has a pattern for `rel`."""
         return bool(self.find(rel, scan_folder).builders)
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def _priority(builder: Builder) -> int:
     return builder.priority
 
 
-# Metadata companions: which files beside a source, or for all of a kind, are part of what its jobs are made of.
+# Metadata companions: files beside a source, or shared by all sources of a kind, that are inputs of its jobs.
 
 
 class Companions:

@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 
 class ResourceUse(Struct, frozen=True):
-    """How one resource is used: `holders` are jobs by name, `waiting_count` those that may start but for it."""
+    """How one resource is used: `holders` are jobs by name, `waiting_count` the jobs that could start if it were free."""
 
     name: str
     limit: int
@@ -207,7 +207,7 @@ class LanedQueue(ReadyQueue):
         return chain(super().__iter__(), *self._lanes.values())
 
     def waiting_for(self, name: str) -> int:
-        """Return how many jobs may start but for this resource, of which none is free, and perhaps others."""
+        """Return how many jobs wait for this resource, which is in use, and perhaps for others."""
         if self._resources.are_free((name,)):
             return 0
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)
@@ -228,11 +228,11 @@ class LanedQueue(ReadyQueue):
         super().discard(job) if lane is None else lane.discard(job)
 
     def peek(self) -> Job | None:
-        """Return the best job that may start now without taking it; None when there is none."""
+        """Return the best job that may start now without removing it; None if no job may start."""
         return self._best()[0]
 
     def pop(self) -> Job | None:
-        """Take the best job that may start now; None when there is none."""
+        """Remove and return the best job that may start now; None if no job may start."""
         job, lane = self._best()
         return super().pop() if lane is None else lane.pop() if job is not None else None
 

@@ -1,4 +1,4 @@
-"""The records of what is configured: platforms, scan folders, builders and their rules; made by `config`, read everywhere.
+"""The records of the configuration: platforms, scan folders, builders and their rules; made by `config`, read everywhere.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -21,7 +21,7 @@ INTERMEDIATES = "Intermediate Assets"
 
 
 class Platform(Struct, frozen=True):
-    """What products are made for; `tags` in lower case, sorted."""
+    """A target of products; `tags` in lower case, sorted."""
 
     id: str
     tags: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Pattern(Struct, frozen=True):
 
 
 class BuilderKind(StrEnum):
-    """What does the work: `copy` needs no code; `command` runs a program; `python` is a class."""
+    """How the work is done: `copy` needs no code; `command` runs a program; `python` is a class."""
 
     COPY = "copy"
     COMMAND = "command"
@@ -70,7 +70,7 @@ class BuilderKind(StrEnum):
 
 
 class UndeclaredReads(StrEnum):
-    """What becomes of a source that a call read without declaring it: nothing, a warning in the log, or a dependency."""
+    """Handling of a source that a run read without declaring it: ignore, warn in the log, or add it as a dependency."""
 
     IGNORE = "ignore"
     WARN = "warn"
@@ -124,26 +124,25 @@ class FileRule(Struct, frozen=True):
 class Builder(Struct, frozen=True):
     """One enabled builder.
 
-    `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none);
-    `origin` tells a worker where the code is: "entry:<name>", "file:<absolute path>:<class>", or "".
-    `params` is canonical JSON (sorted keys) of the parameters common to all platforms; `platform_params` maps a platform id
-    to canonical JSON that overrides `params` key by key; `platforms` are the enabled platform ids it works for, in order.
-    `needs_analysis` is false for rules whose one job per platform is known without asking anyone (copy, command).
-    `references` are looked for in what it makes; a copy that has some is a job like any other, not one of a batch
-    (`is_plain_copy`). `undeclared_reads` None is as the project says. `makes_intermediates`: the products of a command are
-    sources of others, made once for all platforms. `traces_reads`: a command runs under `strace`, so that what it reads is
-    known (what a Python builder reads always is). `adapter` is set where the code at `origin` is in no form of ours:
-    "module:function" of what a worker calls with this record to have a builder, and `environment` is text for that function
-    alone. Without an `origin`, this record stands for all builders that the function finds (`engine.registry`).
-    `code_files` are the files of its code and its tools, (absolute path, SHA-256 in hex): a run reports what of them it
-    really had (`core.results.run_report`). `params_schema` is what its class says about its parameters, as JSON; "" = nothing. It
-    decides about no product. `trusted_params` are parameters that name programs, commands or places outside the project: no
-    folder's `.aptui.yaml` may set them. `variables` are those of the environment that the configuration names, (name, digest of
-    the value, "" = not set): its runs get them, and they decide about products. `retry` None is as the project says. `resources`
-    are names of what each of its runs holds (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final
-    when nothing else is pending (`core.results.quality`). `rules` set parameters by file; a later one wins.
-    Files that match `exclude` are not its sources: `patterns` of the configuration leave them out already, and those of its class
-    do once they are known. `fault` says why its code cannot be imported, "" = it can: its analyses and jobs fail with that text.
+    `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none); `origin` says where the
+    code is: "entry:<name>", "file:<absolute path>:<class>", or "". `params` is canonical JSON (sorted keys) of
+    the parameters common to all platforms; `platform_params` maps a platform id to canonical JSON that overrides `params` key
+    by key; `platforms` are the enabled platform ids of its jobs, in order. `needs_analysis` is false for rules whose one job
+    per platform is known without an analysis (copy, command). `references` are searched for in its products; a copy with
+    references is an ordinary job, not one of a batch (`is_plain_copy`). `undeclared_reads` None = as the project configures.
+    `makes_intermediates`: the products of a command are sources of other builders, made once for all platforms. `traces_reads`:
+    a command runs under `strace`, which reports its reads (reads of Python builders are always reported).
+
+    `adapter` is set if the code at `origin` has a foreign form: "module:function" that a worker calls with this record to get a
+    builder, and `environment` is text for that function alone. Without an `origin`, this record stands for all builders that
+    the function finds (`engine.registry`). `code_files` are the files of its code and its tools, (absolute path, SHA-256 in
+    hex): a run reports the ones that it really used (`core.run_report`). `params_schema` is the schema of its parameters by its
+    class, as JSON; "" = none. It does not affect products. `trusted_params` are parameters that name programs, commands or
+    places outside the project: a folder's `.aptui.yaml` must not set them. `variables` are the configured environment
+    variables, (name, digest of the value, "" = not set): its runs get them, and they affect products. `retry` None = as the
+    project configures. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
+    `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `fault` says why its code
+    cannot be imported, "" = it can: its analyses and jobs fail with that text.
     """
 
     uuid: bytes
@@ -210,19 +209,19 @@ class Companion(Struct, frozen=True):
 
 
 class Project(Struct, frozen=True):
-    """What the core needs to know of the configuration; the paths of cache and logs are the engine's business.
+    """The part of the configuration that the core needs; the paths of cache and logs are part of the engine's.
 
-    `builders` in the order of the configuration; `signature` changes whenever anything in here that decides about jobs changes;
-    `scan_signature` whenever scan folders or ignore rules do. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
-    of files and folders that are not looked at; "" = none. `resting_platforms` are configured but not asked for this time:
-    their jobs are left alone, as are those of `disabled_platforms` (switched off in the configuration) that have products.
+    `builders` are in the order of the configuration. `signature` changes whenever a setting changes that affects jobs;
+    `scan_signature` whenever scan folders or ignore rules change. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
+    of files and folders that are not scanned; "" = none. `resting_platforms` are configured but not requested for this run:
+    their jobs stay unchanged, as do those of `disabled_platforms` (disabled in the configuration) that have products.
     `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
-    `metadata_types` are extensions (lower case, with their dot) whose files are told apart by a `.meta` file and so do not
-    override each other. `touches_unchanged`: a product that was made again with the bytes that it had gets a new time.
-    `unlisted_builder` has what the configuration says about a Python builder without an entry; `checks` are those that block.
-    `retry` is for builders that say nothing of it; `resources` are (name, how many runs may hold it at a time). Without
-    `makes_finals` jobs rest on their drafts. `run_settings` are the settings of the engine that can make any run fail, and
-    `memory_settings` those that can make a run fail for lack of memory, as in `core.planning.failure_settings`.
+    `metadata_types` are extensions (lower case, with their dot) of files that a `.meta` file identifies, so that they do not
+    override each other. `touches_unchanged`: a product that was made again with equal bytes gets a new time. `unlisted_builder`
+    has the configuration of Python builders without an entry; `checks` are those that block. `retry` applies to builders
+    without a rule of their own; `resources` are (name, number of runs that may hold it at a time). Without `makes_finals` jobs
+    keep their drafts. `run_settings` are the engine's settings that can make any run fail, `memory_settings` those that can
+    make a run fail for lack of memory, as in `core.pipeline.failures`.
     """
 
     platforms: tuple[Platform, ...]

@@ -1,7 +1,7 @@
-"""Drafts and finals: of which quality the products of a job are, and how its manifest says so.
+"""Drafts and finals: the quality of a job's products, and its mark in the manifest.
 
-The manifest of a final is the same as for a builder that knows no drafts; the manifest of a draft has one entry more, behind the
-first. So what was made before a builder knew drafts is its final, and no store ever answers a request for a final with a draft.
+A final has the same manifest as a job of a builder without drafts; the manifest of a draft has one more entry, in the second
+place. So products from before a builder had drafts are finals, and no store ever answers a request for a final with a draft.
 
 Tests: `tests/core/pipeline/test_drafts.py`.
 """
@@ -13,13 +13,13 @@ from enum import StrEnum
 KIND = "quality"
 """The kind of the entry that the manifest of a draft has."""
 QUALITY_VARIABLE = "APTUI_QUALITY"
-"""The variable of the environment that tells a command which of them to make."""
+"""Environment variable with the quality that a command has to make."""
 _Manifest = tuple[tuple[str, str, str], ...]
 _OF_OTHER_JOBS = frozenset({"job", "products"})
 
 
 class Quality(StrEnum):
-    """What a run makes: something that serves at once, or what is wanted in the end."""
+    """Quality of a run: a quick draft, or the final product."""
 
     DRAFT = "draft"
     FINAL = "final"
@@ -49,11 +49,11 @@ def is_of_any_draft(entries: _Manifest) -> bool:
 
 
 def quality_of(manifest: _Manifest) -> Quality:
-    """Return of which quality a run over this manifest is."""
+    """Return the quality of a run over this manifest."""
     return Quality.DRAFT if is_of_draft(manifest) else Quality.FINAL
 
 
 def differs_by_jobs(old: _Manifest, new: _Manifest, names: set[str]) -> bool:
-    """Whether two manifests differ, whatever their qualities, and in nothing but what these jobs were and made."""
+    """Whether two manifests differ, apart from their qualities, only in the state or products of these jobs."""
     changed = set(as_final(old)) ^ set(as_final(new))
     return bool(changed) and all(kind in _OF_OTHER_JOBS and name in names for kind, name, _digest in changed)

@@ -1,4 +1,4 @@
-"""What runs fail of, which of those failures are tried again by themselves, and what is stored of the failure of a job.
+"""Kinds of failure, rules for automatic retries, and the stored failure of a job.
 
 Tests: `tests/core/pipeline/test_retries.py`.
 """
@@ -24,7 +24,7 @@ ENDLESS = "endless"
 
 
 class FailureKind(StrEnum):
-    """What a run failed of; NONE where another run would fail of the same, or nobody knows."""
+    """Why a run failed; NONE if another run would fail in the same way, or the cause is unknown."""
 
     NONE = ""
     CRASH = "crash"
@@ -59,7 +59,7 @@ def _meanings(kind: str) -> Iterable[str]:
 
 
 def flaky(tried: Iterable[str]) -> str:
-    """Return what the failed runs before one that succeeded failed of, "" when there were none that say anything of the job."""
+    """Return the kinds of failure of the runs before one that succeeded, "" if no kind says anything about the job."""
     return ", ".join(kind for kind in tried if kind)
 
 
@@ -78,8 +78,8 @@ class JobFailure(Struct, frozen=True, array_like=True):
     """One failure.
 
     `kind` is a `FailureKind`, `exit N`, CHECK or ENDLESS. `inputs` is the manifest that the job failed with, () if it was
-    refused before it had one. `settings` are those of `core.planning.failure_settings`, () if no setting can have made it
-    fail. `committed` is the run that made the products that the job still has, None if there is none.
+    refused before it had one. `settings` are those of `core.pipeline.failures.list_settings`, () if no setting can have made it
+    fail. `committed` is the run that made the products that the job still has, None without products.
     """
 
     kind: str = FailureKind.OBSTACLE

@@ -47,14 +47,14 @@ STATUS = {
     JobState.FAILED: 2,
     JobState.CANCELLED: 2,
 }
-"""What O3DE's `Jobs.Status` holds for a state: 0 queued, 1 in progress, 2 failed, 4 completed."""
+"""Value of O3DE's `Jobs.Status` for a state: 0 queued, 1 in progress, 2 failed, 4 completed."""
 RESTING = {
     **{state: state.value for state in JobState},
     JobState.QUEUED: "waiting",
     JobState.RUNNING: "waiting",
     JobState.COMMITTING: "waiting",
 }
-"""What `state` columns hold: a job that was moving has work pending again."""
+"""Value of `state` columns: a job in flight is stored as pending."""
 
 
 def to_signed(value: int) -> int:
@@ -70,19 +70,19 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return what a source was when its jobs, and what depends on it, were last planned: the digest is that of its row.
+    """Return a source as it was when its jobs and its dependents were last planned: with the digest of its row.
 
-    A folder's row follows when all its files have been read. The file may have changed and changed back in between: compared with
-    the folder's row alone it would seem to be as it was, and what was made of the other bytes would stay. Nobody knows how many
-    bytes those were.
+    A folder's row follows when all its files have been read. In between, the file may have changed and changed back. Compared
+    with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of those bytes is
+    unknown.
     """
     return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_job", as if the job were in `state` already when that is given.
+    """Return the parameters of "put_job", as if the job were in `state` already if that is given.
 
-    One that somebody asked for is made of nothing known until it has run: the next engine runs it, too.
+    A job that runs on request is stored without a fingerprint until it has run, so that the next engine runs it, too.
     """
     state = state or job.state or JobState.WAITING
     number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
@@ -178,9 +178,9 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
 
 
 def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
-    """Return a plan and what was discovered while processing as JSON; "" for a plain one (its analysis or rule knows the rest).
+    """Return a plan and the discovered dependencies as JSON; "" for a plain one (its analysis or rule has the rest).
 
-    A critical one is not plain: who reads rows sees that in them.
+    A critical plan is not plain, because readers of rows have to see that.
     """
     if plan is None or (not discovered and _is_plain(plan)):
         return ""
@@ -242,13 +242,13 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
 # Files that only plain copies want, as records: what the pipeline holds of each copy until it is placed, and its rows.
 
 NEW_SOURCE = "new source"
-"""Why they are made, as any job is told of which nothing is known."""
+"""Reason of new copies, the same as for any new job."""
 _IS_PRODUCT = 1
 _NO_TYPE = bytes(16)
 
 
 class CopyRule(Struct, frozen=True):
-    """What all copies of one builder for one platform have in common: `packed` is the plan as its row has it."""
+    """The common parts of all copies of one builder for one platform: `packed` is the plan as stored in rows."""
 
     builder: Builder
     plan: JobPlan
@@ -297,7 +297,7 @@ def source_row_of_copy(source_id: int, uuid: SourceUuid, key: PathKey, fact: Fil
 
 
 def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str, Row]]:
-    """Return (operation, parameters) of what is saved with the product of a copy."""
+    """Return (operation, parameters) of the rows that are saved with the product of a copy."""
     rule, product, number, took_ms = copy.rule, copy.product, copy.number, copy.duration_ms
     plan, builder, state, before = rule.plan, rule.builder, JobState.COMPLETED, copy.job
     escalation = 0 if before is None else before.escalation
@@ -319,7 +319,7 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
 
 
 def _step_back(copy: PlainCopy) -> str:
-    """Return the step from what a copy makes to what was there."""
+    """Return the history step from the new state of a copy to the previous one."""
     if copy.job is None:
         return run_history.BEGINNING
     before = run_history.moment(copy.job.inputs, copy.job.products)
@@ -332,7 +332,7 @@ def _step_back(copy: PlainCopy) -> str:
 # saved and is not acknowledged yet, the pipeline overlays from memory.
 
 SETTINGS_STATE = "settings:"
-"""What begins the keys in `aptui_state` of the texts of `core.settings`, each followed by its relative folder."""
+"""Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
 ROW_OPERATIONS: dict[str, str] = {
     # name: its parameters, in order. The writer applies them in this order within a transaction.
     "drop_source": "source_id",  # with its jobs, products, analyses, runs, conflicts and stats of analyses
@@ -346,7 +346,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_folder": "scan_folder_id, folder",  # its row in aptui_folders
     "drop_file": "scan_folder_id, name",  # name: relative path
     "drop_conflict": "job_id",
-    "drop_missing": "product_id",  # what a scan found in it; the names that were read of it stay
+    "drop_missing": "product_id",  # results of a scan; the names that the scan read stay
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # a UUID that the source answers to as well
@@ -365,18 +365,18 @@ ROW_OPERATIONS: dict[str, str] = {
     # products_digest and step: core.run_history
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # what it has made is a draft (core.results.quality); final: what is planned to replace it
+    "put_draft": "job_id, final",  # its products are drafts (core.quality); final: fingerprint of the planned final
     "put_retries": "job_id, run_key, kinds",  # what runs failed of before the one with this key succeeded (core.results.retry)
     "put_stat": "name, value_ms, time_ms",  # of an analysis; those of jobs are in their rows
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
-    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # one that is no source
+    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
     "put_cache_folder": "name, ctime_ns",  # folder relative to the cache root
     "put_state": "key, value",
-    # what is said of a session at its end (core.sessions): its runs are those of higher run keys than the last session's
+    # written at the end of a session (core.run_history): its runs have higher run keys than the last session
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # a part of its runs becomes what was before all sessions
-    "doubt_job": "job_id",  # its products may not be those recorded, or somebody asked: it needs a run whatever its inputs are
+    "doubt_job": "job_id",  # products differ from their rows, or a run was requested: runs in any case
     "doubt_analysis": "source_id, builder",  # the same of an analysis
 }
 """Operations of `Rows`. 64-bit hashes are signed for SQLite (`store.schema.to_signed`) by the writer's caller."""
@@ -398,7 +398,7 @@ class Archive(Protocol):
         ...
 
     def forget(self, folder: str) -> None:
-        """The row of this relative folder was saved anew: drop any copy kept of it."""
+        """Drop any copy of the row of this relative folder, which was saved again."""
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:

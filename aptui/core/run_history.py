@@ -1,9 +1,9 @@
 """The history of a job's runs: the inputs and products of each kept run, packed as the step to the next one.
 
-Most of them never change from one run to the next. The newest committed run needs no packing: its manifest and its products
-are those of the job. Every other one is found by going back. A run that was committed carries what turns its own state into
-the one before it (`BEGINNING` where there was none); a run that failed carries what turns the committed state of its time
-into what it would have been made of.
+Most of them never change between runs. The newest committed run needs no packing: its manifest and its products are those of
+the job. Every other run is found by going back. A committed run carries the step from its own state to the one before it
+(`BEGINNING` for the first run). A failed run carries the step from the committed state of its time to the inputs of the failed
+run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Made = tuple[str, str, int]
 
 
 class RunStep(Struct, frozen=True):
-    """What a run was made of, and what it made."""
+    """Inputs and products of a run."""
 
     inputs: Manifest = ()
     products: tuple[Made, ...] = ()
@@ -116,7 +116,7 @@ def turn_step(known: RunStep, text: str) -> RunStep:
 
 
 def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
-    """Return what each run was made of and made.
+    """Return the inputs and products of each run.
 
     Args:
         now: the state of the job.

@@ -1,8 +1,8 @@
-"""Run reports: the digest of a run's code and tools, when it began, the files it read; and what that says of its result.
+"""Run reports: the digest of a run's code and tools, its start, the files it read; and whether its result counts.
 
-A result is tied to what the run really read, not to what was planned: the pipeline compares both before anything of it is
-committed, stored or shared. What a library in C, or a program, reads on its own is not seen: such files are covered where
-they are declared, or discovered while processing.
+A result is tied to the files that the run really read, not to the plan: the pipeline compares both before anything is
+committed, stored or shared. Reads of a C library or of a program are not seen: such files count if they are declared, or
+discovered while processing.
 
 Tests: `tests/core/test_simulation.py`.
 """
@@ -19,9 +19,9 @@ from msgspec.structs import astuple
 
 from aptui.shared.files.clocks import stamp_read_at
 
-# What builders say of their products besides their bytes: how wide, how long, how many triangles; pure values.
+# Facts that builders report about products besides their bytes: width, duration, triangles; pure values.
 #
-# Filters and checks ask for them by these names. A product without facts has no record, and no row in the database.
+# Filters and checks use these names. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
 """Facts that are whole numbers; `seconds` is the other number, `format` a word."""
@@ -33,7 +33,7 @@ LONGEST_FORMAT = 32
 
 
 class ContentFacts(Struct, frozen=True):
-    """Facts of one product, 0 and "" where nothing is said: pixels, triangles, sample rate in Hz, duration, format."""
+    """Facts of one product, 0 and "" if not reported: pixels, triangles, sample rate in Hz, duration, format."""
 
     width: int = 0
     height: int = 0
@@ -59,7 +59,7 @@ def fault_of(name: str, value: object) -> str:
 
 
 def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
-    """Return what a job is said to have made: the most of each of its products' facts, None where nothing is said."""
+    """Return the facts of a job: the maximum of each fact of its products, None if none are reported."""
     present = [facts for facts in products if facts is not None]
     if len(present) <= 1:
         return present[0] if present else None
@@ -70,7 +70,7 @@ Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
-"""The kernel's clock for files ticks as rarely as this, so a file changed now may look so much older (CONFIG_HZ=100)."""
+"""Resolution of the kernel's clock for files (CONFIG_HZ=100): a changed file may have a time that is earlier by this."""
 
 
 class UsedFile(Struct, frozen=True):
@@ -81,14 +81,14 @@ class UsedFile(Struct, frozen=True):
 
 
 class Used(Struct, frozen=True):
-    """What a run used.
+    """The code, tools and files that a run used.
 
     Args:
-        code: `code_digest` of the files of the builder's code and tools as this run had them, b"" where there are none to speak of.
-        began_ns: when the run began, nanoseconds since the epoch; 0 = nobody knows.
-        files: files that it was seen to open, as they were then and at its end; and those that the engine looked at after it.
+        code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
+        began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
+        files: files that it opened, as they were then and at its end; and files that the engine checked after it.
         found: files that it named while processing, as they were when they were digested, which was at its end.
-        changed: absolute paths of files that changed while it ran, so that its result is of no use.
+        changed: absolute paths of files that changed while it ran, so that its result does not count.
     """
 
     code: bytes = b""
@@ -102,12 +102,12 @@ NOTHING_USED = Used()
 
 
 class Ties(Struct):
-    """What ties the present run of a job to files; it is stored nowhere.
+    """The files that the present run of a job is tied to; not stored.
 
-    `known` are the stamps, by absolute path, that files of its manifest had when it began; `unproven` are the paths of those of
-    which nobody knew then that they still had the bytes of the manifest. `report` is that of an analysis that is not sealed
-    yet. `doubted` are files that seemed to change under the last run. `changed` names, for people, what changed under it, "" =
-    its source. `runs_here`: what was fetched for it was made of other files.
+    `known` are the stamps, by absolute path, that files of its manifest had at its start; `unproven` are the paths of files
+    whose bytes could not be confirmed then. `report` is that of an analysis that is not sealed yet. `doubted` are files that
+    seemed to change during the last run. `changed` names, for users, the files that changed during it, "" = its source.
+    `runs_here`: the fetched result had other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -157,12 +157,12 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
 # whether they are that still.
 
 OUTSIDE_STATE = "outside:"
-"""Before the absolute path in the key of such a row."""
+"""Prefix of the keys of their rows; the absolute path follows."""
 _DIGEST_HEX = 32
 
 
 class OutsideFile(Struct, frozen=True):
-    """What a file outside was: the digest as manifests have it, "" = it was missing, and the stamp that goes with it."""
+    """A file outside all scan folders: its digest as in manifests, "" = missing, and the stamp that goes with it."""
 
     digest: str = ""
     stamp: Stamp = NO_FILE

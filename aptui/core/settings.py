@@ -30,7 +30,7 @@ RULE = "\0rule"
 """In place of the name of a settings file, for parameters that a rule of the configuration sets."""
 
 Json = object
-"""What `json.loads` returns."""
+"""Result of `json.loads`."""
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
 _Layers = tuple[tuple[str, str], ...]
@@ -46,10 +46,10 @@ class Value(NamedTuple):
 
 
 class FolderAdjustment(Struct, frozen=True):
-    """What the folders above a source change for one builder.
+    """Adjustments of one builder by the folders above a source.
 
-    `order` is what workers are told, as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing.
-    `skips` maps platforms that are left out to the place that says so.
+    `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips`
+    maps platforms that are left out to the place that says so.
     """
 
     builder: str = ""
@@ -57,7 +57,7 @@ class FolderAdjustment(Struct, frozen=True):
     skips: Mapping[str, str] = field(default_factory=dict)
     order: str = ""
     entries: Manifest = ()
-    """For the manifest of an analysis, which is told everything."""
+    """Entries for the manifest of an analysis, which gets all settings."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
     """{platform: for the manifest of its jobs}: only what has an effect there."""
 
@@ -66,7 +66,7 @@ NOTHING = FolderAdjustment()
 
 
 class _Folder(Struct):
-    """One file, checked: `sections` {builder name: (its parameters and platforms, as written)}, or what is wrong with it."""
+    """One checked file: `sections` {builder name: (its parameters and platforms, as written)}, or the problem with it."""
 
     file: str
     problem: str = ""
@@ -144,11 +144,11 @@ class SettingsTree:
         return self._texts.keys()
 
     def text(self, folder: str) -> str:
-        """Return the text of a folder's file, "" when there is none."""
+        """Return the text of a folder's file, "" if the file does not exist."""
         return self._texts.get(folder, "")
 
     def put(self, folder: str, text: str) -> frozenset[bytes]:
-        """Record what the settings file of `folder` says now, "" = there is none; return the UUIDs of builders that it affects."""
+        """Set the text of the settings file of `folder`, "" = no file; return the UUIDs of builders that it affects."""
         old, new = self._folders.get(folder), self._check_text(text) if text else None
         if new is None:
             self._texts.pop(folder, None)
@@ -168,7 +168,7 @@ class SettingsTree:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with each file that is wrong, by folder."""
+        """Return the problem of each invalid file, by folder."""
         return tuple(found.problem for _folder, found in sorted(self._folders.items()) if found.problem)
 
     def files_above(self, key: PathKey) -> list[tuple[str, str]]:
@@ -236,7 +236,7 @@ class SettingsTree:
             values["", name] = Value(value, RULE, where)
 
     def _add(self, file: _Folder, builder: Builder, values: dict[Slot, Value], skips: dict[str, str]) -> None:
-        """Lay one file over what those above it say."""
+        """Apply one file on top of the files of the folders above it."""
         section = file.sections.get(builder.name)
         if section is None:
             return
@@ -310,7 +310,7 @@ def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, J
 
 
 def _check_trust(file: _Folder, builder: Builder | None, place: tuple[str, ...], params: Json) -> None:
-    """Refuse what only the project's own configuration may say: folders of assets come from strangers."""
+    """Refuse keys that only the project's configuration may set: folders of assets may hold untrusted content."""
     if builder is None or not isinstance(params, Mapping):
         return
     for name in params:

@@ -37,7 +37,7 @@ class Analyses(PipelinePart):
         self._reports.learn(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
         question = self._graph.assemble_question(job, self._planner.platforms_of(builder, source))
-        if job.planned_inputs[: len(question)] != question:  # it was asked before somebody changed what it is told
+        if job.planned_inputs[: len(question)] != question:  # the configuration changed while it ran
             self._jobs.feed(job, Trigger.PLAN)
             job.planned = None
             self._jobs.save(job)
@@ -64,7 +64,7 @@ class Analyses(PipelinePart):
         if is_failed:
             self._adopt_edges(job, edges)
             self._learn_hidden(job, result)
-            self._plans.retries.pay_analysed(job)  # what it planned before is not what the source asks for now
+            self._plans.retries.pay_analysed(job)  # the plans of the last success are out of date
             self._failures.fail(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
             return
         before = targets_of(source)
@@ -91,7 +91,7 @@ class Analyses(PipelinePart):
         self._jobs.todo.append((job, True))
 
     def _learn_hidden(self, job: Job, result: AnalyseResult) -> None:
-        """Take note of the files that an analysis read, or looked for in vain, though others hide them, as it found them."""
+        """Record the files that an analysis read or did not find although other files hide them, with their digests."""
         hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
         stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}
         began_ns = result.used.began_ns
@@ -126,7 +126,7 @@ class Analyses(PipelinePart):
                 continue
             known = [(item.source if item.is_uuid else self._graph.relative(item.source), item) for item in plan.job_dependencies]
             dependencies = tuple(sorted({_move_dependency(item, key_of(RelPath(rel))) for rel, item in known if rel}))
-            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # others may wait for what it makes
+            is_critical = plan.is_critical or plan.platform == COMMON_PLATFORM  # other jobs may wait for its product
             plans[plan.platform, plan.key] = JobPlan(
                 plan.key, plan.platform, plan.priority, is_critical, plan.additional_fingerprint, plan.params, dependencies
             )
@@ -147,7 +147,7 @@ class Analyses(PipelinePart):
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
-        """Return what is wrong with a job for a platform that nobody declared, "" when its platform is just not enabled here."""
+        """Return the error of a job for an undeclared platform, "" if its platform is only not enabled here."""
         project = self._jobs.project
         tags = {tag for platform in project.platforms for tag in platform.tags}
         ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]
@@ -158,9 +158,10 @@ class Analyses(PipelinePart):
         return f"{text}, which the configuration does not declare; known here: {', '.join(sorted({*ids, *others}))}"
 
     def _log_left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
-        """Return what the log says of a job for a platform that is not enabled.
+        """Return the log record for a job whose platform is not enabled.
 
-        One that nobody declared (`error`) is dropped for builders of other programs alone, as O3DE does; all are told.
+        A job for an undeclared platform (`error`) is dropped only for builders of other programs, as O3DE does; clients are
+        notified.
         """
         if not error:
             return _warn(builder, f"job '{plan.key}' is for platform '{plan.platform}', which is not enabled here: left out")

@@ -22,12 +22,12 @@ from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureK
 
 # Settings that can make a job fail, as entries of a manifest.
 #
-# A setting such as a time limit, a check or a path of the sandbox decides about no product, so it is no part of a fingerprint.
+# A setting such as a time limit, a check or a path of the sandbox does not affect products, so fingerprints do not cover it.
 # But it can make a job fail. A failed job stores the settings that can have made it fail. When the job is planned again and one
 # of these entries differs, it runs again. `list_settings` is the only place that names such settings.
 
 _OUT_OF_MEMORY = re.compile(r"memory|alloc|mmap|start new thread", re.IGNORECASE)
-"""What programs and libraries print that could not get memory, and then fail in their own way."""
+"""Messages of programs and libraries that could not get memory and then fail in their own way."""
 _FIRST_SIGNAL_STATUS = 129
 
 
@@ -152,9 +152,8 @@ class Failures(PipelinePart):
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
             self._jobs.todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
-            for (
-                other
-            ) in siblings:  # nobody knows any more whether it is to make what it failed for, and a clean build has no such job
+            # The products of these jobs are unknown while the analysis fails, and a clean build would not have the jobs at all.
+            for other in siblings:
                 if other.state is JobState.FAILED and self._jobs.conflicts.has_claims(other):
                     self.refuse(other, text)
         self._reports.counts["failed"] += 1
@@ -167,7 +166,7 @@ class Failures(PipelinePart):
         return list_settings(self._jobs.project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
 
     def list_settings_now(self, job: Job) -> Manifest:
-        """Return the settings that can have made `job` fail, as they are now; () for a job that failed of no setting."""
+        """Return the present settings that can have made `job` fail; () if no setting can have made it fail."""
         return self._list_settings(job, job.failure.kind) if job.failure is not None and job.failure.settings else ()
 
     def is_by_other_settings(self, job: Job) -> bool:
@@ -198,7 +197,7 @@ class Failures(PipelinePart):
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log = 0, "", 0, ""
 
     def try_again(self, job: Job, text: str, now_ms: int) -> None:
-        """A run of `job` failed of what it is tried again for: the history has it, and the job is queued."""
+        """Queue `job` again after a failed run that a rule retries, and add the run to its history."""
         self._jobs.feed(job, Trigger.RETRY)
         if not job.is_analysis:
             self._put_run(job, text, now_ms)
@@ -232,12 +231,12 @@ class Failures(PipelinePart):
         return ""
 
     def refuse(self, job: Job, text: str) -> None:
-        """Fail a job without a run: what it is made of can never work."""
+        """Fail a job without a run, because its inputs can never work."""
         is_known = job.state is JobState.FAILED and job.error == text
         if is_known and not job.is_forced:
             return
         job.set_reason("it cannot run as it is declared")
-        if is_known:  # a product of it was lost, say, and its row has it owed
+        if is_known:  # for example, a product was lost and its row is pending
             job.is_forced = False
             self._jobs.save(job)
             return

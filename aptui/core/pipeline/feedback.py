@@ -1,9 +1,9 @@
-"""Feedback: a job writes the source that its own chain of jobs begins with, so that the chain would run for ever.
+"""Feedback: a job writes the source that its own chain of jobs begins with, so that the chain would never end.
 
-A job that writes its own source is found by its own run, which ends with another source than it began with. Where a later
-stage writes the source of an earlier one, each run is right for itself. What shows is that every change of the source falls
-into a run of its chain: one that is under way when the change is seen, or one that has ended and had begun before the file was
-written. A batch hears of no change: at rest it compares the sources whose chains ran.
+A job that writes its own source is found by its own run, which ends with another source than it began with. If a later stage
+writes the source of an earlier one, each run is correct by itself. But every change of the source coincides with a run of its
+chain: a run that is still in progress when the change is seen, or one that ended and had begun before the file was written. A
+batch is not notified of changes: when idle, it compares the sources whose chains ran.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from aptui.core.state.chains import intermediates
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, WorkingSet
 
-# Drafts and finals: which of them a job is to make, and when the finals follow.
+# Drafts and finals: which of them a job makes next, and when the finals follow.
 #
-# When an input changes, a job whose builder knows drafts makes its draft first; its final is *pending* then. When no other work
-# is left, such jobs are *due*: they are planned once more, behind all others, and their drafts are served meanwhile. Another
-# change makes the earlier final meaningless, as it does any run, and a new draft comes first again.
+# When an input changes, a job whose builder supports drafts makes its draft first; its final is *pending* then. When no other
+# work is left, such jobs are *due*: they are planned once more, behind all others, while their drafts are served. Another
+# change makes the earlier final obsolete, as it does any run, and a new draft comes first again.
 #
-# Finals are made of finals: a job is not due while the final of one of its inputs is pending, and an input that changes from
-# draft to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. Where one of several jobs
-# cannot become a final (its platform is disabled, say), the others do without.
+# The inputs of a final are finals: a job is not due while the final of one of its inputs is pending, and an input that changes
+# from draft to final causes no new draft. So a chain of jobs makes each of its drafts and finals once. If one of several jobs
+# cannot become a final (its platform is disabled, say), the others use its draft.
 #
 # Only the drafts themselves are stored: a job whose committed manifest is that of a draft has a pending final, also after an
 # engine was killed. The result at the end depends on the finals alone.
@@ -51,9 +51,9 @@ class Drafts(PipelinePart):
         if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):
             self._pending = dict.fromkeys(jobs.memory.archive.drafts())
         self._held: dict[PathKey, None] = {}
-        """Sources of jobs that were due while others owed finals that they are made of."""
+        """Sources of jobs that were due while the finals of their inputs were still pending."""
         self._has_moved = self._takes_any = False
-        """Whether any final was planned since those were held; whether they are due all the same, for none was."""
+        """Whether any final was planned since those were held; whether they are due nevertheless, because none was planned."""
 
     def mark_pending(self, job: Job) -> None:
         """Note that `job` has its draft and that its final follows."""
@@ -62,7 +62,7 @@ class Drafts(PipelinePart):
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
-        """Return fingerprint and manifest of what `job` is to make now: those of its final are `number` and the assembly's."""
+        """Return fingerprint and manifest of the next run of `job`; `number` and the assembly's manifest are those of its final."""
         final = number, assembly.manifest
         is_due, job.is_due = job.is_due, False
         if job.fingerprint == number and (self._makes_finals or not job.is_forced):
@@ -97,10 +97,10 @@ class Drafts(PipelinePart):
         return fingerprint.number(quality.as_draft(blocker.planned_inputs)) == blocker.fingerprint
 
     def take(self) -> list[Job]:
-        """Return the jobs whose finals are due now, () while anything else is pending; whoever asks looks at them."""
+        """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._jobs.running:  # what ends now may be what they wait for
+                if self._jobs.running:  # their results may be inputs of the held finals
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
@@ -140,7 +140,7 @@ The file may be seen after the last of them only.
 
 
 class _Span(Struct):
-    """Runs of one intermediate: when they began and had ended, nanoseconds since the epoch, and who ran last, for people."""
+    """Runs of one intermediate: when they began and ended, nanoseconds since the epoch, and the last job, for users."""
 
     began_ns: int
     ended_ns: int

@@ -1,4 +1,4 @@
-"""Files as scans and digests report them, and what that means for sources; events are handled here, nothing is read."""
+"""Files as scans and digests report them, and their effect on sources; events are handled here, no file is read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Spread(PipelinePart):
         self._plans.plan_all(affected)
 
     def outside_seen(self, files: Iterable[tuple[str, OutsideFile]]) -> None:
-        """Re-plan what depends on files outside all scan folders whose bytes changed; forget the files that nobody needs."""
+        """Re-plan the dependents of files outside all scan folders whose bytes changed; forget files without dependents."""
         changed = set()
         for path, file in files:
             before = self._memory.outside.get(path)
@@ -102,7 +102,7 @@ class Spread(PipelinePart):
 
 
 _LOADED_TOGETHER = 500
-"""Sources that go are loaded with one question for so many."""
+"""Number of removed sources that are loaded with one query."""
 
 
 class Files(PipelinePart):
@@ -116,12 +116,12 @@ class Files(PipelinePart):
         self._spread = spread
         self._has_scanned = False
         self._small: dict[PathKey, Digest] = {}
-        """What files were that are read again because their sizes are others, as long as they may have been Git LFS pointers."""
+        """Previous digests of files that are read again because their size changed and they may have been Git LFS pointers."""
         self._takes_pointers = {builder.uuid for builder in jobs.project.builders if builder.takes_pointers}
         self._scan_folders = {folder.id for folder in jobs.project.scan_folders}
 
     def scan_started(self, event: ScanStarted) -> None:
-        """A scan begins. What an earlier engine left unfinished is planned again; with `retries`, what failed may be retried."""
+        """A scan begins. Unfinished work of an earlier engine is planned again; with `retries`, failed jobs may be retried."""
         self._memory.begin_scan(event.below)
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
@@ -152,7 +152,7 @@ class Files(PipelinePart):
             self._plans.plan(source)
 
     def folder_seen(self, event: FolderSeen) -> None:
-        """A folder differs from what was remembered."""
+        """Handle a folder that differs from its last known state."""
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
         winners = self._winners(event)
         adjusted = self._put_settings(event.folder, event.settings) if event.settings is not None else frozenset()
@@ -160,8 +160,7 @@ class Files(PipelinePart):
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
         pending = PendingFolder(event.folder, parts, winners)
         self._chains.note_seen(event.folder)
-        # A file in the intermediate folder that no product row knows is nobody's: it must not become a source, nor hide one
-        # that is.
+        # A file in the intermediate folder without a product row is an orphan: it must not become a source, nor hide one.
         orphans = self._chains.orphans(winners.values())
         for key in orphans:
             del winners[key]
@@ -173,8 +172,8 @@ class Files(PipelinePart):
         self._memory.has_identities = self._memory.has_identities or bool(identities)
         self._memory.put_folder(pending)
         self._drop_file_rows(event, gone)
-        # What went goes before anything that came is planned: a file that only changed its spelling, or its scan folder,
-        # has its UUID and the names of its products free by then.
+        # Removals come before additions: a file that only changed its spelling, or its scan folder, then finds its UUID and the
+        # names of its products free.
         for number, key in enumerate(leaving := sorted(gone)):
             if not number % _LOADED_TOGETHER:
                 self._memory.load(leaving[number : number + _LOADED_TOGETHER])
@@ -190,7 +189,7 @@ class Files(PipelinePart):
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
-        if previous is not None:  # what is as it was seen then is not reported once more
+        if previous is not None:  # files that have not changed since then are not reported again
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
@@ -205,7 +204,7 @@ class Files(PipelinePart):
         self._spread.spread_settings(event.folder, adjusted)
 
     def files_seen(self, event: FilesSeen) -> None:
-        """Known files were looked at by themselves; what is read of them is kept beside the rows of their folders."""
+        """Known files were checked one by one; their new digests are kept beside the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
         if others:  # their folders are on their way, or say something else by now
@@ -224,9 +223,9 @@ class Files(PipelinePart):
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
     def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
-        """Settle those of these files whose bytes are known or matter to nobody; return the others.
+        """Settle those of these files whose bytes are known or not needed; return the others.
 
-        What is wanted and still to be read is loaded when it has been, and not now as well.
+        Files that builders want and that are still to be read are loaded after they have been read.
         """
         wanted = {key for key, fact in keyed if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
         self._memory.load([key for key, _fact in keyed if key not in wanted])
@@ -249,7 +248,7 @@ class Files(PipelinePart):
             return frozenset()
         self._ledger.put("put_state", (SETTINGS_STATE + folder, text))
         adjusted = self._settings.put(folder, text)
-        if adjusted:  # until everything is settled again, the next engine looks at every source
+        if adjusted:  # until everything is settled again, the next engine checks every source
             self._ledger.put("put_state", ("signature", ""))
         return adjusted
 
@@ -323,7 +322,7 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            if row is not None and not row.digest and _is_same(row, fact):  # else the file was looked at alone
+            if row is not None and not row.digest and _is_same(row, fact):  # else only this file was checked
                 self._memory.newer.learned.add(key)
             return
         pending.winners[key] = fact
@@ -345,9 +344,9 @@ class Files(PipelinePart):
                 self._small[key] = old.digest
 
     def _take_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
-        """Files that were Git LFS pointers are here now: they have the digests that they had, and other sizes.
+        """Files that were Git LFS pointers have been fetched: they have the same digests, and other sizes.
 
-        What failed for want of them is tried again, and what analysed them may have read the pointers.
+        Jobs that failed because the files were missing are retried, and analyses that may have read the pointers are repeated.
         """
         fetched = [key for key, fact in facts if self._small.pop(key, None) in (fact.digest, b"")] if self._small else []
         for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
@@ -374,7 +373,7 @@ class Files(PipelinePart):
     def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
         """Settle an intermediate as `_settle` does a source, unless it was changed by hand.
 
-        Then nothing is made of it until its job has made it again.
+        If so, no job uses it until its own job has made it again.
         """
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
@@ -390,7 +389,9 @@ class Files(PipelinePart):
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                self._memory.unsaved.complete.add(folder)  # perhaps: it is known when the jobs of these files have been looked at
+                self._memory.unsaved.complete.add(
+                    folder
+                )  # perhaps complete: decided when the jobs of these files have been evaluated
 
     def close_complete_folders(self) -> None:
         """Save the rows of folders that waited for the rows of jobs."""
@@ -467,9 +468,9 @@ class Files(PipelinePart):
         is_changed = before is None or before.digest != fact.digest or was_elsewhere or bool(source.trouble) or is_fetched
         is_changed = is_changed or identity != source.identity
         source.trouble = ""
-        # A job that was cancelled before anybody knew its fingerprint stays so until its source changes, which is now. One
-        # that failed for want of bytes that Git LFS has fetched meanwhile has the same fingerprint as then, and would rest
-        # with its failure.
+        # A job that was cancelled before its fingerprint was known stays cancelled until its source changes, which is now. One
+        # that failed because Git LFS had not fetched its bytes has the same fingerprint as then, and would otherwise stay
+        # failed.
         for job in source.jobs.values() if is_changed else ():
             job.planned = None if job.planned == UNKNOWN or (is_fetched and job.state is JobState.FAILED) else job.planned
         if before is not None and before.digest != fact.digest:

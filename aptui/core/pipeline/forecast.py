@@ -1,7 +1,7 @@
-"""What is pending, in milliseconds of work: from the last run of each job, where it has none from those of its builder.
+"""Pending work in milliseconds: by the last run of each job, or by runs of its builder if it never ran.
 
-It computes how much work there is and which chain of it cannot be shortened. How long that takes is computed where a clock is
-(`engine.loop.reporting.forecast`).
+This module computes the amount of work and its longest chain. The time that it takes is computed by `engine.loop.reports`,
+which has a clock.
 
 Tests: `tests/core/pipeline/test_forecast.py`.
 """
@@ -19,9 +19,12 @@ from aptui.core.pipeline.jobs import Jobs
 from aptui.core.pipeline.queues import Waiters
 
 OVERHEAD_MS = 1.0
-"""What a job takes beside its builder's work; of copies and restored results it is all."""
+"""Duration of a job apart from its builder's work; for copies and restored results it is the whole duration."""
 MOST_JOBS = 4_000
-"""So many are looked at, 5 ms of work; the others are taken to be like them. Where more wait, no chain is looked for."""
+"""Maximum number of jobs of each kind that are examined (5 ms); the others count like them.
+
+With more waiting jobs, chains are ignored.
+"""
 _UNDER_WAY = -1.0
 
 
@@ -40,11 +43,11 @@ class PendingWork(Struct, frozen=True):
 
 
 def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_JOBS) -> PendingWork:
-    """Add up what is pending.
+    """Return the pending work.
 
     Args:
-        elapsed_ms: {run key: how long it runs already}.
-        most: so many jobs of each kind are looked at.
+        elapsed_ms: {run key: ms since it started}.
+        most: maximum number of jobs of each kind that are examined.
     """
     usual = {builder: jobs.reports.usual_ms(builder) for builder in jobs.builders}
 
@@ -113,7 +116,7 @@ def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], 
 
 
 def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
-    """Return {key: how long what waits for it takes, one after the other}; who waits for itself is counted once."""
+    """Return {key: total time of the jobs that wait for it, one after the other}; a job that waits for itself counts once."""
     found: dict[PathKey, float] = {}
     for start in waiters.list_awaited():
         stack = [start]

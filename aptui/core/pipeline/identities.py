@@ -114,7 +114,7 @@ class Identities(PipelinePart):
         self._ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))
 
     def _own_uuid(self, source: Source) -> SourceUuid:
-        """Return the UUID that `source` should have if nobody else claims it."""
+        """Return the UUID that `source` should have if no other source claims it."""
         if source.identity is not None and not source.identity.problem:
             return source.identity.uuid
         if source.is_duplicate:
@@ -144,7 +144,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + identity.uuid.hex(), f"{source.fact.digest.hex()} {source.rel}"))
 
     def _compare_with_removed(self, source: Source) -> None:
-        """Say so if a new source has the bytes of one that went without its identity file; forget those who are back."""
+        """Warn if a new source has the bytes of one that was removed without its identity file; forget sources that came back."""
         if not self._removed or source.fact is None:
             return
         rel, uuid = self._removed.get(source.fact.digest, ("", b""))

@@ -37,12 +37,12 @@ _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 
 class Jobs:
-    """The jobs that move, and everything that moving one entails; the parts of the pipeline share one.
+    """The jobs in flight, and all effects of their transitions; the parts of the pipeline share one instance.
 
     Args:
-        project: the configuration as the core knows it.
-        archive: what is stored.
-        log_name: where a job's log lies.
+        project: the part of the configuration that the core needs.
+        archive: the stored state.
+        log_name: returns the path of a job's log.
     """
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName) -> None:
@@ -60,7 +60,7 @@ class Jobs:
         self.reports = Reports(project, self.ledger, log_name)
         self.builders = {builder.uuid: builder for builder in project.builders}
         self.resources = Resources(project.resources, project.builders) if project.resources else None
-        """Who holds what is scarce; None where nothing is."""
+        """Users of limited resources; None if the project has no limited resources."""
         self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
         """{run key: job}"""
@@ -70,9 +70,9 @@ class Jobs:
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)
         self.is_outdated = False
-        """Whether builders have to be described anew before anything more may start; that takes another pipeline."""
+        """Whether builders must be described again before any run may start; that takes another pipeline."""
         self.code_problem = ""
-        """Why that is of no use, "" = it was not tried in vain: then runs of other code fail."""
+        """Why describing them failed, "" = it was not tried or succeeded; if set, runs of other code fail."""
         self.failing_count = 0
         """How many jobs and analyses are failed now, beyond those that were when the engine opened."""
         self._platform_ids = {platform.id for platform in project.platforms}
@@ -104,9 +104,9 @@ class Jobs:
         return job.platform in self.project.resting_platforms
 
     def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
-        """Have the bytes of these files read, once each; with `may_copy`, and copied on the way where copies are all they need.
+        """Order the bytes of these files read, once each; with `may_copy`, also staged as copies if all their jobs are copies.
 
-        Where somebody follows every step of every job, jobs take all their steps.
+        If a client follows every step of every job, jobs take all their steps.
         """
         unheard = [(key, fact) for key, fact in files if key not in self.memory.hashing]
         self.memory.hashing.update(files)
@@ -120,7 +120,7 @@ class Jobs:
             self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
 
     def _list_known_digests(self, keys: list[PathKey]) -> list[bytes]:
-        """Return what the bytes of these files were when they were last read, b"" = nobody did: equal ones need no copy."""
+        """Return the last known digests of these files, b"" = unknown: with equal bytes no copy is needed."""
         facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
         facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.newer.facts.get(key)) is not None}
         facts |= self.memory.archive.files([key for key in keys if key not in facts])
@@ -154,7 +154,7 @@ class Jobs:
             self.ledger.put("put_job", rows.job_row(job))
 
     def save_plan(self, job: Job) -> None:
-        """Save the row of a job that may start, unless its run has the row saved and what is not saved is found again."""
+        """Save the row of a job that may start, unless its run saves the row and the next start would find the job again."""
         if not job.is_unsaved:
             self.save(job)
             return
@@ -239,7 +239,7 @@ class Jobs:
             self.feed(job, Trigger.DROP)
 
     def _delete(self, job: Job) -> None:
-        """Forget a job: its products go, and whoever depends on it is looked at again."""
+        """Delete a job with its products, and re-evaluate its dependents."""
         before = targets_of(job.source) if self.memory.edges.has_any else set()
         job.source.jobs.pop((job.builder, job.platform, job.key), None)
         if self.memory.edges.has_any:
@@ -262,7 +262,7 @@ class Jobs:
         self.note_settled(job, is_changed=True)
 
     def delete_products(self, job: Job) -> None:
-        """Delete the products of a job, but for those that another job has taken over."""
+        """Delete the products of a job, except those that another job has taken over."""
         products, job.products = job.products, ()
         self._delete_files(job, (*products, *job.lost))
 
@@ -314,7 +314,7 @@ class Jobs:
             self.seal(job)
 
     def seal(self, job: Job) -> None:
-        """Record the analysis fingerprint over what the analysis itself declared, as soon as all of that is known."""
+        """Record the analysis fingerprint over the declared inputs of the analysis, as soon as all of them are known."""
         builder = self.builders[job.builder]
         assembly = self.graph.analysis(job, self.planner.platforms_of(builder, job.source))
         if assembly.waits:
@@ -336,7 +336,7 @@ class Jobs:
         self.save(job)
 
     def recheck_first(self, job: Job, paths: Iterable[str] = ()) -> None:
-        """Files changed under a run of `job`, its source if `paths` are none: plan it anew when they have been looked at again."""
+        """Plan `job` again after its files were checked again, because they changed during its run; no `paths` = its source."""
         keys = self.stale_results.keys(paths) if paths else [job.source.key]
         self.feed(job, Trigger.PLAN)
         job.planned = None
@@ -382,7 +382,7 @@ class Jobs:
         ]
 
     def doubt(self, job: Job) -> None:
-        """What `job` is made of changes now, and it is looked at later: if the engine dies between, the next one has to know."""
+        """Store `job` as pending: an input changes now, and the job is evaluated later, maybe by the next engine."""
         if job.state not in SETTLED or job.is_doubted or not self.is_configured(job):
             return
         job.is_doubted = True
@@ -416,7 +416,7 @@ class Jobs:
 
 
 class PipelinePart:
-    """A part of the pipeline: short names for what all parts share."""
+    """Base of the pipeline's parts: short names for shared objects."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

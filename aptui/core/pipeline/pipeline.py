@@ -1,21 +1,21 @@
 """The pipeline: an event in, commands and notices out. It reads no clock, no file, and never waits.
 
-Its parts decide; each takes one kind of event or answers one kind of question:
+Its parts decide; each handles one kind of event or answers one kind of question:
 
     Jobs         moves jobs through `machine.feed`, saves them, drops them
-    Failures     what becomes of a job that fails
+    Failures     records failed jobs
     Identities   the UUID of each source
-    Plans        what a job is made of now, and whether it needs a run for that
-    Spread       how far a change reaches
-    PlainCopies  files that only copies want, many as one
-    Files        what scans saw and workers read
-    Analyses     what analyses answered
-    Starts       what runs next
-    Runs         what came of it, and what is committed
-    Requests     what is asked for
+    Plans        the present inputs of a job, and whether it needs a run
+    Spread       the dependents that a change affects
+    PlainCopies  files that are only copied, decided in batches
+    Files        results of scans and of reading files
+    Analyses     answers of analyses
+    Starts       which jobs run next
+    Runs         results of runs, and commits
+    Requests     requests of clients
 
-A part knows those above it and none below. Parts do not call each other in depth: a job that may need another plan is put on
-`Jobs.todo` and evaluated when the event itself has been handled, so that a chain of ten thousand jobs needs no stack.
+A part uses only parts above it in this list. Parts do not call each other in depth: a job that may need another plan is put on
+`Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.
 
 Tests: `tests/core/pipeline/test_undeclared_reads.py`.
 """
@@ -70,7 +70,7 @@ from aptui.core.rows import Archive, PlainCopy
 from aptui.core.state.commits import Commit, JobRow
 from aptui.core.state.working_set import list_declared
 
-# Starts of runs: which jobs start, how many in one message, and what their workers receive.
+# Starts of runs: which jobs start, how many in one message, and the orders for their workers.
 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
@@ -89,13 +89,13 @@ class Starts(PipelinePart):
         self._roots = {folder.id: folder.path for folder in jobs.project.scan_folders}
 
     def start(self, event: SlotsFree) -> None:
-        """Fill free slots with what stands first in the queue."""
+        """Fill free slots with the first jobs of the queue."""
         if self._jobs.is_outdated:
             return
         named = next((job for job in self._ready if job.id == event.job_id), None) if event.job_id else None
         if named is not None:
             self._ready.put_first(named)
-            if self._ready.peek() is not named:  # what it needs is not free: nobody asked for another
+            if self._ready.peek() is not named:  # its resources are in use, and no other job was requested
                 return
         most = max(event.count, event.critical)
         left = event.jobs or _COPY_BATCH * most
@@ -177,11 +177,11 @@ class Starts(PipelinePart):
 
 
 class PipelineStatus(Struct, frozen=True):
-    """How far everything is, at this moment.
+    """State of all work, at this moment.
 
-    `run`, `failed`, `done`, `analysed`: what ended since the engine opened; `ready_*`, `running_*`: what may start, and what runs;
-    `reading`: files whose bytes are being read; `is_scanned`: whether the core knows the end of the last scan;
-    `failing`: jobs and analyses that are failed now, beyond those that were when the engine opened.
+    `run`, `failed`, `done`, `analysed`: ended since the engine opened; `ready_*`, `running_*`: may start, and run; `reading`:
+    files whose bytes are being read; `is_scanned`: whether the end of the last scan was reported; `failing`: jobs and analyses
+    that are failed now, minus those that were when the engine opened.
     """
 
     run: int
@@ -203,7 +203,7 @@ class PipelineStatus(Struct, frozen=True):
 
 
 class PendingCounts(Struct, frozen=True):
-    """What is pending: {platform: jobs}, {platform: critical jobs}, and how many analyses."""
+    """Pending work: {platform: jobs}, {platform: critical jobs}, and the number of analyses."""
 
     pending: Mapping[str, int]
     critical: Mapping[str, int]
@@ -211,12 +211,12 @@ class PendingCounts(Struct, frozen=True):
 
 
 class Pipeline:
-    """Everything that is decided. See the module's head.
+    """All decisions. See the module's head.
 
     Args:
-        project: the configuration as the core knows it.
-        archive: what is stored.
-        log_name: where a job's log lies.
+        project: the part of the configuration that the core needs.
+        archive: the stored state.
+        log_name: returns the path of a job's log.
         staging: absolute folder in which every run gets a folder (or file) named by its run key.
     """
 
@@ -238,7 +238,7 @@ class Pipeline:
     # -------------------------------------------------------------------------------------------------------------- events
 
     def handle(self, event: Event) -> tuple[list[Command], list[Notice]]:
-        """Take one fact; answer with what has to be done, in order, and the news."""
+        """Handle one event; return the commands, in order, and the notices."""
         self.jobs.ledger.cause = event.seq
         self.jobs.graph.forget_loose_ends()
         self.jobs.memory.forget_answers()
@@ -298,7 +298,7 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.let_go_of_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # what is looked at again may go on with a round
+            if not self.jobs.memory.unstable:  # files that are checked again may continue a round
                 self.plans.forget_rounds()
             self.jobs.chains.came.clear()
             self._compare_heads()

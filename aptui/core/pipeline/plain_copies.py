@@ -103,7 +103,7 @@ class PlainCopies(PipelinePart):
     ) -> list[Job] | list[None] | None:
         """Return the job of each copy, None for each of a new file; None when the jobs of the file are not these, all at rest."""
         if self._jobs.chains.is_intermediate(fact):
-            return None  # somebody else than its job may have written it
+            return None  # another program may have written it
         if source is None:
             return [None for _rule in rules] if self._is_new(key) else None
         if not _is_rewritten(source, fact) or len(source.jobs) != len(rules):
@@ -122,7 +122,7 @@ class PlainCopies(PipelinePart):
         return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
 
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
-        """Whether jobs look at other files beside this one, or jobs of others look at it or wait for it."""
+        """Whether jobs of this file use other files, or jobs of other sources use it or wait for it."""
         companions = self._jobs.graph.companions
         if fact.is_duplicate or key in self._jobs.waiters:
             return True
@@ -161,7 +161,7 @@ class PlainCopies(PipelinePart):
     def _plan_known(self, source: Source, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
         source.fact = fact
         self._ledger.put("put_source", rows.source_row(source))
-        source.last_ticket = self._ledger.ticket  # nobody reads it from its row before that is there
+        source.last_ticket = self._ledger.ticket  # it is not read from its row before the row is saved
         self._plans.retries.pay(source.key)
         for rule, run_key, job in copies:
             assert job is not None
@@ -173,11 +173,11 @@ class PlainCopies(PipelinePart):
 
     @property
     def planned_run_keys(self) -> list[int]:
-        """The run keys of what this event planned."""
+        """The run keys of the copies that this event planned."""
         return [copy.run_key for copy in self._planned]
 
     def commit(self, now_ms: int) -> None:
-        """Order the commit of what this event planned, if anything; its rows have been ordered saved then."""
+        """Order the commit of the copies that this event planned, if any, after their rows have been ordered saved."""
         if not self._planned:
             return
         for state in {None if copy.job is None else copy.job.state for copy in self._planned}:
@@ -279,7 +279,7 @@ def _is_rewritten(source: Source, fact: FileFact) -> bool:
 
 
 def _is_at_rest(job: Job, rule: CopyRule, product: Product) -> bool:
-    """Whether a job is done, nobody wants anything of it, and it has just the product that is to be replaced by this one."""
+    """Whether a job is completed, no other run of it is requested, and its only product is the one that this one replaces."""
     if job.state is not JobState.COMPLETED or not job.fingerprint or job.is_critical != rule.plan.is_critical:
         return False
     if job.is_forced or job.is_doubted or job.is_unsaved or job.is_due or job.edges or job.discovered:

@@ -1,4 +1,4 @@
-"""Plans of jobs: what a job is made of now, and whether it needs a run for that; starts and results are elsewhere.
+"""Plans of jobs: their present inputs, and whether they need a run; starts and results are elsewhere.
 
 Tests: `tests/core/pipeline/test_configuration.py`.
 """
@@ -34,7 +34,7 @@ RETRIED = "tried again: it failed before"
 
 
 class Reasons(PipelinePart):
-    """Compares what a job is made of with what it was made of."""
+    """Compares the present inputs of a job with those of its last run."""
 
     def __init__(self, jobs: Jobs, failures: Failures) -> None:
         super().__init__(jobs)
@@ -90,7 +90,7 @@ class Reasons(PipelinePart):
         return tuple(expanded)
 
     def save_rule(self, builder: Builder, platform: str) -> None:
-        """Save what the rule's entry of a job's manifest stands for, so that a later engine can name the key that differs."""
+        """Save the expansion of the rule's entry in a job's manifest, so that a later engine can name the changed key."""
         if not platform:
             return
         entry, expansion = self._graph.rule(builder, platform)
@@ -106,14 +106,14 @@ def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
 
 
 _STALE_MOST = 10
-"""Runs in a row whose source changed under them. A person who saves so often in a row during one run each would be rare."""
+"""Maximum number of runs in a row whose source changed while they ran. Users rarely save this often during runs."""
 _ROUNDS_MOST = 20
-"""Times in a row that one job makes other intermediates before it is said to feed on itself."""
+"""Maximum number of times in a row that one job makes changed intermediates before it counts as feeding itself."""
 _DEPENDENCY_ESCALATION = 50
 
 
 class Plans(PipelinePart):
-    """Plans sources and considers jobs; whoever may have to be looked at again is put on `todo`."""
+    """Plans sources and evaluates jobs; jobs to be evaluated later are put on `todo`."""
 
     def __init__(self, jobs: Jobs, failures: Failures, identities: Identities) -> None:
         super().__init__(jobs)
@@ -136,7 +136,7 @@ class Plans(PipelinePart):
 
     def evaluate_todo(self) -> None:
         """Evaluate all jobs and sources that are marked for it, until none is left or a commit is under way."""
-        while self._todo and not self._jobs.committing:  # what a commit leads to is known with the next event
+        while self._todo and not self._jobs.committing:  # the effects of a commit are known with the next event
             job, is_retry = self._todo.popleft()
             self._reconsider(job, is_retry=is_retry)
             if job.is_doubted:
@@ -297,7 +297,7 @@ class Plans(PipelinePart):
 
     def _reconsider(self, job: Job, *, is_retry: bool) -> None:
         if job.source.jobs.get((job.builder, job.platform, job.key)) is not job or job.source.trouble:
-            return  # dropped meanwhile
+            return  # dropped in the meantime
         if not self._jobs.is_configured(job):
             return  # not of this configuration: it goes when its source is planned, or it is left alone
         key = job.source.key
@@ -353,7 +353,7 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job that is made of what it was committed with needs no run: one that failed with just that does."""
+        """Whether a job with the inputs of its last commit needs no run: one that failed with just these inputs does."""
         if job.state is JobState.FAILED:
             return job.planned != number
         return job.state in (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
@@ -433,11 +433,11 @@ class Plans(PipelinePart):
         self._reports.report(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:
-        """Whether the job is made of its source alone, so that the next start finds out by the source's folder that it is owed."""
+        """Whether the job has only its source as input, so that the next start finds it by the source's folder."""
         return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 
     def _endless(self, job: Job) -> str:
-        """Return why another run of `job` would be in vain as those before were, "" when it would not."""
+        """Return why another run of `job` would also be useless, "" if it would not."""
         if job.stale_count >= _STALE_MOST:
             what = (job.ties.changed if job.ties is not None else "") or f"its source '{job.source.rel}'"
             return f"{what} changed under each of {job.stale_count} runs: does the job itself write it?"
@@ -445,13 +445,13 @@ class Plans(PipelinePart):
         if count >= _STALE_MOST:
             writer = self.feedback.writer(job.source)
             what = f"its source '{job.source.rel}' changed under each of {count} runs of the chain that it begins"
-            return f"{what}: does {writer}, which is made of it, write it?"
+            return f"{what}: does {writer}, which depends on it, write it?"
         if self._rounds[job.id] >= _ROUNDS_MOST:
-            return f"it made other intermediates in each of {_ROUNDS_MOST} runs: is it made of what is made of it?"
+            return f"it made other intermediates in each of {_ROUNDS_MOST} runs: does it depend on its own products?"
         return ""
 
     def _match(self, job: Job, number: int) -> None:
-        """`job` needs no run for what it is made of: it is what its last committed run made, and says why that one was needed."""
+        """Complete `job` without a run: its inputs are those of its last committed run, whose reason it shows again."""
         if job.id:
             reason, origin = self._memory.archive.reason_of(job.id)
             job.set_reason(reason or "not recorded")
@@ -502,7 +502,7 @@ class Plans(PipelinePart):
             for job in source.jobs.values():
                 if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
                     self._jobs.conflicts.lose(job, lost[source.key][job.id])
-                    if job.state is JobState.RUNNING:  # it may have been told that the product is there
+                    if job.state is JobState.RUNNING:  # it may have received the product as input
                         self._jobs.feed(job, Trigger.PLAN)
                         job.planned = None
                     self.force(job, reason)

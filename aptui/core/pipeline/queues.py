@@ -1,6 +1,6 @@
-"""Queues of what is re-evaluated: at once (`Todo`), when a key is known (`Waiters`), at the next scan (`Retries`).
+"""Queues of re-evaluations: at once (`Todo`), when a key is known (`Waiters`), at the next scan (`Retries`).
 
-They decide nothing.
+They make no decisions.
 
 Tests: `tests/core/pipeline/test_jobs.py`.
 """
@@ -16,7 +16,7 @@ from aptui.core.project import COMMON_PLATFORM
 
 
 class Todo:
-    """Jobs to be looked at, and whether what failed is tried again; those that may bring new sources come first."""
+    """Jobs to be evaluated, each with whether a failed job is retried; jobs that may add sources come first."""
 
     def __init__(self) -> None:
         self._bringers: deque[tuple[Job, bool]] = deque()
@@ -87,13 +87,13 @@ class Retries:
     def __init__(self) -> None:
         self._pending: set[PathKey] = set()
         self._resumed: set[PathKey] = set()
-        """Sources that are planned again, without another try for what failed."""
+        """Sources that are planned again without a retry of failed jobs."""
         self._by_folder: dict[str, set[PathKey]] = {}
         self.after_analysis: set[tuple[PathKey, bytes]] = set()
-        """(source, builder) whose failed jobs are owed a try when their analysis has succeeded."""
+        """(source, builder) whose failed jobs are retried when their analysis has succeeded."""
 
     def restart(self, keys: Iterable[PathKey]) -> None:
-        """Owe these sources a try, and no others."""
+        """Schedule a retry for these sources, and no others."""
         self._pending.clear()
         self._resumed.clear()
         self._by_folder.clear()
@@ -101,7 +101,7 @@ class Retries:
             self._put(key, parent(key).lower())
 
     def resume(self, keys: Iterable[PathKey]) -> None:
-        """Have these sources planned again; what failed of them is not due for another try."""
+        """Schedule these sources to be planned again, without a retry of failed jobs."""
         for key in keys:
             self._resumed.add(key)
             self._by_folder.setdefault(parent(key).lower(), set()).add(key)
@@ -122,7 +122,7 @@ class Retries:
         return is_due
 
     def pay_analysed(self, analysis: Job) -> bool:
-        """Return whether the failed jobs that an analysis plans were owed a try; they are not any more."""
+        """Return whether the failed jobs of an analysis are due for a retry, and unschedule it."""
         index = (analysis.source.key, analysis.builder)
         is_due = index in self.after_analysis
         self.after_analysis.discard(index)

@@ -29,7 +29,7 @@ SHOWN = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
 }
-"""What people see of a state."""
+"""Status that users see, by state."""
 _PENDING = SHOWN[JobState.QUEUED]
 _ENDED = frozenset({SHOWN[JobState.COMPLETED], SHOWN[JobState.FAILED]})
 _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING})
@@ -44,11 +44,11 @@ class Reports:
 
     def __init__(self, project: Project, ledger: Ledger, log_name: LogName) -> None:
         self.wants_news = False
-        """Whether somebody wants to know of every step of every job, not of its end alone."""
+        """Whether a client follows every step of every job, not only its end."""
         self.is_followed = False
-        """Whether somebody asks now and then what became of the jobs that are not settled (`latest`)."""
+        """Whether a client polls for changes of unsettled jobs (`latest`)."""
         self.moved: dict[Job, int] = {}
-        """Jobs that are not settled and of which `latest` owes news: {job: `seq` of the event that moved it last}."""
+        """Unsettled jobs that `latest` has to report: {job: `seq` of the event that moved it last}."""
         self._reported_pending: set[Job] = set()
         """Jobs that `latest` reported as pending, without another notice since."""
         self._starting: dict[Job, JobChanged] = {}
@@ -60,7 +60,7 @@ class Reports:
         self._mean_ms: dict[tuple[bytes, bool], float] = {}
         self._last_ms: dict[bytes, deque[int]] = {}
         self._run_count = self._spent_ms = 0
-        """Runs of jobs that were measured, and what was expected of them: where all became slower, the pace is lower."""
+        """Number of measured runs, and their expected durations: if all jobs become slower, the pace decreases."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
         """Order the log written, the error last if no line of it says the same; name it on the job."""
@@ -73,7 +73,7 @@ class Reports:
         self._ledger.order(WriteLog(self._ledger.cause, job.log_file, tuple(records), job.warnings, job.errors))
 
     def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
-        """Report that `job` changed, if it is `is_settled` or a listener wants every step; `is_run`: see `JobChanged`.
+        """Report that `job` changed, if it is `is_settled` or a client follows every step; `is_run`: see `JobChanged`.
 
         A client that follows asks for the latest state of unsettled jobs. A listener that wants every step is notified that a job
         runs when a worker has started it (`list_started`), or just before its end.
@@ -117,12 +117,12 @@ class Reports:
                 self.report(job, is_run=False)
 
     def latest(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return news of the jobs that moved and are not settled, as they are now.
+        """Return notices of the unsettled jobs that moved, in their present state.
 
-        That one runs is told when a worker is at it: it is pending until then, and asked for again.
+        A job counts as running only when a worker has started it; until then it is pending, and is reported again.
 
         Args:
-            at_work: run keys of the runs that workers are at.
+            at_work: run keys of the runs that workers have started.
         """
         moved, self.moved = self.moved, {}
         notices = []
@@ -146,7 +146,7 @@ class Reports:
         return {job.id for job in (*self.moved, *self._reported_pending)}
 
     def follow(self, *, is_followed: bool) -> None:
-        """Note from now on what `latest` is asked for, or forget it."""
+        """Start or stop collecting changes for `latest`."""
         self.is_followed = is_followed
         if not is_followed:
             self.moved.clear()
@@ -170,7 +170,7 @@ class Reports:
             self.learn_runs(job.builder, ((duration_ms, job.duration_ms),))
 
     def learn_runs(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
-        """Runs of jobs of this builder took (so many milliseconds, the one before, 0 = there was none), the latest last."""
+        """Record runs of jobs of this builder: (duration in ms, the previous one, 0 = none), the latest last."""
         last = self._last_ms.get(builder)
         if last is None:
             last = self._last_ms[builder] = deque(maxlen=_LAST_RUNS)

@@ -15,7 +15,7 @@ from aptui.core.pipeline.plans import Plans
 from aptui.core.state.working_set import targets_of
 
 _MOST_FOLLOWED = 2_000
-"""So many sources at most are followed to what they depend on when somebody looks at some."""
+"""Maximum number of sources whose dependencies are boosted by one request."""
 _UUID_DIGITS = 32
 
 
@@ -61,7 +61,7 @@ class Requests(PipelinePart):
                     self._plans.force(job, "asked for by a person")
 
     def _escalate(self, event: RequestReceived) -> None:
-        """Raise the urgency of jobs that need a run, and of what their sources depend on; it only rises."""
+        """Raise the urgency of jobs that need a run, and of the dependencies of their sources; it never decreases."""
         wanted, keys = set(event.job_ids), set(event.keys)
         named = []
         for source in self._memory.sources.values():
@@ -82,7 +82,7 @@ class Requests(PipelinePart):
                 self._jobs.ready.push(job)
 
     def _note_interest(self, keys: Iterable[PathKey], number: int) -> None:
-        """Let the jobs of these sources come before others, and what they depend on, as far as it is in flight, within bounds."""
+        """Boost the jobs of these sources, and of their dependencies that are in flight, up to a maximum."""
         todo = [key for key in keys if self._jobs.ready.interest.note(key, number)]
         followed = 0
         while todo:
@@ -113,7 +113,7 @@ class Requests(PipelinePart):
                 self._jobs.ready.push(job)
 
     def _dependencies_of(self, sources: Iterable[Source]) -> list[Source]:
-        """Return what these sources depend on, however far, as far as it is in flight; what is settled needs no hurry."""
+        """Return all dependencies of these sources, direct and indirect, that are in flight; settled ones need no escalation."""
         moving = self._memory.sources
         todo, by_uuid = (
             list(sources),
@@ -144,7 +144,7 @@ class Requests(PipelinePart):
                     self._jobs.note_settled(job, is_changed=True)
 
     def _stop(self) -> None:
-        """Kill every run; what was running is pending again at the next start."""
+        """Kill every run; at the next start these jobs are pending again."""
         self._jobs.save_unsaved()
         if self._jobs.running:
             self._ledger.order(KillRuns(self._ledger.cause, tuple(self._jobs.running)))

@@ -1,7 +1,8 @@
-"""Results of runs: what they mean for their jobs, and what is committed; workers and the cache are elsewhere.
+"""Results of runs: their effect on jobs, and which of them are committed; workers and the cache are elsewhere.
 
-A result is stale when its run key is not that of its job's current run: it was cancelled, lost or planned anew meanwhile. It has no
-effect, and what it staged is thrown away. One whose inputs changed while it ran has the outcome `STALE`: its job is planned anew.
+A result is stale when its run key is not that of its job's current run, because the run was cancelled or lost, or the job was
+planned again. It has no effect, and its staged files are deleted. A run whose inputs changed while it ran has the outcome
+`STALE`: its job is planned again.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Runs(PipelinePart):
                 self._put_discovered(job, result)
                 text = result.error or "it failed without saying why"
                 self._note_failed(job, result, f"{text}{_tries(job)}", event.now_ms, kind=result.kind)
-        self._plans.evaluate_todo()  # so that an analysis and what it plans are saved together
+        self._plans.evaluate_todo()  # an analysis and the jobs that it plans are saved together
         self._commit(succeeded, event.now_ms)
 
     @property
@@ -104,7 +105,7 @@ class Runs(PipelinePart):
         return bool(self._copies)
 
     def take_copies(self, event: FilesHashed) -> None:
-        """Start the jobs whose copies came with the bytes of their sources; what nobody took is thrown away.
+        """Start the jobs whose copies came with the bytes of their sources; discard unused copies.
 
         They are committed at once, or with those of the next answer.
         """
@@ -127,7 +128,7 @@ class Runs(PipelinePart):
             self._commit_copies(event.now_ms)
 
     def _commit_copies(self, now_ms: int) -> None:
-        """Commit what was copied; a run that was ended meanwhile has had its copy thrown away then."""
+        """Commit the copies; the copy of a run that has ended in the meantime is already discarded."""
         copies, self._copies = self._copies, []
         finished: list[Finished] = []
         for job, result in copies:
@@ -156,9 +157,9 @@ class Runs(PipelinePart):
         return stale_results.hiding(job, (*read, *(path for path, digest in found if digest)))
 
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
-        """Throw away a run that used other code than its builder was described with.
+        """Discard a run that used other code than that of its builder's description.
 
-        Nothing of that builder starts until it is described anew.
+        None of this builder's runs starts until it is described again.
         """
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
@@ -237,7 +238,7 @@ class Runs(PipelinePart):
         return True
 
     def _commit(self, finished: list[Finished], now_ms: int) -> None:
-        # An analysis that came with the same message may have dropped or planned anew what its jobs have done.
+        # An analysis of the same message may have dropped these jobs, or planned them again.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
             return
@@ -303,9 +304,9 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of the file that counts for a path which a run found missing, if it is spelled otherwise, "" for none.
+        """Return the digest of the file at a path that a run found missing, if only its case differs, "" for none.
 
-        Whoever asks by that name finds none as long as it is called so (`Graph._places`); the name stands for it all the same.
+        A run that uses this spelling does not find the file (`Graph._places`); the manifest names the file nevertheless.
         """
         fact = self._memory.file(key_of(RelPath(rel)))
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
@@ -314,7 +315,7 @@ class Runs(PipelinePart):
         """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
-        # Of a result that was fetched nobody has stamps: the next look gives the file its own.
+        # Fetched results have no file stamps; the next check records them.
         self._spread.outside_seen(
             (normalize(path), outside_file(digest, stamps.get(path, NO_FILE), result.used.began_ns)) for path, digest in named
         )
@@ -356,14 +357,14 @@ class Runs(PipelinePart):
         if job.platform == COMMON_PLATFORM:
             if change.products:
                 self._plans.count_round(job)
-            # Those that are as their rows had them, too: what lay there meanwhile may have been others' bytes, and have been
-            # taken for theirs.
+            # Unchanged products count, too: another program may have written other bytes there, which were then taken as the
+            # source's.
             self._chains.recheck({*(name for name, _digest in change.products), *(product.name for product in job.products)})
         self._reports.report(job, is_settled=True)
         self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
-        """A commit failed: what it replaced is what dependents get from now on, and they are told so."""
+        """Handle a failed commit: dependents use the products that it replaced from now on, and are notified."""
         job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
         self._commits.note_failed(commit)
@@ -394,7 +395,7 @@ class Runs(PipelinePart):
         self._failures.fail(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
     def _note_failure(self, job: Job, result: AnalyseResult | RunResult, text: str, now_ms: int) -> None:
-        """Take down of a run that failed how long it took and what it said; what it staged goes."""
+        """Record duration, warnings and errors of a failed run; discard its staged files."""
         self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
         self._failures.remember_run(job)
         job.duration_ms, job.completed_ms, job.is_fetched = result.duration_ms, now_ms, False
@@ -414,7 +415,7 @@ class Runs(PipelinePart):
             named = self._memory.load((key,)) if key else ()
             if not named and warns:
                 requester = f"'{job.source.rel}' ({self._builders[job.builder].name})"
-                text = f"{requester} asks for '{path}' to be processed again, which is no source"
+                text = f"{requester} asks for '{path}' to be processed again, which is not a source"
                 self._ledger.notices.append(EngineMessage(self._ledger.cause, LogLevel.WARNING, text))
             for source in named:
                 yield from source.jobs.values()

@@ -18,13 +18,13 @@ from aptui.core.state.working_set import WorkingSet
 _MOST_REPORTED = 20
 Log = tuple[LogRecord, ...]
 Answer = tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], Log]
-"""What an analysis said, checked."""
+"""The checked answer of an analysis."""
 UndeclaredRead = tuple[str, Read]
 """(Relative path, the read of it)."""
 
 
 def with_default(builders: Iterable[Builder], undeclared_reads: UndeclaredReads) -> tuple[Builder, ...]:
-    """Return `builders`, and those that say nothing about undeclared reads with what the project says."""
+    """Return `builders` with the project's setting for those without their own."""
     return tuple(
         builder if builder.undeclared_reads else replace(builder, undeclared_reads=undeclared_reads) for builder in builders
     )
@@ -37,9 +37,9 @@ class UndeclaredReadCheck:
         self._project, self._graph, self._memory = project, graph, memory
 
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Return what a run left with warnings for undeclared reads, or with these among the dependencies that it discovered.
+        """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
 
-        A read that was added once is not declared by that: what this run did not read is no dependency any more.
+        An added read does not count as declared: if a later run does not read the file, the dependency ends.
         """
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
@@ -58,9 +58,9 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add what a run read, or looked for in vain, though the file of another scan folder hides it.
+        """Add files that a run read, or did not find, although the file of another scan folder hides them.
 
-        What it declared by that name is the other.
+        The declared dependency of that name is the other file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
@@ -71,7 +71,7 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return (read, the file that hides it, None = it is ignored) of what was read, there or not, without a source."""
+        """Return (read, the hiding file, None = ignored) of reads without a source, whether the file exists or not."""
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
         ]
@@ -83,12 +83,12 @@ class UndeclaredReadCheck:
         for read, hider in hidden[:_MOST_REPORTED]:
             if hider is None:
                 what = f"'{self._graph.relative(read.path)}', which an ignore rule of the project leaves out ({read.where})"
-                action = "reads" if read.digest else "looks in vain for"
+                action = "reads" if read.digest else "does not find"
                 descriptions.append(f"{action} {what}: it counts as a dependency from now on")
                 continue
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
-            action = f"reads {what}, which" if read.digest else f"looks in vain for {what}, where"
+            action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
             hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
             descriptions.append(f"{action} {hides}: it counts as a dependency from now on")
         return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
@@ -96,9 +96,9 @@ class UndeclaredReadCheck:
     def of_analysis(
         self, job: Job, builder: Builder, reads: Sequence[Read], answer: Answer, now_ms: int
     ) -> tuple[tuple[SourceEdge, ...], Log]:
-        """Return the edges and the log of an analysis, with what it read undeclared, and what it read though it is hidden.
+        """Return the edges and the log of an analysis, with its undeclared reads, and its reads of hidden files.
 
-        A builder need not declare what its dependencies declare. While nobody knows yet what that is, nothing is said against it.
+        A builder need not declare the dependencies of its dependencies. While those are unknown, no warning is given.
         """
         plans, edges, log = answer
         if hidden := self._find_hidden(reads):
@@ -133,13 +133,13 @@ class UndeclaredReadCheck:
             if rel is None:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
-            # What is there and is no source is of the cache, or ignored; for what is not there only a dependency can wait.
+            # An existing file without a source is ignored, or part of the cache; only a dependency can wait for a missing one.
             if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
                 found.append((rel, read))
         return found
 
     def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
-        """Return the relative path of what was read, None if it is declared, the source itself, or hidden."""
+        """Return the relative path of a read, None if it is declared, the source itself, or hidden."""
         rel = self._graph.counting(read.path)
         is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
         return None if is_known else rel

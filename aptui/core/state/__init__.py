@@ -1,1 +1,1 @@
-"""What the pipeline holds while jobs are in flight: working set, ledger, commits, dependency graph, intermediates."""
+"""The pipeline's memory while jobs are in flight: working set, ledger, commits, dependency graph, intermediates."""

@@ -23,7 +23,7 @@ _PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class Chains:
-    """Answers questions about producers and stages, and has the intermediate folder looked at."""
+    """Answers questions about producers and stages, and has the intermediate folder checked."""
 
     def __init__(self, project: Project, memory: WorkingSet, ledger: Ledger) -> None:
         self._memory = memory
@@ -33,7 +33,7 @@ class Chains:
         self.came: dict[PathKey, int] = {}
         """Intermediates that came, changed or went since all was settled, with the first run key after that."""
         self._remade: dict[PathKey, list[Job]] = {}
-        """Intermediates that others wrote, with the jobs that make them again, whose rows do not name them meanwhile."""
+        """Intermediates that another program wrote, with the jobs that make them again, whose rows do not name them until then."""
 
     def is_intermediate(self, fact: FileFact) -> bool:
         """Whether this file lies in the intermediate folder."""
@@ -44,7 +44,7 @@ class Chains:
         return source.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
-        """Products of these names came, changed or went: what they are as sources is looked at soon."""
+        """Have products of these names, which were added, changed or removed, checked soon as sources."""
         keys = [PathKey(name[len(_PREFIX) :]) for name in names if name.startswith(_PREFIX)]
         if keys:
             self._has_any = True
@@ -68,12 +68,12 @@ class Chains:
         return None
 
     def note_seen(self, folder: str) -> None:
-        """A folder was looked at: nothing in it is waited for any more."""
+        """Note that a folder was checked: no intermediate in it is awaited any longer."""
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
 
     def orphans(self, facts: Iterable[FileFact]) -> set[PathKey]:
-        """Return the keys of those files in the intermediate folder that are no job's product."""
+        """Return the keys of files in the intermediate folder that are not products of a job."""
         names = {
             _PREFIX + fact.key: fact.key for fact in facts if fact.scan_folder == self._folder and not self._is_remade(fact.key)
         }
@@ -81,10 +81,10 @@ class Chains:
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file whose bytes were read is an intermediate that has other bytes than its job, which is done, has made.
+        """Whether a file that was read is an intermediate with other bytes than its completed job has made.
 
-        So it is until that job has run again, however often it is looked at meanwhile. A job that is made of what it makes
-        would wait for itself: such a file is a change of what it is made of, as any other.
+        This holds until that job has run again, however often the file is checked. A job whose own product is its input would
+        wait for itself: there, such a file counts as an ordinary change of the input.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
@@ -134,9 +134,9 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` works on an intermediate that no job makes any more, or on what is made of one.
+        """Whether the source of `job` is an intermediate that no job makes any more, or depends on one.
 
-        It goes as soon as that is seen. `making`: the products of jobs whose runs ended just now.
+        Such a job is deleted as soon as that is noticed. `making`: the products of jobs whose runs have just ended.
         """
         source, seen = job.source, {""}
         while source.scan_folder == self._folder and source.key not in seen:
@@ -199,5 +199,5 @@ def _names_of(job: Job) -> set[str]:
 
 
 def _is_made_of(job: Job, key: PathKey) -> bool:
-    """Whether `job` was made of this file when it ran last, or will be."""
+    """Whether this file is an input of the last or the next run of `job`."""
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)

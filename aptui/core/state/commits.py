@@ -1,8 +1,8 @@
-"""Commits of results: which products move in, which are stale, and what a job is once that is done.
+"""Commits of results: which products move in, which are stale, and the state of a job after its commit.
 
-`prepare` computes; it changes no job, no row and no claim. `begin` makes true what does not depend on the cache
-(`conflicts`) and says what has to be done. What a commit makes of its job is in its `Commit` and becomes the job's own in
-`note_committed`: until then no product is shown that is not there, and a commit that fails leaves nothing to undo.
+`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`)
+and returns the necessary actions. The job's new state is kept in its `Commit` and becomes the job's own in `note_committed`:
+until then no missing product is shown, and a failed commit leaves nothing to undo.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ JobRow = tuple[str, tuple[object, ...]]
 """(operation, row)."""
 _COMMON = f"{COMMON_PLATFORM}/"
 _UNKNOWN_CREATION_MS = 1
-"""Creation time in the identity file of an intermediate whose source has none; 0 would count as a missing time."""
+"""Creation time in the identity file of an intermediate whose source has no creation time; 0 would count as missing."""
 
 
 class CommitChange(Struct):
-    """What a commit changed for others: (name, digest hex or "" when removed), and whether anything did."""
+    """Effect of a commit on other jobs: (name, digest hex or "" when removed), and whether anything changed."""
 
     products: tuple[tuple[str, str], ...]
     is_changed: bool
 
 
 class Commit(Struct):
-    """A run whose products move in, and what its job is when they have.
+    """A run whose products move in, and the state of its job afterwards.
 
-    `products`, `fingerprint`, `inputs`, `warnings`, `o3de_programs.log_file`: as in `Job`; `renames`: {staged path: product}
-    of what is not there already; `stale`: names that go; `had`: what the job has until then; `change`: what is other than that;
-    `requested`: jobs that have to run again because its builder says so.
+    `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`; `renames`: {staged path: product} of products that
+    are not in place already; `stale`: names that are deleted; `had`: the job's products until then; `change`: the difference;
+    `requested`: jobs that have to run again because its builder requested it.
     """
 
     job: Job
@@ -64,7 +64,7 @@ class Commit(Struct):
     requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
-        """Return {name: product} of what lies in place of the job's products when the first `placed` moves were made."""
+        """Return {name: product} of the files that replaced the job's products when the first `placed` moves were made."""
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
@@ -76,7 +76,7 @@ class Commit(Struct):
 
 
 class Prepared(Struct):
-    """What one batch of results leads to: commits, losers with their reason, jobs about to go, and names to delete first."""
+    """Effect of one batch of results: commits, losers with their reason, jobs about to be deleted, and names to delete first."""
 
     verdict: ConflictVerdict
     commits: list[Commit] = field(default_factory=list)
@@ -187,16 +187,16 @@ class Commits:
     ) -> Commit:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint
-        # A product that lies there with these bytes need not move. Nobody knows that of a job without a committed
-        # fingerprint (a commit of it failed half way, or a product was lost), and one that a person asked for is to be made
-        # anew in earnest.
+        # A product that is in place with these bytes need not move. This is unknown for a job without a committed fingerprint
+        # (its commit failed half way, or a product was lost); and a job that runs on request makes its products again in any
+        # case.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}
         renames = tuple(
             (staged.staged, product)
             for staged, product in zip(result.products, products, strict=True)
             if staged.staged and present.get(product.name) != product.digest
         )
-        # What it does not make any more goes, unless another job of this very batch makes it from now on.
+        # Products that it no longer makes are deleted, unless another job of this batch makes them now.
         stale = tuple(product.name for product in had if product.name not in placed)
         builder = self._builders[job.builder]
         log = _log_of(job, result, builder, now_ms)
@@ -283,7 +283,7 @@ class Commits:
 
 
 def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other: bool) -> CommitChange:
-    """Return what a commit changes for others; `is_other`: it is made of something else."""
+    """Return the effect of a commit on other jobs; `is_other`: its inputs changed."""
     before = {product.name: product.digest for product in had}
     changed = [(product.name, product.digest.hex()) for product in made if before.get(product.name) != product.digest]
     if before:
@@ -293,7 +293,7 @@ def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other:
 
 
 def _step_back(commit: Commit) -> str:
-    """Return the step from what a commit makes to what was there; a first one, as those of new copies by the thousand, has none."""
+    """Return the history step from the new state to the previous one; "" for the first run, as of most new copies."""
     if not commit.job.inputs:
         return run_history.BEGINNING
     before, now = run_history.moment(commit.job.inputs, commit.had), run_history.moment(commit.inputs, commit.products)

@@ -75,13 +75,12 @@ Claims = dict[str, dict[int, PathKey]]
 
 
 class ConflictVerdict(Struct):
-    """What the product names of one batch mean; nothing has changed for it yet.
+    """Meaning of the product names of one batch, not applied yet.
 
-    `making`: what each job of the batch makes; `makers`: which of them make a name, in the order of the batch. `lost`: who
-    may not, and why.
-    `left`: who has something taken away, and the products that stay with it; `taken`: their names. `again`: who rested with
-    a product that it lost, and has to run again to fail. `claims`: those that are laid anew. `ended`: who makes a product of
-    others too, and is about to go.
+    `making`: the products of each job of the batch; `makers`: the jobs that make a name, in the order of the batch. `lost`:
+    jobs that must not make theirs, with the reason. `left`: jobs that lose products, with those that they keep; `taken`: the
+    names of the lost ones. `again`: settled jobs that lost a product, and have to run again to fail. `claims`: those that are
+    made again. `ended`: jobs that make a product of others, and are about to be deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -94,7 +93,7 @@ class ConflictVerdict(Struct):
     ended: dict[Job, None] = field(default_factory=dict)
 
     def products_of(self, job: Job) -> tuple[Product, ...]:
-        """Return what `job` has, apart from what is taken away from it."""
+        """Return the products of `job`, apart from those that it loses."""
         return self.left.get(job, job.products)
 
     def take_away(self, name: str, job: Job) -> bool:
@@ -153,9 +152,9 @@ class Conflicts:
         return verdict
 
     def are_free(self, names: Mapping[str, int]) -> bool:
-        """Whether these jobs may make these, {name: job id, 0 = one that has no id yet}.
+        """Whether these jobs may make these names, {name: job id, 0 = one without an id yet}.
 
-        Nobody else has one, lays claim to one, or has one that is in its way.
+        That is so if no other job has one of them, claims one, or has one that is in its way.
         """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}
@@ -172,11 +171,11 @@ class Conflicts:
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
-        """Return the other jobs that make `name`: those of this batch, whoever owns it, and whoever lays claim to it.
+        """Return the other jobs that make `name`: jobs of this batch, its owner, and jobs that claim it.
 
-        A candidate that does not make it any more is none; what it still has of that name is taken away here. That it does
-        not is known when its new result is in the same batch without the name, or when it works on a stage that nobody makes any
-        more: it goes a moment later, and must not make the one fail that has just taken its place.
+        A job that no longer makes it does not count, and loses the name here. This is known if its new result is in the same
+        batch without the name, or if its source is a stage that no job makes any more: such a job is deleted a moment later,
+        and must not make the new owner fail.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -184,7 +183,7 @@ class Conflicts:
         if name in owners:
             candidates[owners[name][0]] = owners[name][1]
         candidates.pop(job.id, None)
-        if name not in verdict.making[job]:  # what it makes now cannot lie beside what it made
+        if name not in verdict.making[job]:  # its new products cannot exist beside its earlier one
             verdict.take_away(name, job)
         for other in self._jobs_of(candidates):
             makes_it = name in verdict.making.get(other, (name,))
@@ -262,7 +261,7 @@ class Conflicts:
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """`job` has these products alone, and needs a run whatever it is made of."""
+        """Reduce the products of `job` to these; it needs a run whatever its inputs are."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
@@ -288,12 +287,12 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the jobs that may have these names, because `job`, an intermediate of which cannot be, makes none of them."""
+        """Return the jobs that may have these names, because `job`, whose intermediate is invalid, makes none of them."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Reduce the claims of `job`, which failed for a product name that others make too, to what it makes now.
+        """Reduce the claims of `job`, which failed for a product name that other jobs make too, to its present products.
 
         Return the jobs that may have the names that it released.
         """

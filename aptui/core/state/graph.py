@@ -48,9 +48,9 @@ Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 
 
 class Assembly(Struct):
-    """A manifest, or what is missing for it: `waits` are keys, `unread` files whose bytes have not been read yet.
+    """A manifest, or the missing parts: `waits` are keys, `unread` files whose bytes have not been read yet.
 
-    `has_drafts`: it covers a job whose final is still to come; `finals` are the names of those covered jobs whose is not.
+    `has_drafts`: it covers a job whose final is pending; `finals` are the names of the covered jobs without a pending final.
     """
 
     manifest: Manifest
@@ -100,7 +100,7 @@ class Graph:
     # ------------------------------------------------------------------------------------------------------------ manifests
 
     def analysis(self, job: Job, platforms: Iterable[str]) -> Assembly:
-        """Assemble the manifest of an analysis: builder, platforms, source, and all its builder was told to depend on last time."""
+        """Assemble the manifest of an analysis: builder, platforms, source, and the dependencies of its last answer."""
         entries = list(self.assemble_question(job, platforms))
         assembly = Assembly((), set(), {}, [], is_settled_by_chains=False)
         entries += self._closure(job.source, (job,), assembly, needs_analyses=False)
@@ -108,7 +108,7 @@ class Graph:
         return assembly
 
     def assemble_question(self, job: Job, platforms: Iterable[str]) -> Manifest:
-        """Return the part of an analysis' manifest that it is told when it starts: builder, platforms, settings, source."""
+        """Return the part of an analysis' manifest that its worker receives: builder, platforms, settings, source."""
         builder = self._builders[job.builder]
         settings = self._settings.adjustment(job.source.key, builder).entries
         return (*(self.rule(builder, platform)[0] for platform in platforms), *settings, *self._source_entries(job.source))
@@ -136,7 +136,7 @@ class Graph:
         return assembly
 
     def _source_entries(self, source: Source) -> list[Entry]:
-        """Return what says which bytes a source has, and who it is where its path alone does not say so."""
+        """Return the entries for the bytes of a source, and for its identity if its path alone does not determine it."""
         entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
         is_intermediate = source.scan_folder == self._intermediates
         if source.identity is not None or source.is_duplicate or (is_intermediate and source.uuid != path_uuid(source.rel)):
@@ -146,10 +146,11 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return an entry for each scan folder with files of these entries that a name in lower case, beside the source, misses.
+        """Return an entry for each scan folder with files of these entries that the source's lower-case names do not find.
 
-        Who looks there finds none, or another, when one moves to another scan folder or its name changes case, bytes and all. Where
-        that folder stands before the source's own, what comes beside the source is hidden, and has to be looked for at that place.
+        A builder that opens such a name finds no file, or another one, when a file moves to another scan folder or its name
+        changes case. If that folder comes before the source's own, it hides a file beside the source, which has to be searched
+        for at that place.
         """
         found: dict[int, list[str]] = {}
         for kind, name, _digest in entries:
@@ -183,7 +184,7 @@ class Graph:
         return self._digest(key, assembly) or fingerprint.MISSING
 
     def _digest_outside(self, key: PathKey, before: str = "") -> str:
-        """Return what a file outside all scan folders, or hidden in one, was when somebody last looked, `before` if nobody did."""
+        """Return the last known digest of a file outside all scan folders, or hidden in one; `before` if it was never read."""
         now = self._memory.outside.get(key)
         return (before[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
 
@@ -203,7 +204,7 @@ class Graph:
         return fingerprint.file_digest(fact.digest)
 
     def _may_turn_up(self, assembly: Assembly) -> bool:
-        """Whether to wait for the end of all chains with what is missing."""
+        """Whether to wait for missing files until the end of all chains."""
         if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
         assembly.waits.add(CHAINS_END)
@@ -226,8 +227,8 @@ class Graph:
                     entries[key] = ("dependency", key, self._digest_outside(key))
                     continue
                 entries[key] = ("dependency", key, self._digest(key, assembly))
-                # What it declares is not followed while its own bytes are unknown: it is analysed again when they are, and
-                # the job, which waits for it, is assembled anew.
+                # Its declarations are not followed while its own bytes are unknown: it is analysed again when they are known,
+                # and the waiting job is assembled again.
                 if key in assembly.waits:
                     continue
                 for companion in self.companions.find(RelPath(key)):
@@ -334,7 +335,7 @@ class Graph:
         return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
 
     def find_job(self, dependency: JobDependency) -> Job | Unsettled | None:
-        """Return the job a dependency names; None when there is none, UNSETTLED when nobody can tell yet."""
+        """Return the job that a dependency names; None if it does not exist, UNSETTLED if that is not known yet."""
         key = self.source_of(dependency)
         if key is None:
             return None if self._memory.scan_is_done else UNSETTLED
@@ -361,14 +362,14 @@ class Graph:
             self.forget_cycles()
 
     def _cycle_of(self, job: Job, other: Job) -> tuple[str, ...]:
-        """Return the sorted names of the cycle that the edge from `job` to `other` is part of, () when there is none."""
+        """Return the sorted names of the cycle that contains the edge from `job` to `other`, () if there is no cycle."""
         cycle = self._cycles.get(_identity(job)) or self._find_cycles(job)
         return cycle[1] if _identity(other) in cycle[0] else ()
 
     def _find_cycles(self, root: Job) -> Cycle:
-        """Find the cycles among all that `root` leads to; return the one it is part of.
+        """Find the cycles among all dependencies of `root`; return the cycle that contains it.
 
-        Jobs are told apart by identity: the same one may be seen in memory and as a copy of what is stored.
+        Jobs are compared by identity, because a job may appear in memory and as a copy of its rows.
         """
         jobs = {_identity(root): root}
         found: dict[Identity, Cycle] = {}
@@ -451,7 +452,7 @@ def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
 
 
 def _is_analysis_pending(job: Job) -> bool:
-    """Whether it is about to be said anew what `job` is, or whether it is there at all."""
+    """Whether an analysis is about to decide what `job` is, or whether it exists."""
     return any(item.is_analysis and item.builder == job.builder and item.state not in SETTLED for item in job.source.jobs.values())
 
 

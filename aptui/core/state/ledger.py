@@ -71,7 +71,7 @@ class Ledger(Struct):
         return self.next_run_keys(1)[0]
 
     def next_run_keys(self, count: int) -> tuple[int, ...]:
-        """Return so many fresh run keys."""
+        """Return `count` new run keys."""
         first, self.run_key = self.run_key, self.run_key + count
         if self.run_key > self.reserved:
             self.reserved = self.run_key + _BLOCK
@@ -79,7 +79,7 @@ class Ledger(Struct):
         return tuple(range(first, self.run_key))
 
     def put(self, operation: str, row: tuple[object, ...]) -> None:
-        """Add one row to what is saved at the end of this event."""
+        """Add one row to those that are saved at the end of this event."""
         rows = self.rows.get(operation)
         if rows is None:
             self.rows[operation] = [row]

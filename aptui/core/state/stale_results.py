@@ -1,18 +1,18 @@
-"""The stale-result check: whether files stayed what they were while a run used them.
+"""The stale-result check: whether files stayed unchanged while a run used them.
 
-What runs report is compared with what was known when they began. Five rules, for a file may be known before, be reported
-when it is opened, or be found at the end alone:
+Reports of runs are compared with the known state of files at their start. Five rules cover files that were known before, files
+that were reported when they were opened, and files that were found only at the end:
 
-* A file of the manifest, and the source of an analysis, has the stamp that it had when the run began: at its opening, where that
-  was observed, and at its end. (Workers look at the sources of jobs themselves.)
-* A file of the manifest that was missing when the run began, and has not been there when it ends, nor was seen to be opened.
-* A file whose opening was observed has one stamp, at its opening, at the end, and in what the engine knows of it. Where a
-  pattern of the source matches it and the manifest does not have it, it has come since.
-* A file of the manifest that did not have, for all that is known, its bytes of the manifest when the run began (it was being
-  read then, or it is another since and the job's analysis is not done anew) has them at the end, and is still the file that
-  the run began with: one that went back to them was another for the run.
-* Of any other file there is only one look, at the end: it has to be as the engine knows it, and older than the run. Where
-  it never is, because a server's clock is ahead of ours, the same stamp after two runs is as good.
+* A file of the manifest, and the source of an analysis, must have the stamp from the start of the run: at its opening, if that
+  was observed, and at its end. (Workers check the sources of jobs themselves.)
+* A file of the manifest that was missing at the start must be missing at the end, without an observed opening.
+* A file whose opening was observed must have one stamp: at its opening, at the end, and in the engine's records. If a pattern of
+  the source matches it and the manifest does not contain it, it is new, and the result is stale.
+* If the bytes of a file of the manifest could not be confirmed at the start (it was being read then, or it changed and the
+  analysis of the job is not repeated yet), it must have the manifest's digest at the end, and still be the file of the start.
+  A file that changed back in between may have had other bytes for the run.
+* Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. If it is never
+  older, because a server's clock is ahead of ours, the same stamp after two runs counts, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DECLARED = frozenset({"dependency", "companion"})
 
 
 class StaleResultCheck:
-    """Compares what runs used with what is known of files."""
+    """Compares the files that runs used with the known files."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._graph, self._memory = graph, memory
@@ -42,7 +42,7 @@ class StaleResultCheck:
         self._intermediates = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
 
     def begin(self, job: Job) -> None:
-        """A run of `job` begins: take note of the files that it is made of."""
+        """Record the input files of `job`, whose run begins."""
         stamps = tuple(self._list_stamps(job.planned_inputs))
         known, unproven = {path: stamp for path, stamp, _is_proven in stamps}, self._unproven_of(stamps)
         known.update(dict.fromkeys(self._places_of_missing(job), NO_FILE))
@@ -114,9 +114,9 @@ class StaleResultCheck:
                 yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files that a run found with bytes that are not known yet, for they are being read; () when it counts.
+        """Return the paths of files that a run found while their bytes are being read; () when the result counts.
 
-        They may be found to be what their sources are known as, and nobody would hear that the run had others.
+        Otherwise the file might later be found unchanged, and the other bytes that the run read would go unnoticed.
         """
         if not (self._memory.hashing or self._memory.unstable):
             return ()
@@ -130,7 +130,7 @@ class StaleResultCheck:
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
     def other_here(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files of which a fetched result was made otherwise than they are known; then the job runs here."""
+        """Return the paths of files for which a fetched result has other digests than known here; if any, the job runs here."""
         bad = []
         for path, digest in discovered:
             fact = self._last_known(key_of(RelPath(rel))) if (rel := self._graph.counting(path)) is not None else None
@@ -198,7 +198,7 @@ class StaleResultCheck:
                 yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
 
     def _last_known(self, key: PathKey) -> FileFact | None:
-        """Return the file that wins a path; while nobody can tell, the one that was last seen to."""
+        """Return the file that wins a path; while that is unknown, the last known winner."""
         fact = self._memory.file(key)
         return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 

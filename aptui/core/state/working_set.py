@@ -29,7 +29,7 @@ from aptui.core.rows import Archive
 class PendingFolder(Struct):
     """A folder whose row is pending: `parts` {scan folder id: (folder digest, {rel: fact})}, `open` the keys not handled yet.
 
-    `is_noted`: a row that is not to be trusted was saved already. `identities`: what was said of those of its files that changed.
+    `is_noted`: a row with untrusted times was saved already. `identities`: reported identities of its changed files.
     """
 
     folder: str
@@ -42,10 +42,10 @@ class PendingFolder(Struct):
 
 
 class Unsaved:
-    """What has no row yet; the row of its folder waits for it.
+    """Jobs and files without rows; the row of their folder waits for them.
 
     Args:
-        folders: {relative folder: what is pending of it}, of the working set.
+        folders: {relative folder: its pending state}, of the working set.
     """
 
     def __init__(self, folders: Mapping[str, PendingFolder]) -> None:
@@ -213,10 +213,10 @@ class NewerFacts:
         self.facts: dict[PathKey, FileFact] = {}
         """Those files, as they are now."""
         self.learned: set[PathKey] = set()
-        """Those of them that are as their folders' rows say, but for their digests, which nobody wanted before."""
+        """Facts that equal their folders' rows apart from their digests, which were not needed before."""
 
     def give_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
-        """A folder was reported: what was read of its files meanwhile belongs to it now, unless they are `changed`."""
+        """Give the facts of a reported folder's files to its pending state, unless the files are `changed`."""
         for key in [key for key in self.facts if parent(key) == pending.folder]:
             fact = self.facts.pop(key)
             if key in pending.winners and key not in changed:
@@ -263,8 +263,8 @@ class WorkingSet:
     """Sources, pending folders, edges. See the module's head.
 
     Args:
-        ranks: {scan folder id: its place among the scan folders}; who had a UUID in an earlier one answers to it before others.
-        resting: platforms whose jobs are left as they are, pending ones too: no source stays here for them.
+        ranks: {scan folder id: its place among the scan folders}; of the earlier owners of a UUID, that of the first folder counts.
+        resting: platforms whose jobs are not changed, pending ones too: their sources are not kept in memory.
     """
 
     def __init__(
@@ -284,11 +284,11 @@ class WorkingSet:
         """{absolute path: what it was} of the files outside all scan folders that runs found."""
         self.has_identities = archive.has_identities()
         self.awaited: set[PathKey] = set()
-        """Intermediates that came, changed or went, and have not been looked at as sources yet."""
+        """Intermediates that were added, changed or removed, and not yet checked as sources."""
         self.moving = 0
         """How many analyses and jobs on platform `common` are not settled: they may bring new sources."""
         self.has_grown = False
-        """Whether those who waited for the end of all chains are being looked at: nothing else moves."""
+        """Whether the jobs that waited for the end of all chains are being evaluated: nothing else moves."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
@@ -297,12 +297,12 @@ class WorkingSet:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
-        """{target: who depends on it by the archive's word}, for this event: what is saved meanwhile is in memory, too."""
+        """{target: its dependents by the archive}, for this event: rows saved in the meantime are in memory, too."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
-        """Who has a UUID in memory, the last to get it last: of two that claim one, either may have to let it go."""
+        """Owners of a UUID in memory, the last owner last: of two sources that claim one, either may lose it."""
         self._new_legacy: dict[SourceUuid, dict[PathKey, None]] = {}
         self._answers: dict[PathKey, tuple[SourceUuid, ...]] = {}
-        """What stands in `_new_legacy` of each source."""
+        """The entries in `_new_legacy` of each source."""
         self._leaving: deque[tuple[int, PathKey]] = deque()
         self._leaving_folders: deque[tuple[int, str]] = deque()
 
@@ -341,7 +341,7 @@ class WorkingSet:
             source.fact = fact
 
     def view(self, key: PathKey) -> Source | None:
-        """Return a source to look at, never to change; None when there is none."""
+        """Return a source for reading, never for changing; None if it does not exist."""
         source = self.sources.get(key)
         if source is not None:
             return source
@@ -433,7 +433,7 @@ class WorkingSet:
             self._let_go(source)
 
     def acknowledge(self, ticket: int) -> None:
-        """Everything up to `ticket` is saved: let go of what is settled."""
+        """Release the settled sources whose rows up to `ticket` are saved."""
         self._acknowledged = max(self._acknowledged, ticket)
         if self._dead:
             self._dead = {key: needed for key, needed in self._dead.items() if needed > ticket}
@@ -452,7 +452,7 @@ class WorkingSet:
                     self._unchanged.add(folder)
 
     def let_go_of_loaded(self) -> None:
-        """Let go of what was loaded for this event and did not change."""
+        """Release sources that were loaded for this event and did not change."""
         for source in self._loaded:
             if source.last_ticket <= self._acknowledged:
                 self._let_go(source)
@@ -490,7 +490,7 @@ class WorkingSet:
         self._unchanged.update(folders)
 
     def put_folder(self, pending: PendingFolder) -> None:
-        """A folder was reported; what was pending of it is superseded."""
+        """Set the pending state of a reported folder in place of an earlier one."""
         self.folders[pending.folder] = pending
 
     def is_unknown(self, key: PathKey) -> bool:
@@ -498,7 +498,7 @@ class WorkingSet:
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """The products of new files have been placed, well or not; who looked meanwhile saw nothing."""
+        """End the placing of new files, whether it succeeded or not; cached answers about them are out of date."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)
@@ -509,7 +509,7 @@ class WorkingSet:
         self._leaving_folders.append((ticket, pending.folder))
 
     def file(self, key: PathKey) -> FileFact | Unsettled | None:
-        """Return the file that wins this path, None when there is none, UNSETTLED when that is not known yet."""
+        """Return the file that wins this path, None if there is no file, UNSETTLED if that is not known yet."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
         folder = parent(key)
@@ -551,7 +551,7 @@ class WorkingSet:
         return any(self.edges.naming(PathKey(name)) for name in names) or any(self._ask_dependents(names))
 
     def expect_dependents(self, sources: Iterable[Source]) -> None:
-        """Somebody is about to ask who depends on each of these: the archive is asked with one question for all of them."""
+        """Read the dependents of each of these sources with one query, because the caller asks for them next."""
         if self.edges.has_any:
             self._ask_dependents([name for source in sources for name in names_of(source)])
 

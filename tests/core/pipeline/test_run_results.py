@@ -423,7 +423,7 @@ def test_a_source_to_reprocess_that_nobody_knows_is_warned_of(world: World) -> N
 
     world.settle()
 
-    assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is no source" in [
+    assert "'a.s' (script) asks for 'nowhere.s' to be processed again, which is not a source" in [
         notice.text for notice in world.notices if isinstance(notice, EngineMessage)
     ]
 

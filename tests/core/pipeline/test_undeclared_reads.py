@@ -271,7 +271,7 @@ def test_the_log_says_what_was_looked_for_in_vain_and_what_would_hide_it() -> No
     world = Hiding(is_analysis=False)
     world.settle()
     text = (
-        "looks in vain for 'part.txt' in the scan folder 'shared', where that of 'game' would hide it (b.py:7): "
+        "does not find 'part.txt' in the scan folder 'shared', where that of 'game' would hide it (b.py:7): "
         "it counts as a dependency from now on"
     )
 

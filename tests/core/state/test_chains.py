@@ -226,7 +226,7 @@ def test_a_job_that_is_made_of_what_it_makes_ends_at_last() -> None:
 
     world.settle()
 
-    assert "is it made of what is made of it?" in world.job("a.s@common:chain").error
+    assert "does it depend on its own products?" in world.job("a.s@common:chain").error
     runs = world.runs["a.s@common:chain"]
     world.settle()
     assert world.runs["a.s@common:chain"] <= 2 * runs
