@@ -124,8 +124,8 @@ class FileRule(Struct, frozen=True):
 class Builder(Struct, frozen=True):
     """One enabled builder.
 
-    `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none); `origin` says where the
-    code is: "entry:<name>", "file:<absolute path>:<class>", or "". `params` is canonical JSON (sorted keys) of
+    `uuid` is the name UUID of `aptui:builder:<name>`; `code_digest` covers its code and tools (b"" for none); `origin` says where
+    the code is: "entry:<name>", "file:<absolute path>:<class>", or "". `params` is canonical JSON (sorted keys) of
     the parameters common to all platforms; `platform_params` maps a platform id to canonical JSON that overrides `params` key
     by key; `platforms` are the enabled platform ids of its jobs, in order. `needs_analysis` is false for rules whose one job
     per platform is known without an analysis (copy, command). `references` are searched for in its products; a copy with

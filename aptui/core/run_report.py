@@ -50,12 +50,12 @@ def fault_of(name: str, value: object) -> str:
     """Say what a value is that the fact `name` cannot have, "" when it can."""
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
-        return "" if is_word else f"no word in lower case of at most {LONGEST_FORMAT} characters"
+        return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return "no number"
+        return "not a number"
     if name in WHOLE_FACTS:
-        return "" if isinstance(value, int) and 0 <= value <= MOST else "no whole number from 0 to 2⁵³"
-    return "" if 0 <= value <= MOST else "no number from 0 to 2⁵³"
+        return "" if isinstance(value, int) and 0 <= value <= MOST else "not a whole number from 0 to 2⁵³"
+    return "" if 0 <= value <= MOST else "not a number from 0 to 2⁵³"
 
 
 def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:

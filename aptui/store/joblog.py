@@ -1,8 +1,8 @@
-"""Log files in the reference's record form: those of jobs and the engine's own; what is logged is decided elsewhere.
+"""Log files in the reference's record form: those of jobs and the engine's own; other modules decide what is logged.
 
 A record is `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`, one physical line, severities 0 (debug) to 5
-(exception). What a record says beyond that is written as messages too: context as `C: [key] = value` before each line it
-belongs to, warnings and errors as `W: window: text`.
+(exception). Further content of a record is written as messages too: context as `C: [key] = value` before each line it belongs
+to, warnings and errors as `W: window: text`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
 MOST_ENGINE_LOGS = 5
 _HEADER_FIELD_CHARS = 80
-"""A header field is shorter than this, or the line is no record."""
+"""Maximum length of a header field; a line with a longer one is not a record."""
 _NAME_BYTES = 255
 """Longest file name of the file systems we know (NAME_MAX)."""
 
@@ -85,7 +85,7 @@ def analysis_log_name(rel: str, builder: bytes) -> str:
 
 
 def _fitting(rel: str, ending: str) -> str:
-    """Return `rel` + `ending` with every part cut to what a file name may be; a cut part ends in its CRC to stay itself."""
+    """Return `rel` + `ending` with every part cut to the length of a file name; a cut part ends in its CRC to stay unique."""
     *folders, name = rel.split("/")
     return "/".join((*(_cut(folder, _NAME_BYTES) for folder in folders), _cut(name, _NAME_BYTES - len(ending)) + ending))
 
@@ -157,7 +157,7 @@ def _record(time_ms: int, level: int, window: str, message: str) -> str:
 
 
 def _field(text: str) -> str:
-    """Return `text` as a header field: one line, shorter than the limit, without what separates fields."""
+    """Return `text` as a header field: one line, shorter than the limit, without field separators."""
     return _one_line(text).replace("~~", "--")[: _HEADER_FIELD_CHARS - 1].strip("~")
 
 
@@ -184,7 +184,7 @@ def spoken(text: str) -> str:
 
 
 def parse(path: Path) -> list[JobLogLine]:
-    """Return the lines of a log for people; whatever is no record is a message of its own.
+    """Return the lines of a log for users; a line that is not a record becomes a message.
 
     Raises:
         HostError: the file is missing or cannot be read.
@@ -229,7 +229,7 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
-    """Return the level that a message's prefix says, and the message without what is for machines."""
+    """Return the level of a message's prefix, and the message without the parts for programs."""
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:

@@ -122,7 +122,7 @@ MEANINGS = {
     ),
     "a value as code": (
         "  - {name: a, command: \"sh -c 'cat {source}'\", patterns: [x]}",
-        """3:24: {source} stands in what 'sh -c' takes for code; pass it as an argument: sh -c 'tool "$1"' sh {source}, \
+        """3:24: {source} is run as code by 'sh -c'; pass it as an argument: sh -c 'tool "$1"' sh {source}, \
 or read "$APTUI_SOURCE" from the environment""",
     ),
     "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; it would never have work"),

@@ -28,7 +28,7 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", limits=(limit("bytes", "<= 99"),)), None, ["bytes is 100, wanted: <= 99"]),
         (Check("x", formats=("webp",)), ContentFacts(format="png"), ["format is png, wanted: webp"]),
         (Check("x", formats=("webp",)), ContentFacts(1), []),
-        (Check("x", power_of_two=True), ContentFacts(64, 48), ["64x48 are no powers of two"]),
+        (Check("x", power_of_two=True), ContentFacts(64, 48), ["64x48 are not powers of two"]),
         (Check("x", power_of_two=True), ContentFacts(64, 1), []),
         (Check("x", power_of_two=True), ContentFacts(63), []),
     ],

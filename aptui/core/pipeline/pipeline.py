@@ -2,17 +2,17 @@
 
 Its parts decide; each handles one kind of event or answers one kind of question:
 
-    Jobs         moves jobs through `machine.feed`, saves them, drops them
-    Failures     records failed jobs
-    Identities   the UUID of each source
-    Plans        the present inputs of a job, and whether it needs a run
-    Spread       the dependents that a change affects
-    PlainCopies  files that are only copied, decided in batches
-    Files        results of scans and of reading files
-    Analyses     answers of analyses
-    Starts       which jobs run next
-    Runs         results of runs, and commits
-    Requests     requests of clients
+* `Jobs`: moves jobs through `machine.feed`, saves them, drops them.
+* `Failures`: records failed jobs.
+* `Identities`: the UUID of each source.
+* `Plans`: the present inputs of a job, and whether it needs a run.
+* `Spread`: the dependents that a change affects.
+* `PlainCopies`: files that are only copied, decided in batches.
+* `Files`: results of scans and of reading files.
+* `Analyses`: answers of analyses.
+* `Starts`: which jobs run next.
+* `Runs`: results of runs, and commits.
+* `Requests`: requests of clients.
 
 A part uses only parts above it in this list. Parts do not call each other in depth: a job that may need another plan is put on
 `Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.

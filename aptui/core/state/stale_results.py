@@ -8,9 +8,9 @@ that were reported when they were opened, and files that were found only at the 
 * A file of the manifest that was missing at the start must be missing at the end, without an observed opening.
 * A file whose opening was observed must have one stamp: at its opening, at the end, and in the engine's records. If a pattern of
   the source matches it and the manifest does not contain it, it is new, and the result is stale.
-* If the bytes of a file of the manifest could not be confirmed at the start (it was being read then, or it changed and the
-  analysis of the job is not repeated yet), it must have the manifest's digest at the end, and still be the file of the start.
-  A file that changed back in between may have had other bytes for the run.
+* The bytes of a file of the manifest may be unconfirmed at the start: it was being read then, or it changed and the analysis of
+  the job is not repeated yet. Such a file must have the manifest's digest at the end, and still be the file of the start. A file
+  that changed back in between may have had other bytes for the run.
 * Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. If it is never
   older, because a server's clock is ahead of ours, the same stamp after two runs counts, too.
 """

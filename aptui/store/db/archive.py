@@ -70,7 +70,7 @@ SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = 
 
 
 def read_sources(database: sqlite3.Connection, keys: Sequence[PathKey]) -> list[tuple[Source, Digest]]:
-    """Return the stored sources among `keys`, each with its jobs and what was last planned for it; what files are is not in it."""
+    """Return the stored sources among `keys` with their jobs, each with the digest of its last planning; without file facts."""
     sources: dict[int, Source] = {}
     planned: list[Digest] = []
     for key, rel, scan_folder, uuid, source_id, named, digest in _ask(database, _SOURCES_SQL, keys):
@@ -120,7 +120,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
-    """Return {product id: its links} and {product id: its legacy sub ids}; most projects have none of either."""
+    """Return {product id: its links} and {product id: its legacy sub ids}; both are rare."""
     links: dict[int, list[ProductLink]] = {}
     legacy: dict[int, list[int]] = {}
     if has_rows(database, "aptui_product_links"):
@@ -134,7 +134,7 @@ def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[in
 
 
 def _facts_of(database: sqlite3.Connection, job_ids: list[int]) -> dict[int, ContentFacts]:
-    """Return {product id: what its builder says of it}."""
+    """Return {product id: the facts that its builder reported}."""
     if not has_rows(database, "aptui_facts"):
         return {}
     return {product_id: ContentFacts(*values) for product_id, *values in _ask(database, _FACTS_SQL, job_ids)}
@@ -150,7 +150,7 @@ T = TypeVar("T")
 
 
 class DatabaseArchive(LastRun):
-    """Implementer of `core.records.archive.Archive`; its parts answer those who ask for more than the core does."""
+    """Implementation of `core.rows.Archive`; its parts answer queries of the engine beyond that."""
 
     # ------------------------------------------------------------------------------------------------------------- sources
 
@@ -211,7 +211,7 @@ class DatabaseArchive(LastRun):
         return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:
-        """Drop the unpacked copy of a folder whose row was saved anew."""
+        """Drop the unpacked copy of a folder whose row was saved again."""
         self.folders.forget(folder)
 
     # -------------------------------------------------------------------------------------------------- edges and products

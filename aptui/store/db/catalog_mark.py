@@ -1,7 +1,7 @@
 """Changes that the catalogs (`engine.cache.catalog`) do not have yet.
 
-A mark in the database goes with the first change of a product; and which products changed. The mark outlives the engine;
-the names of what changed are there as long as they are few, so that few lines are written for few changes.
+A mark in the database is deleted with the first change of a product; the names of changed products are kept in memory. The mark
+outlives the engine. The names are kept while they are few, so that few lines are written for few changes.
 
 Tests: `tests/engine/cache/test_catalog.py`.
 """
@@ -61,7 +61,7 @@ class CatalogMark:
             self._limit()
 
     def settle(self, owners: Iterable[int] | None) -> None:
-        """The transaction is about to end; what these products depend on has changed in it, None = of too many to say."""
+        """Handle the end of a transaction that changed the dependencies of these products, None = of too many to list."""
         if owners is None:
             self._note_all()
         else:

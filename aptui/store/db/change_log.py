@@ -1,16 +1,15 @@
-"""The change feed: every change of a source or product, numbered, written in its transaction.
+"""The change feed: every change of a source or product, numbered, written in its transaction; readers are elsewhere.
 
-Who passes it on is elsewhere. An entry is known by its kind, asset id and name, and says all of what is there now, or that
-it is gone: so whoever takes a whole listing and then the entries since, in order, has what the database has, also where an
-entry is taken twice. What is equal to what was there gives none: a run whose products came out the same, a source that was
-looked at again.
+An entry is identified by kind, asset id and name, and holds the whole new state, or says that it was removed. So a client that
+reads a whole listing and then the following entries, in order, has the content of the database, even if it reads an entry
+twice. Changes without effect have no entry: a run with equal products, a source that was checked again.
 
-Numbers rise; each engine begins with a number made of its time. An engine that finds less than the last one left, after a
-power cut or in a copy that was put back, thus never gives a number that somebody holds already to something else. A number
-that is not in the table any more, or never was, is answered by `resync`.
+Numbers rise; each engine begins with a number made of its time. If an engine finds fewer entries than the last one left, after
+a power cut or in a restored copy, it still never gives a known number to another entry. A number that is not in the table is
+answered by `resync`.
 
-What it costs. Rows with an id above those of before are new, and one statement writes their entries. Only where a row goes,
-or is put again, it is noted before and compared; SQLite does both, but for rows that are known by something else than before.
+Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only deleted or replaced rows
+are recorded before the change and compared. SQLite does both, except for rows that change their identity.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
     from aptui.core.messages import Rows
 
 MOST_CHANGES = 100_000
-"""At least so many of the last entries are there."""
+"""Minimum number of the last entries that are kept."""
 TRIMMED_STATE = "changes_trimmed"
-"""Key in `aptui_state`: the first entries were dropped, so that nobody can begin at 0 any more."""
+"""Key in `aptui_state`: the first entries were dropped, so that clients cannot begin at 0 any more."""
 _NUMBERS_PER_MS = 1_000
 """An engine that lives on counts by one; it never changes rows faster than this, and 2^53 is far away."""
 
 
 class ChangeKind(IntEnum):
-    """What an entry is about; `BEGINNING` is a number that an engine began with, about nothing."""
+    """Subject of an entry; `BEGINNING` is the first number of an engine, without a subject."""
 
     BEGINNING = 0
     SOURCE = 1
@@ -54,7 +53,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """What an entry says of its key; `links` are compared and not published."""
+    """Content of an entry beside its key; `links` are compared and not published."""
 
     asset_type: bytes
     digest: bytes
@@ -65,8 +64,8 @@ class _Fact(NamedTuple):
 class Change(Struct, frozen=True):
     """An entry, or a line of the listing (`seq` 0 then).
 
-    `name` is a source's path, or a product's with its platform; of what is gone only kind, id and name are published; `size` -1
-    = not known.
+    `name` is a source's path, or a product's with its platform; for a removal only kind, id and name are published; `size` -1 =
+    not known.
     """
 
     seq: int
@@ -121,7 +120,7 @@ _UUIDS_IN = "SELECT s.SourceID, s.SourceGuid FROM json_each(?) k CROSS JOIN Sour
 
 
 class _Subject:
-    """The SQL of one kind of row: `before` is the table of what was there of those that may change, without a UUID of nothing."""
+    """The SQL of one kind of row: `before` is the table of earlier states of rows that may change."""
 
     def __init__(self, before: str, row_id: str, entry: str, tables: str, read: str, others: str) -> None:
         """Set the SQL.
@@ -171,7 +170,7 @@ class ChangeLog:
         self._has_begun = False
         """Whether this engine has given a number."""
         self._count = -1
-        """How many entries there were before this transaction, -1 = nobody counted."""
+        """Number of entries before this transaction, -1 = not counted."""
         self._added = 0
         self._begins = self._is_touched = False
         self._tops = {_SOURCES: 0, _PRODUCTS: 0}

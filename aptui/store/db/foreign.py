@@ -1,8 +1,8 @@
-"""Databases that O3DE wrote: told from ours, and read from private copies, so that they never change.
+"""Databases that O3DE wrote: recognized, and read from private copies, so that they never change.
 
-SQLite is never let near the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log,
-and the last one to close it empties the log. The copy has the write-ahead log with it; both are taken again when they
-changed meanwhile.
+SQLite never opens the file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the
+last reader that closes it empties the log. The copy includes the write-ahead log; both are copied again if they changed while
+being copied.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from aptui.shared.errors import HostError
 
-# How SQLite is told of a file together with how to open it (sqlite.org/uri.html).
+# URIs of database files, with options for opening them (sqlite.org/uri.html).
 #
-# `Path.as_uri` says the same; but it needs `urllib`, with it `ipaddress`, and those take a short command 2 ms.
+# `Path.as_uri` is equivalent, but it imports `urllib` and `ipaddress`, which cost a short command 2 ms.
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 
@@ -34,7 +34,7 @@ def uri_of(path: Path) -> str:
 
 
 def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
-    """Return the URI of a file to be read; `is_immutable`: nobody writes meanwhile, so that nothing lies beside it."""
+    """Return the URI of a file to be read; `is_immutable`: no process writes to it, so that SQLite makes no files beside it."""
     return f"{uri_of(path)}?mode=ro{'&immutable=1' if is_immutable else ''}"
 
 
@@ -80,10 +80,10 @@ _lock = threading.Lock()
 
 
 def writer_of(path: Path) -> ForeignWriter:
-    """Return which program wrote a database; nothing beside it changes.
+    """Return which program wrote a database; the files beside it do not change.
 
     Raises:
-        sqlite3.DatabaseError: it is none.
+        sqlite3.DatabaseError: it is not a database.
         HostError: it cannot be read.
     """
     if not path.is_file() or (path.stat().st_size == 0 and not _has_companion(path)):
@@ -105,13 +105,13 @@ def writer_of(path: Path) -> ForeignWriter:
 
 
 def private_copy(path: Path) -> Path:
-    """Return a copy of a database with what is in its write-ahead log.
+    """Return a copy of a database with its write-ahead log.
 
-    One is kept for as long as nothing changes, and none after the end. A path that was returned is good for a while: until
-    the database has changed twice.
+    One copy is kept while the database does not change, and none after the process ends. A returned path stays valid until the
+    database has changed twice.
 
     Raises:
-        HostError: it cannot be copied, or somebody keeps on writing to it.
+        HostError: it cannot be copied, or another process keeps writing to it.
     """
     path = path.absolute()
     with _lock:
@@ -126,7 +126,7 @@ def private_copy(path: Path) -> Path:
         if known is not None:
             if path in _former:
                 _former[path].remove()
-            _former[path] = known  # somebody may be about to open it
+            _former[path] = known  # a caller may be about to open it
         _copies[path] = fresh
         return fresh.path
 
@@ -139,7 +139,7 @@ def forget_copies() -> None:
 
 
 def _forget_copies_of_the_dead() -> None:
-    """Delete copies that nobody holds. Not by process ids: a container that shares the temporary folder has ids of its own."""
+    """Delete copies of dead processes, which hold no lock. Process ids would not do: a container has its own."""
     import shutil  # for start-up
     import tempfile
 
@@ -149,7 +149,7 @@ def _forget_copies_of_the_dead() -> None:
             if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _NEW_S:  # not claimed yet, perhaps
                 continue
             claim = _claim_folder(folder)
-        except OSError:  # somebody holds it, or it is a link, or gone
+        except OSError:  # locked, a link, or gone
             continue
         shutil.rmtree(folder, ignore_errors=True)
         os.close(claim)
@@ -159,7 +159,7 @@ def _claim_folder(folder: Path) -> int:
     """Return a locked descriptor of a folder.
 
     Raises:
-        OSError: somebody else has one, or it is no folder.
+        OSError: another process has locked it, or it is not a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

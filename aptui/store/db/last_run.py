@@ -1,4 +1,4 @@
-"""What the last run left behind, as the up-to-date check asks for it: few questions, so that few modules are needed to ask them.
+"""The state that the last run left, for the up-to-date check: few queries, in a module that imports few others.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -23,7 +23,7 @@ from aptui.store.db.folder_blobs import find_files, unpack_files
 from aptui.store.db.foreign import read_only_uri
 from aptui.store.db.schema import DamagedError, host_error
 
-# A stored row that cannot be what it says is damage of the database, and is told as such.
+# An impossible stored row is damage of the database, and is reported as such.
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ class _Archive(Protocol):
 
 
 def report_damage(method: _Method) -> _Method:
-    """Take a row that cannot be unpacked for what it is: damage."""
+    """Report a row that cannot be unpacked as damage."""
 
     @wraps(method)
     def unpacking(self: _Archive, *args: Any) -> Any:
@@ -46,7 +46,7 @@ def report_damage(method: _Method) -> _Method:
     return cast("_Method", unpacking)
 
 
-# What the folder table remembers of files: for the core the winner of each path, for the scanner every part of every folder.
+# Files in the folder table: for the core the winner of each path, for the scanner every part of every folder.
 
 FOLDERS_SHELVED = 64
 """Folders that are kept unpacked."""
@@ -160,7 +160,7 @@ class FolderArchive:
         return [folder for (folder,) in self._database.execute(sql)]
 
     def forget(self, folder: str) -> None:
-        """Drop the unpacked copy of a folder whose row was saved anew."""
+        """Drop the unpacked copy of a folder whose row was saved again."""
         self._asked.pop(folder, None)
         self._folders.pop(folder, None)
 
@@ -183,7 +183,7 @@ class FolderArchive:
         return merge_folder([unpack_files(data, part) for _, part, data in ranked], self._metadata_types)[0]
 
 
-# What the database records of products in the cache: names, digests, and the folders they lie in.
+# Products in the cache as recorded in the database: names, digests, and their folders.
 
 
 class ProductArchive:
@@ -215,7 +215,7 @@ class ProductArchive:
         return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())
 
 
-# What an engine asks of the sessions so far (`engine.loop.reporting.sessions`).
+# Queries of the engine about earlier sessions (`engine.loop.reports`).
 
 
 class SessionArchive:
@@ -256,10 +256,10 @@ ORDER BY o.path_key"""
 
 
 class LastRun:
-    """A read-only connection to the database, and what must hold for nothing to be pending.
+    """A read-only connection to the database, with the queries of the up-to-date check.
 
     Args:
-        path: a database that `schema.prepare` has seen.
+        path: a database that `schema.prepare` has checked.
         ranks: {scan folder id: its place among the scan folders}; the lowest wins a path.
         metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
     """

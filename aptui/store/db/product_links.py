@@ -1,18 +1,19 @@
-"""The projection `ProductDependencies`: declared links (`aptui_product_links`) joined with the products that exist.
+"""The projection `ProductDependencies`: declared links (`aptui_product_links`) joined with the existing products.
 
-The writer has it made anew, where something changed, at the end of the transaction that changes links, products or
-identities of sources: so the two can never be apart, and the rows do not depend on the order in which products came. The
-rules, as in the reference program's `PathDependencyManager.cpp`:
+The writer updates it at the end of each transaction that changes links, products or identities of sources. So the two always
+agree, and the rows do not depend on the order in which products were added.
+
+The rules, as in the reference program's `PathDependencyManager.cpp`:
 
 * a link by asset id is one row, whether that product exists or not;
-* a link by an exact path is one row for each product at that place, or one unmet row while there is none;
+* a link by an exact path is one row for each product at that place, or one unmet row if no product exists;
 * a link by a path with `*` is a row of its own and one more for each product that it matches;
-* an exclusion is a row of its own, and takes matches away from the links with `*` of the same product;
-* a product has one row for another one however many of its links name it: the one by asset id, else the first;
-* no product has a row for itself, none for another platform, and no path names an intermediate.
+* an exclusion is a row of its own, and removes matches from the links with `*` of the same product;
+* a product has one row for another product, even if several of its links name it: the one by asset id, else the first;
+* a product has no row for itself or for another platform, and a path never names an intermediate.
 
-What it costs follows what changed. A product that came or went is looked up among exact links by its place, and among links
-with `*` by its own folders; each pattern is tried once for it, however many products declare it. Rows that lead to a
+The cost follows the changes. An added or removed product is searched for among exact links by its place, and among links
+with `*` by its own folders; each pattern is matched once with it, for all products that declare the pattern. Rows that lead to a
 product are found by its asset id.
 """
 
@@ -31,7 +32,7 @@ from aptui.store.db.statements import id_list
 
 NO_UUID = bytes(16)
 EXCLUSION_SIGN = ":"
-"""What an exclusion's `UnresolvedPath` begins with."""
+"""First character of an exclusion's `UnresolvedPath`."""
 _CHUNK = 2_000
 _KIND, _PATH, _PREFIX = 3, 5, 6
 """Columns of "put_link"."""
@@ -65,7 +66,7 @@ _Known = dict[tuple[int, str, str], list[str]]
 
 
 def canonical(database: sqlite3.Connection, uuid: bytes) -> bytes:
-    """Return the UUID that a source with the UUID `uuid` is known by now; one that nobody has or had stays as it is."""
+    """Return the present UUID of the source with the UUID `uuid`; an unknown UUID is returned unchanged."""
     row = database.execute(_CANONICAL, {"uuid": uuid}).fetchone()
     return row[0] if row else uuid
 
@@ -249,7 +250,7 @@ class ProductLinkProjection:
         self._put.update(cast("list[int]", put))
 
     def project(self) -> None:
-        """Bring the rows up to date with what the transaction has changed; before its end."""
+        """Update the rows with the changes of the transaction, before its end."""
         if self._renamed_uuids:
             self._readdress()
         if not (self._before or self._put or self._fresh):
@@ -284,7 +285,7 @@ class ProductLinkProjection:
         self._renamed_uuids.update(uuid for (uuid,) in _query_ids(self._database, _UUIDS_OF_SOURCES, ids))
 
     def _readdress(self) -> None:
-        """Put the rows of links by asset id anew where the UUID they name may mean another source now."""
+        """Replace the rows of links by asset id whose UUID may mean another source now."""
         uuids = list(self._renamed_uuids)
         found: dict[int, None] = {}
         for at in range(0, len(uuids), _CHUNK):
@@ -311,7 +312,7 @@ class ProductLinkProjection:
         return [source_id for source_id, guid, key in found if wanted[source_id] != (guid, key)]
 
     def _make_relative(self, rows: Rows) -> None:
-        """Tell sources below a scan folder by their relative path, as everybody else does."""
+        """Name sources below a scan folder by their relative path, as all other links do."""
         if not any(str(row[_PATH]).startswith("/") for row in rows["put_link"]):
             return
         folders = self._database.execute("SELECT ScanFolder FROM ScanFolders").fetchall()
@@ -338,10 +339,10 @@ class ProductLinkProjection:
         return bool(is_named) or any(self._patterns_for(target, known))
 
     def _find_for_touched(self, known: _Known) -> None:
-        """Forget the rows that lead to products which came or went, and find the links that name them now.
+        """Delete the rows that lead to added or removed products, and find the links that name them now.
 
-        All products with their asset ids are looked at again: two may share one, and which link counts must not depend on
-        who came first.
+        All products with their asset ids are examined again: two products may share one, and the link that counts must not
+        depend on the order in which they were added.
         """
         self._note_owners(_OWNERS_BEFORE)
         self._database.execute(_FORGET_RESOLVED)

@@ -39,7 +39,8 @@ def upgrade(database: sqlite3.Connection, version: int, key: str) -> bool:
         return False
     database.isolation_level = None
     database.execute("BEGIN IMMEDIATE")
-    # The schema is compared afterwards. Until then no trigger may run, and no view may be read: they may be somebody else's.
+    # The schema is compared afterwards. Until then triggers must not run and views must not be read: another program may have
+    # made them.
     triggers = database.execute("SELECT replace(name, '\"', '\"\"'), sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for name, _sql in triggers:
         database.execute(f'DROP TRIGGER "{name}"')
@@ -123,7 +124,7 @@ _SESSION_ROWS = (
     (SELECT COALESCE(SUM(o.size), 0) FROM Products p JOIN aptui_products o ON o.product_id = p.ProductID WHERE p.JobPK = j.JobID)
     FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey""",
 )
-"""What ran so far is what was before the first session."""
+"""Runs before the upgrade belong to the session "before all sessions"."""
 
 _FACTS = (
     """CREATE TABLE aptui_facts (product_id INTEGER NOT NULL PRIMARY KEY, width INTEGER NOT NULL, height INTEGER NOT NULL,
@@ -131,14 +132,14 @@ _FACTS = (
     """CREATE TRIGGER aptui_facts_go AFTER DELETE ON Products BEGIN
     DELETE FROM aptui_facts WHERE product_id = OLD.ProductID; END""",
 )
-"""What is there already has none until its jobs run again."""
+"""Existing products have no facts until their jobs run again."""
 
 _RETRIES = (
     "CREATE TABLE aptui_retries (job_id INTEGER NOT NULL PRIMARY KEY, run_key INTEGER NOT NULL, kinds TEXT NOT NULL)",
     """CREATE TRIGGER aptui_retries_go AFTER DELETE ON Jobs BEGIN
     DELETE FROM aptui_retries WHERE job_id = OLD.JobID; END""",
 )
-"""Of what ran so far nobody knows what was tried again."""
+"""Retries of earlier runs are unknown."""
 
 _DRAFTS = (
     "CREATE TABLE aptui_drafts (job_id INTEGER NOT NULL PRIMARY KEY)",
@@ -167,8 +168,11 @@ _FAILURES = (
     "UPDATE aptui_analyses SET state = 'waiting', fingerprint = NULL WHERE state = 'completed' AND errors > 0",
     "UPDATE aptui_analyses SET fingerprint = NULL WHERE state = 'failed'",
 )
-"""A job that needed no run after it had failed kept warnings, errors and log of the failed run. Nothing tells what they were
-before, so such a job runs again once, and so does one that is failed now and is put back to what its products are made of."""
+"""A job that needed no run after it had failed kept warnings, errors and log of the failed run.
+
+The previous values are unknown, so such a job runs again once. So does a failed job whose inputs are changed back to those of
+its products.
+"""
 
 
 def _step(*statements: str) -> Callable[[sqlite3.Connection], None]:
@@ -209,7 +213,7 @@ SCHEMA_DIGESTS = ("4540ac45bb698dda2974ffafc8ea1348", "863d5da0c8a99bc643802c1f2
 A comparison with them does not import peewee."""
 _COMMA = re.compile(r",(?![^()]*\))")
 _ADDED_DEFAULT = re.compile(r" DEFAULT (?:''|0)(?=,|$)")
-"""What an added column needs; columns of a new table have no default."""
+"""Default of an added column; columns of a new table have no default."""
 _ODD_NAME_SQL = """
 WITH names(what, name) AS (
     SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
@@ -228,7 +232,7 @@ _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 class DamagedError(HostError):
-    """What the database says cannot be; it is set aside at the next start (`translate_errors`)."""
+    """Impossible content of the database, which is set aside at the next start (`translate_errors`)."""
 
 
 def to_signed(value: int) -> int:
@@ -329,7 +333,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
         return HostError(f"{what}: input/output error (EIO)", hint="check the disk; the cache can be rebuilt from the sources")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return DamagedError(what, hint="start again: it is set aside then, and rebuilt from the sources")
-    if str(error).startswith(("no such table", "no such column")):
+    if any(f"such {kind}" in str(error) for kind in ("table", "column")):
         return DamagedError(what, hint="delete it: 'aptui batch' rebuilds it from the sources")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HostError(what, hint="check the permissions of the file and of its folder")
@@ -409,7 +413,7 @@ def refuse_foreign(path: Path) -> None:
 def set_aside_foreign(path: Path) -> Path | None:
     """Rename a database that O3DE wrote to `<name>.<n>.old`, with its companion files.
 
-    Return where it is now, None when there is none.
+    Return its new path, None if it does not exist.
 
     Raises:
         HostError: it cannot be read or renamed.
@@ -430,11 +434,11 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     if not tables:
         return ""
     if not {"dbinfo", "aptui_state"} <= tables:  # `foreign` has refused one of O3DE's
-        return "is no asset database"
+        return "is not an asset database"
     version = _number(database.execute("SELECT version FROM dbinfo ORDER BY version DESC LIMIT 1").fetchone())
     if version > O3DE_VERSION:
         raise UserError(
-            f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}, which this program knows",
+            f"the asset database '{path}' has version {version}, newer than {O3DE_VERSION}, the latest supported version",
             hint="use the newer program, or another cache folder",
         )
     if version < O3DE_VERSION:
@@ -499,7 +503,7 @@ def _objects_of(rows: Iterable[tuple[str, str, str | None]]) -> dict[tuple[str, 
     found = {}
     for kind, name, sql in rows:
         if name.startswith("sqlite_"):
-            continue  # SQLite's own: nobody else can make one of that name
+            continue  # SQLite's own: other programs cannot create objects with this prefix
         text = (sql or "").replace('"', "")
         if kind == "table":
             head, _, body = text.partition("(")
@@ -537,7 +541,7 @@ def _rename_database(path: Path) -> Path:
 
 
 def _close_to_others(path: Path) -> None:
-    """Take other users' access to the database away: whoever can open it can lock it, and keep what is committed back."""
+    """Remove other users' access to the database: a process that can open it can lock it, and delay commits."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             found = os.stat(name, follow_symlinks=False)
@@ -567,9 +571,9 @@ _PARTS = ("-wal", "-shm", "")
 
 
 def delete_if_newer(path: Path) -> str:
-    """Delete an asset database of a version above ours; return a sentence about it, "" when there was nothing to do.
+    """Delete an asset database of a newer version; return a message about it, "" if there was nothing to delete.
 
-    The caller holds the cache: nobody else has it open.
+    The caller holds the cache, so that no other process has it open.
     """
     version = _version(path)
     if version <= O3DE_VERSION:

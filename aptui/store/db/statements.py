@@ -16,10 +16,10 @@ from aptui.core.model import FileFact
 from aptui.core.rows import ROW_OPERATIONS
 from aptui.store.db.folder_blobs import pack_files
 
-# The SQL that ends a session and lets old ones go; `statements` has it executed, within the transaction of a rest.
+# The SQL that ends a session and prunes old ones, executed in a transaction of an idle engine.
 #
-# The engine says when a session began and why; what ran in it is found by run keys: all that are higher than those of the
-# session before. So nothing is written while it lasts, and the runs of an engine that was killed are found by the next one.
+# The engine records when and why a session began; the runs of the session are found by run keys, which are higher than those of
+# earlier sessions. So nothing is written during a session, and the next engine finds the runs of an engine that was killed.
 
 PRUNED_AT_ONCE = 5_000
 """Runs: some milliseconds of writing, which a save may have to wait for."""
@@ -38,7 +38,7 @@ PUT_SESSION = (
     """INSERT INTO aptui_sessions SELECT COALESCE((SELECT MAX(session_id) FROM aptui_sessions), 0) + 1, ?, ?, ?, ?, ?, ?,
     MAX(COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0), COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)),
     0, 0, 0, 0, 0, ?, ?, 0""",
-    # 0 for a beginning: nobody saw it, so it is where the first of its runs began
+    # 0 = unknown start: the start of its first run is used
     f"""UPDATE aptui_sessions SET
     started_ms = COALESCE((SELECT MIN(r.completed_ms - r.duration_ms) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID
         AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE}), 0),
@@ -60,12 +60,12 @@ PUT_SESSION = (
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",
-    # in which nothing happened: what was looked at was as it was
+    # sessions without effect: all checked files were unchanged
     f"""DELETE FROM aptui_sessions WHERE session_id = {_LAST} AND session_id > 1 AND jobs_run = 0 AND jobs_gone = 0
     AND kind NOT IN ('checkout', 'configuration')
     AND failing = (SELECT failing FROM aptui_sessions WHERE session_id < {_LAST} ORDER BY session_id DESC LIMIT 1)""",
 )
-"""What `put_session` comes to; only the first statement takes its parameters."""
+"""Statements of `put_session`; only the first one takes its parameters."""
 
 _PART = f"SELECT job_id FROM aptui_session_runs WHERE session_id = ? ORDER BY job_id LIMIT {PRUNED_AT_ONCE}"
 PRUNE_SESSION = (
@@ -79,7 +79,7 @@ PRUNE_SESSION = (
     AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)""",
     "DELETE FROM aptui_sessions WHERE session_id = ? AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)",
 )
-"""What `prune_session` comes to; each takes the id as often as it names a parameter."""
+"""Statements of `prune_session`; each takes the id once for each parameter."""
 
 
 Parameters = tuple[object, ...]
@@ -87,7 +87,7 @@ Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """SQL, and how its parameters come from those of the operation (None: as they are)."""
 
 MOST_RUNS = 5
-"""Of each job; and the last one that succeeded, which somebody may want back after a night of failures."""
+"""Number of kept runs of each job, beside the last one that succeeded, which a user may want to restore after many failures."""
 _NO_UUID = "zeroblob(16)"
 
 
@@ -289,9 +289,9 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW
 
 
 MANY = (64, 16)
-"""Rows that one statement puts where there are so many: a quarter cheaper than one by one, and 128 are no cheaper.
+"""Rows per statement for large batches: a quarter cheaper than one by one, and 128 are not cheaper.
 
-The interpreter's lock is taken once for all of them, too.
+The interpreter's lock is also taken once for all of them.
 """
 
 

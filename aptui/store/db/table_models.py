@@ -1,6 +1,10 @@
-"""The SQL that makes every table, view, index and trigger of the asset database; what versions mean is in `schema`.
+"""Every table, view, index and trigger of the asset database as peewee models and SQL; versions are in `schema`.
 
-Importing this costs 0.1 s (peewee), so only what creates a database, or gives a foreign one our empty tables, does it.
+Importing this costs 0.1 s (peewee), so it is only imported to create a database, or to read a foreign one.
+
+Rows of our tables are deleted with O3DE's by triggers, which cost nothing until a row is deleted; foreign keys would be checked
+at every insert (1 µs each, for most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers
+its rows itself.
 
 Tests: `tests/store/queries/test_reader.py`.
 """
@@ -9,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from peewee import (
     SQL,
@@ -30,7 +33,7 @@ from aptui.store.db.statements import job_stat_sql
 
 # O3DE's own tables, version 40, name by name, as peewee models; the SQL that makes them is in `creation`.
 
-# Columns and tables as peewee has them and O3DE wants them; which there are is said in `o3de` and `ours`.
+# O3DE's own tables, version 40, name by name.
 
 
 def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
@@ -161,7 +164,7 @@ class SourceDependencyTable(DatabaseTable):
 
 
 class ProductDependenciesTable(DatabaseTable):
-    """What a product needs at run time."""
+    """A run-time dependency of a product."""
 
     product_dependency_id = AutoField(column_name="ProductDependencyID")
     product = owner(ProductsTable, "ProductPK")
@@ -178,7 +181,7 @@ class ProductDependenciesTable(DatabaseTable):
 
 
 class MissingProductDependenciesTable(DatabaseTable):
-    """What looks like a dependency in a product's bytes and was not declared."""
+    """A possible undeclared dependency in a product's bytes."""
 
     missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
     product = owner(ProductsTable, "ProductPK")
@@ -283,7 +286,7 @@ class OwnSourcesTable(DatabaseTable):
 
 
 class OwnFilesTable(DatabaseTable):
-    """Files that were no sources when they were looked at; one that is a source now counts as that."""
+    """Files that were not sources when they were checked; a row of `Sources` takes precedence."""
 
     file_id = IntegerField(primary_key=True)
     scan_folder_id = IntegerField()
@@ -309,7 +312,7 @@ class OwnStatsTable(DatabaseTable):
 
 
 class LegacyUuidsTable(DatabaseTable):
-    """UUIDs that a source answers to beside its own: earlier ones, those of its path, and one it claims in vain."""
+    """Further UUIDs of a source: earlier ones, those of its path, and one that it claims without success."""
 
     uuid = BlobField()
     source_id = IntegerField()
@@ -346,7 +349,7 @@ class OwnJobsTable(DatabaseTable):
 
 
 class RetriesTable(DatabaseTable):
-    """What runs of a job failed of before the one with `run_key` succeeded; where that is not its last run, it says nothing."""
+    """Failures of runs before the run with `run_key` succeeded; ignored unless that is the job's last run."""
 
     job_id = IntegerField(primary_key=True)
     run_key = IntegerField()
@@ -357,7 +360,7 @@ class RetriesTable(DatabaseTable):
 
 
 class DraftsTable(DatabaseTable):
-    """Jobs whose products are drafts (`core.results.quality`); `final` is the fingerprint of what is planned to replace them."""
+    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final."""
 
     job_id = IntegerField(primary_key=True)
     final = IntegerField(null=True)
@@ -415,7 +418,7 @@ class OwnProductsTable(DatabaseTable):
 
 
 class FactsTable(DatabaseTable):
-    """What builders say of their products (`core.results.facts`); most products have no row."""
+    """Facts that builders report about products (`core.run_report`); most products have no row."""
 
     product_id = IntegerField(primary_key=True)
     width = IntegerField()
@@ -430,11 +433,10 @@ class FactsTable(DatabaseTable):
 
 
 class ProductLinksTable(DatabaseTable):
-    """What products declare that they need; `store.product_links` makes the rows of ProductDependencies of it.
+    """Declared dependencies of products; `store.db.product_links` makes the rows of ProductDependencies from them.
 
-    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a
-    path with `*` can match anything, null for one without; `source_guid` and `sub_id` are those of a dependency by asset
-    id.
+    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path
+    with `*` can match, null for a path without `*`; `source_guid` and `sub_id` are those of a dependency by asset id.
     """
 
     product_id = IntegerField()
@@ -469,7 +471,7 @@ class MissingScansTable(DatabaseTable):
 class RunsTable(DatabaseTable):
     """The last runs of each job.
 
-    `products` is one digest over what it made, `step` leads back to the run before (`core.records.history`).
+    `products` is one digest over its products, `step` leads back to the run before (`core.run_history`).
     """
 
     job_id = IntegerField()
@@ -541,7 +543,7 @@ class SessionRunsTable(DatabaseTable):
 
 
 class GoneJobsTable(DatabaseTable):
-    """What a job was that is no more, for the sessions in which it ran."""
+    """Deleted jobs, for the sessions in which they ran."""
 
     job_id = IntegerField(primary_key=True)
     source = TextField()
@@ -702,8 +704,8 @@ _VIEWS = {
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
-"""What only repeats our rows for O3DE's readers is no table: nothing is written for it."""
-# What goes with a row of O3DE's, whoever deletes it: (table, its key, our table, our column).
+"""Tables of O3DE that repeat our rows are views: no rows are written for them."""
+# Rows of ours that are deleted with a row of O3DE's, whichever program deletes it: (table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
     ("Sources", "SourceID", "aptui_legacy", "source_id"),
@@ -757,18 +759,25 @@ def column_names(model: type[Model]) -> tuple[str, list[str]]:
 
 
 def own_tables_sql() -> Iterator[str]:
-    """Yield the statements that make our tables as temporary ones, for reading a database that has none of them."""
+    """Yield the statements that make our tables as temporary ones, for reading a foreign database."""
     yield from _table_sql(OWN_TABLES, is_temporary=True)
 
 
-def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> Iterator[str]:
-    nowhere = SqliteDatabase(None)
+class _Statements(SqliteDatabase):
+    """A database that collects statements and executes none."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.sql: list[str] = []
+
+    def execute_sql(self, sql: str, *_parameters: object) -> None:
+        """Add a statement."""
+        self.sql.append(sql)
+
+
+def _table_sql(models: tuple[type[Model], ...], *, is_temporary: bool) -> list[str]:
+    collected = _Statements()
     for model in models:
         # Binding the models to a database, if only for a while, binds them for all threads.
-        schema: Any = SchemaManager(model, nowhere)
-        # Peewee has no public way to the text of its schema.
-        sql, parameters = schema._create_table(safe=False, temporary=is_temporary).query()  # noqa: SLF001
-        if parameters:
-            message = f"peewee wants parameters in the schema of {model.__name__}"
-            raise AssertionError(message)
-        yield sql
+        SchemaManager(model, collected).create_table(safe=False, temporary=is_temporary)
+    return collected.sql

@@ -1,15 +1,14 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
-Work reaches the thread through a queue and is done in the order in which it came. `save` does not wait: the tickets that
-come within some milliseconds, or pile up while a transaction is written, become one transaction together. `run`,
-`record_intents` and `finish` wait for the commit, and so for every save before them, which shares their transaction; who announces
-intents waits for it when it needs them.
+Work reaches the thread through a queue and is done in order. `save` does not wait: tickets that arrive within some
+milliseconds, or while a transaction is written, share one transaction. `run`, `record_intents` and `finish` wait for the
+commit, and so for every save before them, which shares their transaction; a caller that announces intents waits for them when
+it needs them.
 
-Durability. Losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk
-relies on them. So a transaction is synced when something will: intents (renames follow) and rows of products that are
-dropped (deletions of files follow). What `finish` writes is not synced, because recovery finishes durable intents anyway.
-
-After a failed save everything that is asked is refused with the same error: what comes later may build on what was lost.
+Durability: losing the last transactions in a power cut only takes the database back in time, as long as nothing on disk relies
+on them. So a transaction is synced if files will rely on it: intents (renames follow) and rows of dropped products (deletions
+of files follow). The transaction of `finish` is not synced, because recovery finishes durable intents anyway. After a failed
+save every request is refused with the same error, because later rows may build on the lost ones.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, execute, id_list, reshape
 
-# Products that a job makes again keep their rows, and with them the ids by which others know them.
+# Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
-# The core says of a run that what its job had goes and what it made comes. Here that becomes what differs: a product whose name
-# and sub id stay keeps its row, as in the reference program (`AssetDatabaseConnection::SetProduct`), and where it is as it was
-# nothing is written. To delete a row and insert it again costs every index of Products twice, and a look at each table that
-# refers to it.
+# The core's rows say that all products of a job are dropped and the new ones put. Here they are reduced to the differences: a
+# product with the same name and sub id keeps its row, as in the reference program (`AssetDatabaseConnection::SetProduct`), and
+# unchanged rows are not written. Deleting a row and inserting it again costs every index of Products twice, and a look-up in
+# each table that refers to it.
 
 _Row = tuple[object, ...]
 _PRODUCTS = """SELECT p.JobPK, p.ProductName, p.SubID, p.ProductID, p.AssetType, p.Hash, p.Flags, o.digest, o.size
@@ -64,11 +63,11 @@ _DECLARED = {
         FROM json_each(?) k CROSS JOIN aptui_facts f ON f.product_id = k.value""",
     ),
 }
-"""{operation: (its table, SQL of what is there, in the order of its parameters without the job)}."""
+"""{operation: (its table, SQL of the existing rows, in the order of its parameters without the job)}."""
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
-    """Return `rows`, which are about to be applied, with what they drop and put again as changes of the rows that are there."""
+    """Return `rows`, which are about to be applied, with drops and puts of one product as changes of its row."""
     put = rows.get("put_product", ())
     again = {row[0] for row in rows.get("drop_products", ())} & {row[1] for row in put}
     if not again:
@@ -98,7 +97,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
     }
     for operation in _DECLARED.keys() & rows.keys():
         changed[operation] = list(_move_rows(rows[operation], new_ids, set(new_ids.values()) - others))
-    if has_rows(database, "MissingProductDependencies"):  # what a scan found was in what the last run made
+    if has_rows(database, "MissingProductDependencies"):  # findings of a scan belong to the earlier products
         changed["drop_missing"] = [*rows.get("drop_missing", ()), *((product_id,) for product_id in new_ids.values())]
     return changed
 
@@ -213,7 +212,7 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="database-writer", daemon=True)
         self._thread.start()
 
-    # ------------------------------------------------------------------------------------------- what anybody may ask
+    # ------------------------------------------------------------------------------------ callable from any thread
 
     def save(self, ticket: int, rows: Rows) -> None:
         """Save `rows` after everything asked before; `on_saved` reports when. Tickets must rise.
@@ -243,10 +242,10 @@ class Writer:
     def announce_intents(
         self, copies: Sequence[tuple[PathKey, Sequence[int]]]
     ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
-        """Begin to put intents on the disk for the products that each file has now, under all its run keys.
+        """Start syncing intents for the products of each file, under all its run keys, while its bytes are still being read.
 
-        Their bytes are still being read, so no digest is said. Return what waits for it and returns {file: (job id, product name)},
-        nothing where it failed: whoever needs intents records them then.
+        Intents have no digest yet. Return a function that waits and returns {file: (job id, product name)}, empty if it failed:
+        the caller then records the intents itself.
         """
         found: dict[PathKey, frozenset[tuple[int, str]]] = {}
 
@@ -298,7 +297,7 @@ class Writer:
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
     def take_preloaders(self) -> set[int] | None:
-        """Return the products of which what they load before themselves may have changed since the last call; None = of any."""
+        """Return the products whose preloaded products may have changed since the last call; None = all of them."""
         return self._ask(self._links.take_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
@@ -322,7 +321,7 @@ class Writer:
 
     @property
     def has_its_name(self) -> bool | None:
-        """Whether the file that is written to is the one of that name; None = there is none."""
+        """Whether the open file is still the one with that name; None = there is no file."""
         try:
             seen = os.stat(self._path)
         except FileNotFoundError:
@@ -379,7 +378,7 @@ class Writer:
             call.done.set()
 
     def _save_with_followers(self, first: _Save) -> _Save | _Call | None:
-        """Save `first` and what follows it at once in one transaction; return what came after that."""
+        """Save `first` and the saves that follow it at once in one transaction; return the next request."""
         saves, after, row_count = [first], cast("_Save | _Call | None", None), _row_count(first)
         until = time.monotonic() + HELD_S
         while row_count < MERGED_ROWS_MAX:
@@ -399,14 +398,14 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save `saves` in the transaction of `call`; where a row is refused, each by itself, so that the right one is told."""
+        """Save `saves` in the transaction of `call`; if a row is refused, save each alone: only its caller gets the error."""
         if self._failure is None:
             batches = [*(save.rows for save in saves), asked.rows]
             try:
                 self._transact(batches, durable=asked.durable or _are_relied_on(saves), then=asked.then)
             except (sqlite3.IntegrityError, sqlite3.ProgrammingError, InternalError):
                 pass
-            except Exception as error:  # noqa: BLE001 (told to the one who waits, and to whoever asks next)
+            except Exception as error:  # noqa: BLE001 (reported to the waiting caller, and to the next one)
                 self._fail(error)
             else:
                 self._on_saved(max(save.ticket for save in saves))
@@ -421,7 +420,7 @@ class Writer:
         try:
             self._transact([save.rows for save in saves], durable=_are_relied_on(saves))
             self._on_saved(max(save.ticket for save in saves))
-        except Exception as error:  # noqa: BLE001 (told to whoever asks next)
+        except Exception as error:  # noqa: BLE001 (reported to the next caller)
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:

@@ -1,13 +1,13 @@
 r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: text, terms, matching rows.
 
-Terms are separated by blanks and hold together; `"…"` keeps blanks; `!` in front inverts. `field:regex` looks into a field,
-a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a time,
-`slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` are about
-lines of a job's log as well; `w:>4096`, `seconds:1..5` are about what builders say of products (`core.results.facts`),
-`check:size` about what checks found, `is:flaky`, `is:draft` and `is:critical` about the job. A pattern
-ignores case, for products are named in lower case; `(?-i)` in front makes case count.
+Terms are separated by blanks, and a row must match all of them; `"…"` keeps blanks; `!` in front inverts. `field:regex` matches a
+field, a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a
+time, `slower:` and `faster:` a duration, and `after:9:00..10:00` or `slower:1s..5s` both ends; `error:` and `warning:` also match
+lines of a job's log; `w:>4096`, `seconds:1..5` match facts of products (`core.run_report`), `check:size` findings of checks,
+`is:flaky`, `is:draft` and `is:critical` the job. A pattern ignores case, because products are named in lower case; `(?-i)` in
+front makes it respect case.
 
-Patterns of people and remote clients must take linear time, whatever they are: see `regex`. They have no look-around and no
+Patterns of users and remote clients must take linear time, whatever they are: see `regex`. They have no look-around and no
 back-references.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 STATUS_CODES = {name: code for code, name in enumerate(STATUSES)}
 """{status: its number in columns}."""
 STATUS_WORDS = (*STATUS_CODES, "warnings", "errors")
-"""What can be asked for; the last two are `completed` with some."""
+"""Status words of filters; the last two are `completed` with warnings or errors."""
 _ALIASES = {"warning": "warnings", "error": "errors", "canceled": "cancelled", "inprogress": "processing", "queued": "pending"}
 _FIELD_NAMES = {
     "source": "source", "path": "source", "status": "status", "platform": "platform", "key": "key", "builder": "builder",
@@ -56,7 +56,7 @@ _NUMBER_FIELDS = {
 COUNTS = {"error": "errors", "warning": "warnings"}
 """{field that is about lines of logs: number of a job that says how many there are}."""
 BEINGS = ("flaky", "draft", "critical")
-"""What `is:` may ask for: a column of numbers that are 0 where a job is not."""
+"""Words for `is:`: columns of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
 """Where a range begins without an end of its own: what was never completed is before nothing."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
@@ -105,13 +105,16 @@ class Columns(Protocol):
         """Return how many rows there are."""
 
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
-        """Return the code of each row and what the codes name; `field` is one of `FIELDS` that hold text."""
+        """Return the code of each row and the texts of the codes; `field` is one of `FIELDS` that hold text."""
 
     def number(self, field: str) -> npt.NDArray[np.number]:
         """Return "status" (`STATUS_CODES`), "warnings", "errors", "completed_ms", "duration_ms", a fact or one of `BEINGS`."""
 
     def read_log_lines(self, field: str, rows: npt.NDArray[np.integer], check: Callable[[], None] | None) -> Sequence[str]:
-        """Return what the logs of these rows say, as lines: "error" or "warning". Without `check` only what is known is told."""
+        """Return the log lines of these rows with a level, "error" or "warning".
+
+        Without `check` only lines that were already read.
+        """
 
 
 class Filter(Struct, frozen=True):
@@ -129,13 +132,13 @@ class Filter(Struct, frozen=True):
         *,
         reads_logs: bool = True,
     ) -> Mask:
-        """Return which rows pass (all, or those of `rows`); `check` is called every few milliseconds and may raise to stop this.
+        """Return the rows that match (of all, or of `rows`); `check` is called every few milliseconds and may raise to stop this.
 
         Args:
-            reads_logs: whether logs that were not read yet are, which takes a tenth of a millisecond each.
+            reads_logs: whether to read logs that were not read yet, which takes a tenth of a millisecond each.
 
         Raises:
-            FilterError: a pattern is no regular expression.
+            FilterError: a pattern is not a regular expression.
             HostError: the search engine cannot be imported.
         """
         count = columns.row_count() if rows is None else len(rows)
@@ -157,7 +160,7 @@ class Filter(Struct, frozen=True):
         """Compile every pattern.
 
         Raises:
-            FilterError: a pattern is no regular expression; the error says where.
+            FilterError: a pattern is not a regular expression; the error says where.
         """
         for term in self.terms:
             if isinstance(term, TextMatch) and not _is_bare_status(term):
@@ -195,7 +198,7 @@ class Filter(Struct, frozen=True):
 
 
 def parse(text: str, now_ms: int | None = None) -> Filter:
-    """Return the terms of a filter; `now_ms` is what relative times count from. Patterns are looked at by `Filter.check`.
+    """Return the terms of a filter; relative times count from `now_ms`. `Filter.check` checks the patterns.
 
     Raises:
         FilterError: the text is not well formed.
@@ -217,7 +220,7 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
 
 
 def with_statuses(text: str, words: Sequence[str]) -> str:
-    """Return `text` with its status terms replaced by one for any of `words` (none: no such term); what the picker writes."""
+    """Return `text` with its status terms replaced by one for any of `words` (none: without a status term)."""
     remaining = []
     at = _skip(text, 0)
     while at < len(text):
@@ -278,7 +281,7 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
 
 
 def _being(value: str, column: int, *, is_negated: bool) -> Between:
-    """Return the range of what a job is besides its status."""
+    """Return the range of a property of jobs beside their status."""
     if value.lower() not in BEINGS:
         words = [f"is:{word}" for word in BEINGS]
         raise FilterError(f"a job cannot be '{value}'", column, f"write {', '.join(words[:-1])} or {words[-1]}")
@@ -286,11 +289,11 @@ def _being(value: str, column: int, *, is_negated: bool) -> Between:
 
 
 def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Between:
-    """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends belong to it). What has no such fact is in none."""
+    """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends included). Jobs without the fact never match."""
     try:
         least, most = comparisons.between(value)
     except ValueError:
-        raise FilterError(f"'{value}' is no number", column, f"write {comparisons.FORMS}") from None
+        raise FilterError(f"'{value}' is not a number", column, f"write {comparisons.FORMS}") from None
     return Between(name, max(math.ulp(0.0), least), most, is_negated)
 
 
@@ -335,7 +338,7 @@ def _moment(value: str, now_ms: int, column: int) -> int:
         return int(now_ms - _duration_ms(value, "", column))
     except FilterError:
         raise FilterError(
-            f"'{value}' is no moment", column, "write 23:01, 2026-11-20, 2026-11-20T23:01, or 2h for two hours ago"
+            f"'{value}' is not a time", column, "write 23:01, 2026-11-20, 2026-11-20T23:01, or 2h for two hours ago"
         ) from None
 
 
@@ -343,7 +346,7 @@ def _duration_ms(value: str, default: str, column: int) -> float:
     found = _DURATION.fullmatch(value)
     unit = (found[2] or default).lower() if found else ""
     if found is None or not unit:
-        raise FilterError(f"'{value}' is no duration", column, "write 200ms, 1.5s, 2m or 1h")
+        raise FilterError(f"'{value}' is not a duration", column, "write 200ms, 1.5s, 2m or 1h")
     return float(found[1]) * _MS[unit]
 
 
@@ -390,7 +393,7 @@ def _with_text(
 ) -> Mask:
     """Return which rows have the pattern; those that are not `wanted` any more may be answered with no."""
     codes, texts = columns.text(term.field)
-    # A copy, as indexing makes one too: codes of texts that come meanwhile are not among those that are looked at.
+    # A copy, as indexing makes one too: texts that are added in the meantime are not examined.
     codes = codes[: len(wanted)].copy() if rows is None else codes[rows]
     left = np.flatnonzero(wanted)
     if not len(left):
@@ -415,7 +418,7 @@ def _price(term: Term) -> int:
 def _with_logs(
     term: TextMatch, columns: Columns, rows: npt.NDArray[np.integer] | None, wanted: Mask, check: Callable[[], None] | None
 ) -> Mask:
-    """Return which of the `wanted` rows have the pattern in what is said of them, or in such a line of their logs."""
+    """Return which of the `wanted` rows match in their own text, or in a line of their logs."""
     has_text = term.field == "error"
     found = _with_text(term, columns, rows, wanted, check or (lambda: None)) if has_text else np.zeros(len(wanted), np.bool_)
     places = np.flatnonzero(wanted & ~found & (_of(columns.number(COUNTS[term.field]), rows, len(wanted)) > 0))

@@ -1,6 +1,6 @@
-"""The order of a table's jobs: all its rows, by a column or by what people want to see first.
+"""The order of a table's jobs: all its rows, by a column or with the most urgent first.
 
-Rows may come while they are put in order: those that were there at the start are in it.
+Rows may be added while the order is computed: it has the rows from the start.
 
 Tests: `tests/store/jobs/test_table.py`.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aptui.store.jobs.texts import Codes
 
 
-# The order of many numbers; what they stand for is not known here.
+# Sorting of many numbers, whatever they mean.
 
 
 def argsort(keys: npt.NDArray[np.int64]) -> Codes:
@@ -59,10 +59,10 @@ _WITH_WARNINGS = 2
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
     """Return all rows in the order of a column; equal ones stay in the order in which they were read.
 
-    What runs is the newest of all, for it completes next, and the longest: nobody knows its end. By reason, failures come
-    first, by their errors. Jobs of one status stand with the newest first, also in `FAILED_FIRST`.
+    Running jobs count as the newest, because they complete next, and as the longest, because their end is unknown. By reason,
+    failures come first, by their errors. Jobs of one status have the newest first, also in `FAILED_FIRST`.
     """
-    count = table.row_count()  # rows that come meanwhile are not in it
+    count = table.row_count()  # rows that are added in the meantime are left out
     status = _first(table, "status", count)
     if field == "completed_ms":
         keys = _moments(table, status)
@@ -98,7 +98,7 @@ def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
 
 
 def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-    """Return when rows completed; 0 for what waits, the newest of all for what runs."""
+    """Return when rows completed; 0 for waiting jobs, the newest of all for running ones."""
     moments: npt.NDArray[np.int64] = _first(table, "completed_ms", len(status)).astype(np.int64)
     moments[status == PENDING] = 0
     moments[status == PROCESSING] = moments.max(initial=0) + 1

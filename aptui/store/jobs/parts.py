@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Columns of a large table in few large pieces: SQLite joins thousands of rows into one value a column.
+# Columns of a large table in few large pieces: SQLite joins thousands of rows into one value per column.
 #
-# That is several times cheaper than rows, and the interpreter is free for others meanwhile.
+# That is several times cheaper than rows, and the interpreter is free for other threads in the meantime.
 
 CHUNK = 16_384
 """Rows of one piece, and texts of one chunk of a column: small enough that a search is superseded within milliseconds."""
@@ -150,7 +150,7 @@ class JobPiece(Struct, frozen=True):
 
 
 class Ending(Struct, frozen=True):
-    """What few jobs have, by job id; analyses as `_ANALYSES_SQL` has them."""
+    """Columns that few jobs have, by job id; analyses as in `_ANALYSES_SQL`."""
 
     errors: list[tuple[int, str, str]]
     facts: list[tuple[int, ContentFacts]]
@@ -178,6 +178,6 @@ def read_job_parts(reader: Reader) -> Generator[JobPart, None, None]:
 
 
 def read_facts(reader: Reader) -> Iterator[tuple[int, ContentFacts]]:
-    """Yield what is said of the products of jobs, together, by job id; jobs of which nothing is said are left out."""
+    """Yield the combined facts of the products of jobs, by job id; jobs without facts are left out."""
     for job_id, *values in reader.ask(_FACTS_SQL):
         yield job_id, ContentFacts(*values)

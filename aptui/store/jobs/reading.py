@@ -50,7 +50,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
             case Ending():
                 _finish(table, part, sources)
                 return table
-    raise InternalError("what was read of the jobs has no end")
+    raise InternalError("the jobs were read without their end")
 
 
 class _Sources:

@@ -1,8 +1,8 @@
 """Every job of the asset database as columns, for lists of a million rows.
 
-What is done with them is the business of their holder, their order that of `ordering`. A row is named by its place, which never
-changes; rows that are gone stay as dead ones until everything is read again. A job is known by its id, a failed analysis, which
-has none, by a negative number of our own (`analysis_key`).
+The owner of a table uses it; `ordering` sorts it. A row is named by its place, which never changes; deleted rows stay as dead ones
+until everything is read again. A job is identified by its id. A failed analysis has no id, and is identified by a negative number
+of our own (`analysis_key`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# What failures have in common: an error without the paths, names and numbers that are each job's own.
+# Groups of failures: an error without the paths, names and numbers of the single job.
 
 _PARTS = re.compile(
     r"""
@@ -46,7 +46,7 @@ _LONGEST = 500
 
 @lru_cache(maxsize=1024)
 def cause_of(error: str) -> str:
-    """Return the first line of an error with what is each job's own masked: paths, places in files, numbers, ids, quoted names."""
+    """Return the first line of an error with the parts of one job masked: paths, places, numbers, ids, quoted names."""
     line = error.strip().partition("\n")[0][:_LONGEST].rstrip()
     return _PARTS.sub(_mask, line)
 
@@ -57,7 +57,7 @@ def _mask(found: re.Match[str]) -> str:
     return "…" if found["path"] else "#"
 
 
-# What checks found of the jobs of a table: computed from the database as a whole, so it is set as a whole.
+# Findings of checks by job of a table: computed over the whole database, so they are set as a whole.
 
 
 class CheckColumn:
@@ -67,14 +67,14 @@ class CheckColumn:
         self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
 
     def set(self, rows: npt.NDArray[np.integer], marks: Sequence[CheckMark]) -> None:
-        """Set the marks of these rows (-1 = there is no such row), and of all others that there is none."""
+        """Set the marks of these rows (-1 = row does not exist), and clear those of all others."""
         known = rows >= 0
         codes = np.zeros(int(rows.max(initial=-1)) + 1, np.int32)
         codes[rows[known]] = np.arange(1, len(rows) + 1)[known]
         self._held = codes, Texts(["", *(mark.text for mark in marks)]), [None, *marks]
 
     def text(self, count: int) -> tuple[Codes, Texts]:
-        """Return the code of each of so many rows, and what the codes name."""
+        """Return the code of each of `count` rows, and the texts of the codes."""
         codes, texts, _marks = self._held
         return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
 
@@ -84,7 +84,7 @@ class CheckColumn:
         return marks[int(codes[row])] if row < len(codes) else None
 
     def have(self, rows: npt.NDArray[np.integer]) -> Mask:
-        """Return of which of these rows checks found something."""
+        """Return which of these rows have findings."""
         codes = self._held[0]
         found: Mask = np.isin(rows, np.flatnonzero(codes))
         return found
@@ -105,7 +105,7 @@ _NUMBERS: dict[str, Any] = {
 _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
 }  # fmt: skip
-"""Columns that are there once a job has facts; most projects have none, or few."""
+"""Columns that exist once a job has facts; most projects have no facts, or few."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -144,7 +144,7 @@ class JobValues(Struct, frozen=True):
 
 
 class AnalysisKeys:
-    """Numbers of failed analyses, negative and the same as long as the program runs, whatever is read again meanwhile."""
+    """Numbers of failed analyses, negative and constant while the program runs, even if rows are read again."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, str, str], int] = {}
@@ -158,7 +158,7 @@ class AnalysisKeys:
 
 
 class RunLogs(Protocol):
-    """What logs of runs (job id, run key) say, "error" or "warning" (`store.logs.log_lines`)."""
+    """Log lines of runs (job id, run key) at the level "error" or "warning" (`store.queries.logs`)."""
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
         """Return what is known."""
@@ -183,10 +183,10 @@ class JobTable:
         self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
         self._formats = TextPool()
         for pool in (*self._pools.values(), self._formats):
-            pool[""]  # code 0, of rows of which nothing is written yet
+            pool[""]  # code 0, of rows without a text yet
         self.checks = CheckColumn()
         self.log_lines: RunLogs | None = None
-        """Who reads logs for filters, None = nobody."""
+        """Reader of logs for filters, None = logs are not read."""
         self._late: dict[int, int] = {}
         for name in ("reason", "error", "cause", "group"):
             self._texts[name].append("")  # code 0
@@ -205,7 +205,7 @@ class JobTable:
         return self._columns[field][: self._count]
 
     def text(self, field: str) -> tuple[Rows, Texts]:
-        """Return a column of texts: a code for each row, and what the codes name. A failure's "cause" is what it is grouped by."""
+        """Return a column of texts: a code for each row, and the texts of the codes. "cause" is the group of a failure."""
         field = "group" if field == "cause" else field
         if field == "format":
             return self.number(field).astype(np.int32), self._formats.texts
@@ -230,12 +230,12 @@ class JobTable:
         return texts[int(self._columns[field][row])]
 
     def row_of(self, key: int) -> int:
-        """Return the row of a job by its id (or analysis key), -1 when there is none."""
+        """Return the row of a job by its id (or analysis key), -1 if it does not exist."""
         row = int(self._rows_of([key])[0])
         return row if row >= 0 and self._columns["alive"][row] else -1
 
     def rows_of(self, keys: Sequence[int] | Rows) -> Rows:
-        """Return the rows of jobs, -1 for those that there are none of."""
+        """Return the rows of jobs, -1 for jobs that do not exist."""
         rows = self._rows_of(keys)
         rows[~self._are_alive(rows)] = -1
         return rows
@@ -306,13 +306,13 @@ class JobTable:
         self._columns["draft"][self._rows_of(job_ids)] = True
 
     def set_facts(self, facts: Iterable[tuple[int, ContentFacts]]) -> None:
-        """Set what is said of the products of jobs, by job id."""
+        """Set the facts of the products of jobs, by job id."""
         listed = list(facts)
         rows = self._rows_of([job_id for job_id, _facts in listed])
         self._write_facts(rows, [facts for _job_id, facts in listed])
 
     def facts(self, row: int) -> ContentFacts | None:
-        """Return what is said of the products of a row, None for nothing."""
+        """Return the facts of the products of a row, None for none."""
         if "format" not in self._columns:
             return None
         numbers = {name: self._columns[name][row].item() for name in NUMBER_FACTS}
@@ -455,7 +455,7 @@ class JobTable:
 def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     """Return why jobs failed: (cause, whether it is a dependency, rows), the most frequent first.
 
-    A cause is the dependency that failed, or the error without what is each job's own (`cause_of`).
+    A cause is the dependency that failed, or the error without the parts of a single job (`cause_of`).
     """
     groups: dict[tuple[str, bool], list[int]] = {}
     for row in np.flatnonzero(mask_failed(table)).tolist():

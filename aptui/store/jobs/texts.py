@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _SEPARATOR = "\0"
 _RECENT = 4096
-"""So many of the last texts that came one by one are known, so that what is often said is held once."""
+"""Number of recently added texts that are cached, so that frequent texts are stored once."""
 _MOST_SORTED_BYTES = 256 << 20
-"""Texts of one width that take more memory than this are sorted by Python, which holds the interpreter meanwhile."""
+"""Texts of one width that take more memory than this are sorted by Python, which holds the interpreter's lock."""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
 

@@ -1,9 +1,9 @@
-"""The graph of products and sources by what they need, queried a whole frontier at a time; read-only.
+"""The graph of products and sources by their dependencies, queried a whole frontier at a time; read-only.
 
-An edge leads from what needs to what is needed: a source to the sources it depends on, a product to the source it is made
-of and to the products it needs at run time, and an intermediate to the product that it is. What a source depends on and is
-no source, is a file. Nodes are numbers, since there may be millions: a product is its id, a source its id below zero, a
-file what `AssetGraph.file` says.
+An edge leads from the dependent to its dependency: from a source to the sources it depends on, from a product to its source and
+to the products it needs at run time, and from an intermediate to the product with the same file. A dependency of a source that
+is not a source is a file. Nodes are numbers, since there may be millions: a product is its id, a source its negative id, a file
+the number from `AssetGraph.file`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ProductFact(Struct, frozen=True):
 
 
 class AssetFile(Struct, frozen=True):
-    """A file that something depends on and that is no source, if it is there at all; `name` in lower case."""
+    """A file that another asset depends on and that is not a source, whether it exists or not; `name` in lower case."""
 
     name: str
 
@@ -67,7 +67,7 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """What a product declared to need by a path; `is_product` = the path is a product's, else a source's."""
+    """A declared dependency by path; `is_product` = the path is a product's, else a source's."""
 
     product_id: int
     path: str
@@ -80,7 +80,7 @@ class Unmet(NamedTuple):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether it is a pattern: it is kept beside what it matches, and none of it is missing."""
+        """Whether it is a pattern: it is stored beside its matches, and is never missing."""
         return "*" in self.path
 
 
@@ -92,7 +92,7 @@ class Dangling(NamedTuple):
 
 
 class MissingReference(NamedTuple):
-    """What looks like an undeclared dependency in a product's bytes."""
+    """A possible undeclared dependency in a product's bytes."""
 
     product_id: int
     text: str
@@ -105,7 +105,7 @@ _FILES = -(1 << 48)
 
 
 class Link(StrEnum):
-    """What an edge says."""
+    """Kind of an edge."""
 
     SOURCE = "source"
     WILDCARD = "wildcard"
@@ -246,9 +246,9 @@ class AssetGraph:
                 yield product, needed, Link.PRODUCT
 
     def _dependencies(self, products: Collection[int]) -> list[tuple[Node, _Asset]]:
-        """Return what these products need by asset id, once `_resolved` knows it.
+        """Return the dependencies of these products by asset id, after adding them to `_resolved`.
 
-        An asset is looked up once, however many need it.
+        One query finds an asset, even if many products need it.
         """
         found: list[tuple[Node, _Asset]] = []
         unknown: dict[int, _Asset] = {}
@@ -280,7 +280,7 @@ class AssetGraph:
     # ---------------------------------------------------------------------------------------------------- between sources
 
     def file(self, path: str) -> Node:
-        """Return the node of a path (lower case) that is no source."""
+        """Return the node of a path (lower case) that is not a source."""
         node = self._files.get(path)
         if node is None:
             node = self._files[path] = Node(_FILES - len(self._file_names))
@@ -360,7 +360,7 @@ class AssetGraph:
         return reached
 
     def some_path(self, starts: Collection[Node], ends: Collection[Node]) -> list[Edge]:
-        """Return a shortest way from one of `starts` to one of `ends`, [] when there is none or when it has no length."""
+        """Return a shortest path from one of `starts` to one of `ends`, [] if there is no path or it has no length."""
         reached: dict[Node, Edge | None] = dict.fromkeys(starts)
         frontier, wanted = list(reached), frozenset(ends)
         if wanted.intersection(reached):
@@ -398,7 +398,7 @@ class AssetGraph:
         return remaining
 
     def between(self, nodes: Collection[Node]) -> list[Edge]:
-        """Return the edges both of whose ends are among `nodes`."""
+        """Return the edges whose ends are both among `nodes`."""
         members = frozenset(nodes)
         return sorted({edge for edge in self.list_needed(sorted(members)) if edge.needed in members})
 
@@ -434,7 +434,7 @@ class AssetGraph:
         return [Node(number) for (number,) in self._ask(sql, keys=json.dumps(list(sources)))]
 
     def ends_of_chains(self, products: Collection[Node]) -> list[Node]:
-        """Return these products; where one is an intermediate, those that are made of it in the end."""
+        """Return these products, with each intermediate replaced by the final products of its chain."""
         found: dict[Node, None] = {}
         seen, todo = set(products), list(products)
         while todo:
@@ -462,7 +462,7 @@ class AssetGraph:
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
         """Return the asset ids that these products declared to need and that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
-            pass  # what it finds on the way is what is wanted
+            pass  # only the side effects of the walk are needed
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:

@@ -44,7 +44,7 @@ WHERE d.DependencySourceGuid = ? AND d.DependencySubID = ? AND d.Platform = ? AN
 
 
 class DeclaredDependency(Struct, frozen=True):
-    """A source dependency; `source_id` 0 = its target is no source that we know: a pattern, a path, a UUID, shown as `text`.
+    """A source dependency; `source_id` 0 = its target is not a known source: a pattern, a path, a UUID, shown as `text`.
 
     `kind` is "source", "job" or "wildcard".
     """
@@ -75,7 +75,7 @@ class SourceDetails(Struct, frozen=True):
 class ResolvedLink(Struct, frozen=True):
     """A product dependency.
 
-    `product_id` 0 = there is no such product, `name` is its asset id then; `has_more` = it depends on others.
+    `product_id` 0 = the product does not exist, `name` is its asset id then; `has_more` = it has dependencies.
     """
 
     product_id: int
@@ -86,7 +86,7 @@ class ResolvedLink(Struct, frozen=True):
 
 
 class MissingDependency(Struct, frozen=True):
-    """What looks like a dependency in a product's bytes and was not declared; `product_id` 0 = it names no product."""
+    """A possible undeclared dependency in a product's bytes; `product_id` 0 = it does not name a product."""
 
     text: str
     asset_id: str
@@ -99,9 +99,10 @@ NOTHING_MISSING = "No missing dependencies found"
 
 
 class ProductDetails(Struct, frozen=True):
-    """A product and what is cheap to know of it; dependencies beyond it are asked for by `graph.dependencies`.
+    """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` how that ended, beside what was found.
+    `scanned_s` is when it was last scanned for missing dependencies, 0 = never; `scan_says` the result of that beside the
+    findings.
     """
 
     product: ProductRow
@@ -231,7 +232,7 @@ def _incoming(reader: Reader, source: SourceRow) -> tuple[DeclaredDependency, ..
 
 
 def _source_named(reader: Reader, target: str) -> int:
-    """Return the source that a dependency names by path or UUID, 0 when there is none."""
+    """Return the source that a dependency names by path or UUID, 0 if it does not exist."""
     parsed = parse_asset_id(target)
     if parsed is not None:
         return next(iter(source_ids(reader, parsed[0])), 0)
@@ -291,7 +292,7 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
 
 
 def product_links(reader: Reader, product_id: int) -> list[ResolvedLink]:
-    """Return what a product needs at run time, one step far; whoever shows them as a tree guards against cycles."""
+    """Return the direct run-time dependencies of a product; callers that show a tree must guard against cycles."""
     return _links(reader, _OUT_SQL, (product_id,))
 
 
@@ -329,7 +330,7 @@ def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDepe
 
 
 def _product_for(reader: Reader, uuid: bytes, sub_id: int, platform: str) -> int:
-    """Return the product with this asset id, of that platform if there is one; 0 = there is none."""
+    """Return the product with this asset id, of that platform if possible; 0 = it does not exist."""
     sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
         WHERE s.SourceGuid = ? AND p.SubID = ? ORDER BY j.Platform <> ?, p.ProductID LIMIT 1"""
     row = reader.ask(sql, (uuid, sub_id, platform)).fetchone()

@@ -1,12 +1,11 @@
 """A reader that follows the change feed page by page: each page is one short query, so no slow client holds the database.
 
-The records are those of `changes`, and two more, both with the number to go on from:
+The records are those of `store.db.change_log`, and two more, both with the number to continue from:
 
-    {"seq": 7, "kind": "listed"}   the listing before this one is whole; what changed while it was written follows
-    {"seq": 7, "kind": "resync"}   the number that was given is not known here, or not any more: take a listing, then go on
-    from this one
+    {"seq": 7, "kind": "listed"}   the listing is complete; changes that happened while it was written follow
+    {"seq": 7, "kind": "resync"}   the given number is unknown or too old: read a listing, then continue from this number
 
-A removal of what nobody told of can follow a listing, and means nothing.
+After a listing, a removal of an entry that was never listed may follow; ignore it.
 
 Tests: `tests/features/gateway/http/test_change_feed.py`.
 """
@@ -54,10 +53,11 @@ class CurrentDatabase:
         self._identity = (0, 0)
 
     def open(self) -> Reader:
-        """Return a reader of the file that is there now; it is good until the next call.
+        """Return a reader of the present file; it is valid until the next call.
 
         Raises:
-            UserError: there is none, or it is being made. HostError: it cannot be read.
+            UserError: the file does not exist, or is being made.
+            HostError: it cannot be read.
         """
         try:
             found = os.stat(self._path)
@@ -109,7 +109,7 @@ _LIST_PRODUCTS = f"SELECT p.ProductID, {PRODUCT_ENTRY} FROM {PRODUCTS_FROM} WHER
 
 
 def latest(database: Reader) -> int:
-    """Return the number of the last entry, 0 where there is none."""
+    """Return the number of the last entry, 0 if the feed is empty."""
     return int(database.ask("SELECT COALESCE(MAX(seq), 0) FROM aptui_changes").fetchone()[0])
 
 
@@ -146,11 +146,11 @@ Record = dict[str, object]
 
 
 class ChangeTail:
-    """A place in the feed of one database, which may be put aside and made anew meanwhile.
+    """A place in the feed of one database, which may be set aside and made again in the meantime.
 
     Args:
         path: of the database.
-        since: the number of the last entry that is known; None = begin with a listing.
+        since: the number of the last known entry; None = begin with a listing.
         database: a reader that several tails share in one thread; `close` leaves it open.
     """
 
@@ -171,7 +171,7 @@ class ChangeTail:
         try:
             return self._database.moment() != self._moment
         except KnownError:
-            return False  # it is being made anew: there will be
+            return False  # it is being made again
 
     def page(self) -> list[Record]:
         """Return the next records, none when there are no more now.

@@ -1,6 +1,6 @@
-"""Checks of `aptui.yaml` on what is in the database: names of sources, sizes and facts of products, budgets.
+"""Checks of `aptui.yaml` on the database: names of sources, sizes and facts of products, budgets.
 
-Commands and what `aptui lint` finds are the verb's (`verbs.shipping.checks`).
+Commands and the findings of `aptui lint` belong to the verb (`features.shipping`).
 
 Tests: `tests/features/shipping/test_check_verb.py`.
 """
@@ -20,7 +20,7 @@ from aptui.store.queries.reader import SHOWN, Reader
 # Two indexes hold these jobs alone, so what is asked costs as much as is not well.
 
 UNWELL = ("failed", "errors", "warnings", "cancelled", "pending")
-"""How a job can be that is not well, the worst first; what runs counts as waiting ("pending")."""
+"""Problems of jobs, the worst first; running jobs count as waiting ("pending")."""
 _CODES = {word: code for code, word in enumerate(UNWELL)} | {"processing": UNWELL.index("pending")}
 _STATE = " ".join(f"WHEN '{state}' THEN {_CODES[shown]}" for state, shown in SHOWN.items() if shown in _CODES)
 _SQL = f"""SELECT source, code, COUNT(*) FROM (
@@ -47,11 +47,11 @@ _JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.Sour
 _BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
 _MOST_SENTENCES = 5
-"""So many findings are told of one job."""
+"""Maximum number of findings that are listed of one job."""
 
 
 class CheckFinding(Struct, frozen=True):
-    """What a check found: `product` "" = it is about the source's name, `source` "" too = about all that it looks at."""
+    """A finding of a check: `product` "" = it concerns the source's name, `source` "" too = it concerns all checked files."""
 
     check: str
     level: str
@@ -62,7 +62,7 @@ class CheckFinding(Struct, frozen=True):
 
 
 class ProductToCheck(Struct, frozen=True):
-    """A product with the source that it is made of."""
+    """A product with its source."""
 
     source: str
     job_id: int
@@ -70,7 +70,7 @@ class ProductToCheck(Struct, frozen=True):
 
 
 class CheckMark(Struct, frozen=True):
-    """What checks found of one job: the worst level, how much, and in words: `large: bytes is 900, wanted: <512`."""
+    """Findings of one job: the worst level, their number, and their text: `large: bytes is 900, wanted: <512`."""
 
     level: str
     count: int
@@ -78,7 +78,7 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: what checks found of it}: of its products, of its source's name, and what keeps it from being published."""
+    """Return {job id: its findings}: about its products, its source's name, and a check that blocks its commit."""
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]

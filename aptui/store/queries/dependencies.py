@@ -21,7 +21,7 @@ _CHUNK = 2_000
 class AssetDependency(Struct, frozen=True):
     """A product dependency.
 
-    `product_id` is the other side, 0 = there is no such product; `is_by_id` (0 or 1): declared by asset id.
+    `product_id` is the other product, 0 = it does not exist; `is_by_id` (0 or 1): declared by asset id.
     """
 
     product_id: int
@@ -33,7 +33,7 @@ class AssetDependency(Struct, frozen=True):
 
 
 class UnmetPath(Struct, frozen=True):
-    """A path that leads nowhere yet, or leads on for ever: with `*`, or an exclusion (which is no dependency)."""
+    """A path without a product of its own: unmet, with `*`, or an exclusion (which is not a dependency)."""
 
     path: str
     kind: LinkKind
@@ -71,7 +71,7 @@ def incoming(reader: Reader, product_id: int) -> list[AssetDependency]:
 
 
 def unmet_paths(reader: Reader, product_id: int) -> list[UnmetPath]:
-    """Return the path dependencies of a product that lead to no product by themselves: unmet, with `*`, and exclusions."""
+    """Return the path dependencies of a product that are not resolved to one product: unmet, with `*`, and exclusions."""
     sql = """SELECT UnresolvedPath, UnresolvedDependencyType, DependencyFlags FROM ProductDependencies
         WHERE ProductPK = ? AND UnresolvedPath <> '' ORDER BY 1, 2"""
     return [
@@ -139,8 +139,8 @@ def catalog_rows(
 ) -> Iterator[tuple[bytes, int, str, bytes, int, bytes, str | None, str | None]]:
     """Yield the products of a platform, or the one called `name`, for its catalog, by name, without intermediates.
 
-    Each is (UUID of its source, sub id, name, asset type, size, digest, needs, former sub ids); needs are `UUID in hex, sub
-    id, flags` after each other with a blank between all of them, and None where there are none.
+    Each is (UUID of its source, sub id, name, asset type, size, digest, needs, former sub ids); needs are `UUID in hex, sub id,
+    flags` one after another with a blank between all of them, and None if the product needs none.
     """
     sql = _CATALOG_SQL.format(
         needs=_NEEDS if _has_rows(reader, "ProductDependencies") else "NULL",

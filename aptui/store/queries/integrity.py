@@ -59,7 +59,7 @@ def last_completed_ms(reader: Reader) -> int:
 
 
 def folder_count(reader: Reader) -> int:
-    """Return how many folders were looked at."""
+    """Return the number of scanned folders."""
     row = reader._database.execute("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()  # noqa: SLF001 - same room
     return int(row[0])
 
@@ -85,9 +85,9 @@ class Finding(Struct, frozen=True):
 
 
 class OrphanFile(Struct, frozen=True):
-    """A file in the cache that belongs to no product.
+    """A file in the cache that is not a product.
 
-    `is_watched`: the engine knows its folder, and deletes it when it looks there.
+    `is_watched`: its folder belongs to the engine, which deletes the file when it checks the folder.
     """
 
     name: str
@@ -103,7 +103,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 
 
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
-    """Yield every product and what is wrong with it, reading all its bytes; an engine may be at work meanwhile."""
+    """Yield every product with the finding about it, reading all its bytes; an engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(_PRODUCTS_SQL, (last, _BITE)).fetchall():
         for row in rows:
@@ -115,7 +115,7 @@ def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductR
 def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None:
     if not _problem(root, product.name, product.digest):
         return None
-    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # it may have been made anew since the row was read
+    row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()  # it may have been made again since the row was read
     problem = _problem(root, product.name, row[0]) if row else ""
     if not problem:
         return None
@@ -133,9 +133,9 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
 
 
 def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[OrphanFile]]]:
-    """Yield every folder of the cache with the files in it that no row knows; only folders of platforms, which are ours.
+    """Yield every folder of the cache with its files without a row; only folders of platforms, which are ours.
 
-    A product is in place before its row is: look again at what was found while an engine worked (`still_orphans`).
+    A product is placed before its row is saved: check the files again that were found while an engine worked (`still_orphans`).
     """
     watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
     tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
@@ -161,12 +161,12 @@ def _check_folder(folder: str, root: bytes, reader: Reader, *, is_watched: bool)
                 elif entry.is_symlink() or not (name in known or find_identified(name) in known or _is_catalog(name)):
                     found.append(OrphanFile(name, entry.stat(follow_symlinks=False).st_size, is_watched))
     except OSError:
-        pass  # the folder went away, or is not to be read: nothing of it can be told
+        pass  # the folder was deleted, or cannot be read
     return below, sorted(found, key=lambda orphan: orphan.name)
 
 
 def still_orphans(found: Sequence[OrphanFile], reader: Reader, cache_dir: Path) -> list[OrphanFile]:
-    """Return those of `found` that still lie there and still belong to no product."""
+    """Return the files of `found` that still exist and are still not products."""
     root = os.fsencode(cache_dir)
     return [
         orphan

@@ -23,7 +23,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]")
 
 
 class StoredRunLog(Struct, frozen=True):
-    """One run of a job, or the last analysis, and its log; `lines` is empty and `note` says why where there is none."""
+    """One run of a job, or the last analysis, and its log; without a log `lines` is empty and `note` says why."""
 
     run_key: int
     completed_ms: int
@@ -68,7 +68,7 @@ def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
 
 
 def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> StoredRunLog | None:
-    """Return the log of a job's last run, or of the one `back` runs before; None when there is no such run.
+    """Return the log of a job's last run, or of the one `back` runs before; None if that run does not exist.
 
     Raises:
         HostError: the log is gone or cannot be read.
@@ -90,18 +90,17 @@ def _read(log_dir: Path, run_key: int, completed_ms: int, outcome: int, name: st
     return StoredRunLog(run_key, completed_ms, outcome, tuple(joblog.parse(path_of(log_dir, name))))
 
 
-# What the logs of jobs say of errors and warnings, for the filter: read when first asked for, and kept by run.
+# Errors and warnings in the logs of jobs, for the filter: read on first use, and kept by run.
 #
-# Only jobs that counted errors or warnings are asked about, and each log is read once a run; of a huge one its beginning and
-# its end.
+# Only logs of jobs that counted errors or warnings are read, each once a run; of a huge log its beginning and its end.
 
 LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the lines that it is about}."""
 
 _END_BYTES = 128 * 1024
-"""So much is read of either end of a log: what is kept of a run's output (`worker.commands.output`)."""
+"""Bytes that are read at either end of a log: the kept part of a run's output (`worker.commands`)."""
 _MOST_CHARS = 4096
-"""So much is kept of what one log says at one level."""
+"""Maximum number of characters that are kept of one log at one level."""
 _LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
 
 LinesByField = dict[str, str]
@@ -110,11 +109,11 @@ _NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
 
 
 class LogLines:
-    """Lines of the logs of jobs' last runs. One thread reads, any other may ask for what is known.
+    """Lines of the logs of jobs' last runs. One thread reads, any other may query the lines that are known.
 
     Args:
-        database: the asset database, which says where logs lie.
-        log_dir: what names in it are relative to.
+        database: the asset database, which has the names of the logs.
+        log_dir: the folder that these names are relative to.
     """
 
     def __init__(self, database: Path, log_dir: Path) -> None:
@@ -139,7 +138,7 @@ class LogLines:
         try:
             with closing(open_reader(self._database)) as reader:
                 return [(job_id, key or 0, name or "") for job_id, key, name in reader.ask(_LOGS_SQL, (json.dumps(job_ids),))]
-        except KnownError:  # there is none (yet), or it is locked: what is not known now is asked for again
+        except KnownError:  # missing (yet) or locked: unknown lines are requested again
             return []
 
 

@@ -1,6 +1,4 @@
-"""Metrics: what builders cost and what the cache holds, for two screens.
-
-One pass over the tables each, so ask in a thread.
+"""Metrics: the cost of builders and the contents of the cache, for two screens. Each takes one pass, so call it in a thread.
 
 Tests: `tests/store/db/test_foreign.py`.
 """
@@ -54,7 +52,7 @@ class Spent(Struct, frozen=True):
 
 
 class BuilderSpent(Struct, frozen=True):
-    """What a builder did: its analyses and its jobs."""
+    """The cost of a builder: its analyses and its jobs."""
 
     builder: bytes
     analyses: Spent
@@ -62,9 +60,9 @@ class BuilderSpent(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """What a builder did to one source, as it took the last time: its analysis, or its jobs together.
+    """The cost of a builder for one source, at its last runs: its analysis, or its jobs together.
 
-    `job_key` and `platform` name all jobs with commas between; `job_id` is 0 for an analysis, and where there are several jobs.
+    `job_key` and `platform` name all jobs with commas between; `job_id` is 0 for an analysis, and for several jobs.
     """
 
     source: str
@@ -89,7 +87,7 @@ class Entry(Struct, frozen=True):
 
 
 class Amount(Struct, frozen=True):
-    """So many products of so many bytes."""
+    """Number of products and of their bytes."""
 
     name: str
     count: int
@@ -97,10 +95,7 @@ class Amount(Struct, frozen=True):
 
 
 class CacheContents(Struct, frozen=True):
-    """What the cache holds.
-
-    `folders` are the largest, by top folder of the products; `grown` is what was made since a moment, by platform.
-    """
+    """Contents of the cache. `folders` are the largest, by top folder of the products; `grown` are new products, by platform."""
 
     platforms: tuple[Amount, ...]
     folders: tuple[Amount, ...]
@@ -137,7 +132,7 @@ def job_entries(reader: Reader, builder: bytes, limit: int = 1000) -> list[Entry
 
 
 def cache_contents(reader: Reader, since_ms: int, limit: int = 20) -> CacheContents:
-    """Return what the cache holds and what was made in it after `since_ms`; some seconds at a million products."""
+    """Return the contents of the cache and the products made after `since_ms`; takes some seconds with a million products."""
     after = "instr(p.ProductName, '/')"
     rest = f"substr(p.ProductName, {after} + 1)"
     folder = f"CASE instr({rest}, '/') WHEN 0 THEN '' ELSE substr({rest}, 1, instr({rest}, '/') - 1) END"

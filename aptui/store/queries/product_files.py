@@ -71,7 +71,7 @@ def find(reader: Reader, name: str) -> ProductFile | None:
 
 
 def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> list[str]:
-    """Return the names of the products with an asset id, on one platform or ("") all; who only had it once comes last."""
+    """Return the names of the products with an asset id, on one platform or ("") all; products that had it earlier come last."""
     return [name for (name,) in reader.ask(_IDS_SQL, {"uuid": uuid, "sub_id": sub_id, "platform": platform})]
 
 
@@ -92,7 +92,7 @@ def platforms(reader: Reader) -> list[str]:
 
 
 def children(reader: Reader, folder: str) -> tuple[list[str], list[ProductFile]]:
-    """Return the names of the folders in `folder`, and the products in it; what lies in those folders is not read."""
+    """Return the names of the folders in `folder`, and the products in it; the content of those folders is not read."""
     folders: list[str] = []
     files: dict[str, ProductFile] = {}
     start = f"{folder}/"

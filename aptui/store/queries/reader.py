@@ -26,7 +26,7 @@ from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_e
 from aptui.store.db.statements import job_stat_sql
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-"""What people see of a state; the counts tell "completed" with warnings or errors."""
+"""Status that users see; counts distinguish "completed" with warnings or errors."""
 SHOWN = {
     JobState.WAITING.value: "pending",
     JobState.QUEUED.value: "pending",
@@ -47,7 +47,7 @@ _STATE_SQL = (
     "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
 )
 ERROR_SQL = f"COALESCE(o.error, CASE j.Status WHEN 3 THEN '{_TOO_LONG}' WHEN 5 THEN '{_MISSING}' ELSE '' END)"
-"""What a job says is wrong; of O3DE's own, what their status means."""
+"""The error of a job; for O3DE's own jobs, the meaning of their status."""
 _FULL_REASON_SQL = """CASE WHEN origin = '' THEN reason WHEN reason = '' THEN 'its result is ' || origin
     ELSE reason || '; its result is ' || origin END"""
 REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o.reason")
@@ -88,15 +88,14 @@ ORDER BY 1"""
 
 
 RESTORED = ", restored by hand"
-"""How the origin of a result ends that somebody put back (`engine.cache.restoring`)."""
+"""End of the origin of a result that a user restored (`features.sharing.restoring`)."""
 
 
 class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is that of the machine, `status` one of `STATUSES`.
 
-    `flaky` is what its runs failed of before one succeeded, "" = none did (`core.results.retry`). `is_draft`: what it made last is
-    a draft (`core.results.quality`); `is_finishing`: nothing but its final is still to come, or runs. `is_critical`: it runs
-    before others.
+    `flaky` are the failures of runs before one succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
+    (`core.quality`); `is_finishing`: only its final is pending or running. `is_critical`: it runs before others.
     """
 
     source: str
@@ -157,7 +156,7 @@ class ProductRow(Struct, frozen=True):
 class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
-    `version` is the builder's, `products` one digest over what it made (b"" for nothing), `step` as `core.records` packs it.
+    `version` is the builder's, `products` one digest over its products (b"" for none), `step` as `core.run_history` packs it.
     """
 
     run_key: int
@@ -194,12 +193,12 @@ class BuilderMetric(Struct, frozen=True):
 
     @property
     def analysis_average_ms(self) -> float:
-        """Return the average of one analysis, 0 when there was none."""
+        """Return the average of one analysis, 0 without analyses."""
         return self.analysis_ms / self.analyses if self.analyses else 0.0
 
     @property
     def processing_average_ms(self) -> float:
-        """Return the average of one job, 0 when there was none."""
+        """Return the average of one job, 0 without jobs."""
         return self.processing_ms / self.jobs if self.jobs else 0.0
 
 
@@ -262,7 +261,7 @@ class Reader:
                     yield _job_row(row)
 
     def job(self, job_id: int) -> JobRow | None:
-        """Return one job; None where there is none, as with a number that no database can hold."""
+        """Return one job; None if it does not exist, also for a number that a database cannot hold."""
         if job_id >= 1 << 63:
             return None
         row = self._database.execute(f"{_JOBS_SQL} WHERE j.JobID = ?", (job_id,)).fetchone()
@@ -312,7 +311,7 @@ class Reader:
         return [BuilderMetric(*row) for row in self._database.execute(_METRICS_SQL)]
 
     def totals(self) -> JobTotals:
-        """Return counts over everything; what is completed without a word costs one count, not one look each."""
+        """Return counts over everything; jobs without messages cost one count, not one look-up each."""
         jobs = dict.fromkeys(STATUSES, 0)
         unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
             WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
@@ -408,8 +407,8 @@ def open_reader(path: Path) -> Reader:
     """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
 
     Raises:
-        NoDatabaseError: there is none.
-        UserError: it is of another version.
+        NoDatabaseError: it does not exist.
+        UserError: it has an unsupported version.
         HostError: it cannot be read.
     """
     if not path.is_file():
@@ -437,7 +436,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.DatabaseError as error:
         database.close()
-        # A copy in a folder we cannot write: WAL wants a shared-memory file beside it, unless nobody can be writing.
+        # A copy in a read-only folder: WAL wants a shared-memory file beside it, unless no process can write.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
             raise
         uri = read_only_uri(path, is_immutable=True)
@@ -453,7 +452,7 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     known = database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'dbinfo'").fetchone()
     version = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()[0] if known else None
     if version is None:
-        raise UserError(f"'{path}' is no asset database", hint="name an assetdb.sqlite, or the cache folder it is in")
+        raise UserError(f"'{path}' is not an asset database", hint="name an assetdb.sqlite, or the cache folder it is in")
     if not (O3DE_VERSION if is_ours else _OLDEST_READ) <= version <= O3DE_VERSION:
         readable = f"{O3DE_VERSION}" if is_ours else f"{_OLDEST_READ} to {O3DE_VERSION}"
         raise UserError(

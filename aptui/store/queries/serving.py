@@ -1,4 +1,4 @@
-"""Queries of the gateway: the catalog by pages, products as runtimes know them, and what a search term means.
+"""Queries of the gateway: the catalog by pages, products as runtimes know them, and search terms.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -109,9 +109,9 @@ def _bare(path: str) -> str:
 
 
 def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
-    """Return the jobs that are pending or run, of one platform or ("") of all, whose sources a term means.
+    """Return the pending and running jobs, of one platform or ("") of all, whose sources a term means.
 
-    Finals whose drafts are served are not owed.
+    Pending finals do not count while their drafts are served.
     """
     pending = reader.jobs(statuses=("pending", "processing"), platform=platform)
     return [row for row in pending if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]

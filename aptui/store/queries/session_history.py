@@ -67,7 +67,7 @@ class SessionRun(Struct, frozen=True):
 
     @property
     def name(self) -> tuple[str, str, str, bytes]:
-        """What stays the same when a source goes and comes back."""
+        """Identity of the run that stays the same when a source is removed and added again."""
         return self.source.lower(), self.platform, self.job_key, self.builder
 
     @property
@@ -86,11 +86,11 @@ def session_named(reader: Reader, word: str) -> WorkSession:
     """Return the session that a word means: its number, `last`, or `last~2` for the second before that.
 
     Raises:
-        UserError: there is no such session, or the word is none.
+        UserError: the session does not exist, or the word does not name one.
     """
     match = _WORD.fullmatch(word)
     if match is None:
-        raise UserError(f"'{word}' is no session", hint="say its number, 'last', or 'last~1' for the one before")
+        raise UserError(f"'{word}' is not a session", hint="say its number, 'last', or 'last~1' for the one before")
     if number := match["number"]:
         row = reader.ask(
             f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id = ? AND session_id > 0", (int(number),)
@@ -106,14 +106,14 @@ def session_named(reader: Reader, word: str) -> WorkSession:
 
 
 def session_at(reader: Reader, word: str) -> WorkSession:
-    """Return the session that a word means, as `session_named`, or the last one that ended at a commit: its hash, or how it begins.
+    """Return the session that a word means, as `session_named`, or the last one that ended at this commit (hash or prefix).
 
     Raises:
-        UserError: there is none, or the word means several commits.
+        UserError: the session does not exist, or the word means several commits.
     """
     if not _COMMIT.fullmatch(word) or _is_session(reader, word):
         if _WORD.fullmatch(word) is None:
-            raise UserError(f"'{word}' is no session and no commit", hint=_SAY_EITHER)
+            raise UserError(f"'{word}' is neither a session nor a commit", hint=_SAY_EITHER)
         return session_named(reader, word)
     sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
     found = [WorkSession(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
@@ -161,7 +161,7 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 # one that was made last decides.
 
 LAST_RUNS = 12
-"""Earlier runs that are looked at, the newest."""
+"""Number of earlier runs that are compared, the newest ones."""
 _FEW = 3
 _NOISES = 3.0
 _SIGMA = 1.4826

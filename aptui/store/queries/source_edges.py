@@ -114,7 +114,7 @@ class SourceEdges:
     # ------------------------------------------------------------------------------------------------------------- targets
 
     def sources_of(self, declared: Iterable[DeclaredEdge]) -> dict[tuple[EdgeKind, str], list[int]]:
-        """Return {(kind, target): the sources that it is}; what is no source is left out."""
+        """Return {(kind, target): the sources that it means}; targets that are not sources are left out."""
         kinds: dict[EdgeKind, dict[str, None]] = {}
         for edge in declared:
             kinds.setdefault(edge.kind, {})[edge.target] = None
@@ -226,7 +226,7 @@ class NeededSource(Struct, frozen=True):
 
 
 class NamedSource(Struct, frozen=True):
-    """A source that needs others: `root` is the path of its scan folder, `needs` are the others, `files` what is no source.
+    """A source that needs others: `root` is the path of its scan folder, `needs` are the others, `files` its other dependencies.
 
     Paths of `files` are in lower case.
     """

@@ -102,7 +102,7 @@ def test_names_in_a_page_are_text() -> None:
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
         (("--limit", "-1"), "--limit: -1 is no count"),
         (("--diff", "77"), "there is no session '77'"),
-        (("--diff", "main"), "'main' is no session and no commit"),
+        (("--diff", "main"), "'main' is neither a session nor a commit"),
         (("--diff", "beef"), "no session that is kept ended at commit 'beef'"),
         (("--diff", "abc1"), "'abc1' is how several commits begin"),
         (("--by", "type", "--diff", "1"), "what grew is not known by type"),

@@ -53,7 +53,7 @@ def test_findings_are_told_by_check_batch_and_status(project: Path, run: Run) ->
     found = json.loads(listed)
 
     assert (batch, code) == (0, 0)
-    assert "warn: square  linux/art/rock.png: 48x64 are no powers of two" in told
+    assert "warn: square  linux/art/rock.png: 48x64 are not powers of two" in told
     assert found["counts"] == {"square": 1, "names": 1, "all": 1}
     assert [(each["check"], each["source"]) for each in found["findings"]] == [
         ("square", "art/Rock.png"), ("names", "art/Rock.png"), ("all", ""),

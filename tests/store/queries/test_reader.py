@@ -303,7 +303,7 @@ def test_a_database_of_something_else_is_the_users_error(tmp_path: Path) -> None
     path = tmp_path / "assetdb.sqlite"
     path.touch()
 
-    with pytest.raises(UserError, match="is no asset database"):
+    with pytest.raises(UserError, match="is not an asset database"):
         open_reader(path)
 
 

@@ -153,7 +153,7 @@ def test_a_session_is_named_by_number_or_from_the_last(store: Store) -> None:
 
 @pytest.mark.parametrize("word", ["", "x", "-1", "last~", "2.5", "٢x", "9" * 40])
 def test_what_is_no_session_is_refused(store: Store, word: str) -> None:
-    with pytest.raises(UserError, match="is no session"):
+    with pytest.raises(UserError, match="is not a session"):
         session_named(store.reader(), word)
 
 
