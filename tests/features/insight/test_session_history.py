@@ -79,7 +79,7 @@ def test_two_sessions_are_compared_whatever_their_order(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("9",), "there is not a session '9'; those from 1 to 2 are kept"),
+        (("9",), "there is no session '9'; those from 1 to 2 are kept"),
         (("yesterday",), "'yesterday' is not a session"),
         (("1", "2", "1"), "there are too many sessions"),
         (("--limit", "-3"), "--limit: -3 is no count"),

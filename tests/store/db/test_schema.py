@@ -115,7 +115,7 @@ def test_an_empty_file_is_filled(tmp_path: Path) -> None:
     ("sql", "said"),
     [
         ("UPDATE dbinfo SET version = 39", "old version 39"),
-        ("DROP TABLE dbinfo", "no asset database"),
+        ("DROP TABLE dbinfo", "not an asset database"),
         ("UPDATE aptui_state SET value = '0'", "old schema 0"),
         ("UPDATE aptui_state SET value = 'x'", "old schema -1"),
     ],

@@ -237,7 +237,7 @@ def test_terms_know_where_their_pattern_stands() -> None:
         ("a !", 4, "nothing stands behind '!'", ""), ('""', 2, "nothing stands behind", ""),
         ("statsu:x", 1, "no field 'statsu'", "'status:'"),
         ("a colour:red", 3, "no field 'colour'", '; "colour:red" in quotes'), ("after:soon", 7, "'soon' is not a time", "23:01"),
-        ("after:99:99", 7, "no moment", "2h"), ("slower:fast", 8, "no duration", "1.5s"),
+        ("after:99:99", 7, "not a time", "2h"), ("slower:fast", 8, "not a duration", "1.5s"),
         ("rock(", 5, "unclosed group", "backslash"),
         ("ok key:b[a", 9, "unclosed character class", ""), ("Rock(", 5, "unclosed group", ""),
         ('"a b" x{2,1}', 8, "invalid repetition", ""),
