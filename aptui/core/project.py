@@ -141,8 +141,10 @@ class Builder(Struct, frozen=True):
     places outside the project: a folder's `.aptui.yaml` must not set them. `variables` are the configured environment
     variables, (name, digest of the value, "" = not set): its runs get them, and they affect products. `retry` None = as the
     project configures. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
-    `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `fault` says why its code
-    cannot be imported, "" = it can: its analyses and jobs fail with that text.
+    `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `rules` set parameters by
+    file; a later one wins. Files that match `exclude` are not its sources: `patterns` of the configuration leave them out
+    already, and those of its class do once they are known. `fault` says why its code cannot be imported, "" = it can: its
+    analyses and jobs fail with that text.
     """
 
     uuid: bytes

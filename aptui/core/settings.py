@@ -34,7 +34,7 @@ Json = object
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
 _Layers = tuple[tuple[str, str], ...]
-"""What applies to a source: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last one wins."""
+"""The settings of a source, in order: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last one wins."""
 
 
 class Value(NamedTuple):
