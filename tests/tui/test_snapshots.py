@@ -29,7 +29,7 @@ THEMES = ("dark", "monochrome")
 TOUR = {
     "jobs": [("1", "2 lines")],
     "jobs-filter": [("/ s t a t u s : f a i l e d", "2 of 74"), ("enter", "Expecting")],
-    "jobs-menu": [("right-click", "Reprocess")],
+    "jobs-menu": [("right-click", "Run again")],
     "assets": [("escape escape 2", "▸ words")],
     "assets-source": [("right", "palette"), ("down down down down", "▌    palette.json")],
     "assets-picture": [("G k k right", "▾ sprites"), ("down", "▌    moth.png"), ("enter", "▀")],

@@ -1,1 +1,1 @@
-"""The panes: one module each, with its parts beside it; what is around them is the frame's."""
+"""The screens, a folder each: Jobs, Assets, Logs, Builders, Tools. The frame around them is in `tui/frame`."""

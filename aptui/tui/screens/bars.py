@@ -1,4 +1,4 @@
-"""The one-line bars of screens: text at the left, text at the right, a rule between; what they say is told them.
+"""Lines of one row: text at the left, text at the right, a rule between; and lines of tabs.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _RULE_CELLS = 2
 FRAME_CELLS = 11
-"""What rules and blanks of a head take at least."""
+"""Minimum width of rules and blanks in the head of a pane."""
 
 
 class Bar(Line):
-    """A line whose two ends somebody else says; `rules` draws it as the head of a pane.
+    """A line whose two ends come from a function; `rules` draws it as the head of a pane.
 
     Args:
-        ends: takes the width, returns (left, right); the left gives way where there is no room.
+        ends: takes the width, returns (left, right); the left end is cut if there is too little room.
     """
 
     def __init__(self, ends: Callable[[int], tuple[Sequence[Part], Sequence[Part]]], *, id: str, rules: bool) -> None:  # noqa: A002  # Textual's
@@ -40,7 +40,7 @@ class Bar(Line):
             left = _cut(left, width - width_of(right) - 2)
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
-        if not width_of((*left, *right)):  # a rule without a hole for the words that it has not
+        if not width_of((*left, *right)):  # a rule without a gap
             return (Part(f" {rule * (width - 2)}", "rule"),)
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
         fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
@@ -49,7 +49,7 @@ class Bar(Line):
 
 
 def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
-    """Return as much of `parts` as fits."""
+    """Return the parts that fit."""
     fitting: list[Part] = []
     for part in parts:
         if part.width > width:
@@ -59,16 +59,13 @@ def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
     return tuple(fitting)
 
 
-# The line of tabs within a pane: which there are, which is shown, and a few words at the right; a click chooses.
-
-
 class TabLine(Line):
-    """The tabs.
+    """The tabs of a pane and a few words at the right; a click chooses a tab.
 
     Args:
-        titles: returns the titles and which of them is shown.
-        words: returns what stands at the right, the least important first: that goes first where there is no room.
-        choose: called with the number of the tab that was clicked.
+        titles: returns the titles and the number of the current one.
+        words: returns the words at the right, the least important first: it is dropped first.
+        choose: called with the number of the clicked tab.
     """
 
     def __init__(
@@ -83,7 +80,7 @@ class TabLine(Line):
         self._titles, self._words, self._choose = titles, words, choose
 
     def parts(self, width: int) -> Parts:
-        """Return the tabs, and as many words as there is room for."""
+        """Return the tabs, and the words that fit."""
         titles, current = self._titles()
         left: list[Part] = []
         for at, title in enumerate(titles):
@@ -105,7 +102,7 @@ class TabLine(Line):
         return (*fitting, Part(" " * max(0, free_width)), *right)
 
     async def on_click(self, event: events.Click) -> None:
-        """Choose the tab under the pointer."""
+        """Choose the clicked tab."""
         event.stop()
         end = 0
         for part in self._drawn:

@@ -1,6 +1,4 @@
-"""A short list of records as the model of a table: sorted by any column, all at once.
-
-Tables of jobs and assets have models of their own.
+"""A short list of records as the model of a table, sorted by any column. Tables of jobs and assets have their own models.
 
 Tests: `tests/features/sharing/screen/test_screen.py`.
 """
@@ -23,8 +21,8 @@ class Listing(Generic[T]):
 
     Args:
         cell: draws a cell of a record.
-        order: what a record is sorted by in a column; without it the order is that of the records.
-        key: the stable id of a record and its place in what was shown last; the place by default.
+        order: returns the sort value of a record in a column; without it the order is that of the records.
+        key: returns the stable id of a record, by default its position.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column, descending or not; what is alike there, and all where there is no column, stands as it was shown."""
+        """Sort by a column; equal records, or all without a column, keep the given order."""
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort
@@ -59,7 +57,7 @@ class Listing(Generic[T]):
 
     @property
     def records(self) -> list[T]:
-        """All records as they are sorted."""
+        """All records in sorted order."""
         return [record for _, record in self._rows]
 
     def at(self, key: int) -> T:
@@ -69,7 +67,7 @@ class Listing(Generic[T]):
     # ----------------------------------------------------------------------------------------------------- as `TableModel`
 
     def row_count(self) -> int:
-        """Return how many there are."""
+        """Return the number of records."""
         return len(self._rows)
 
     def cell(self, index: int, column_id: str) -> Cell:
@@ -81,17 +79,15 @@ class Listing(Generic[T]):
         return self._rows[index][0]
 
     def index_of(self, key: int) -> int | None:
-        """Return where a record is."""
+        """Return the index of a record."""
         return self._places.get(key)
 
-
-# Rows that were made already as the model of a table: a `Listing` that rises only where rows are not what they were.
 
 _EMPTY = Cell("")
 
 
 class ListedRow(Struct, frozen=True):
-    """A row; a column that `order` does not name is sorted by its text, and `data` is whatever the screen needs to know it by."""
+    """A row of cells; columns that `order` does not name are sorted by their text. `data` identifies the row for the screen."""
 
     key: int
     cells: Mapping[str, Cell]
@@ -103,12 +99,12 @@ class ListedRow(Struct, frozen=True):
         return self.cells.get(column_id, _EMPTY)
 
     def value(self, column_id: str) -> Any:
-        """Return what the row is sorted by."""
+        """Return the sort value of a column."""
         return self.order[column_id] if column_id in self.order else self.cell(column_id).text.lower()
 
 
 def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return columns that know what their texts need: what one does not need the others have."""
+    """Return columns with the widths of their texts."""
     needs = {column.id: max((width_of(row.cell(column.id).text) for row in rows), default=0) for column in columns}
     return tuple(
         column if column.width else structs.replace(column, needs=max(needs[column.id], column.min_width)) for column in columns
@@ -116,7 +112,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[C
 
 
 class ListedRows(Listing[ListedRow]):
-    """The model."""
+    """A `Listing` of finished rows; its version rises only if the rows differ."""
 
     def __init__(self) -> None:
         super().__init__(ListedRow.cell, ListedRow.value, lambda row, _place: row.key)

@@ -1,6 +1,4 @@
-"""Files of assets as paths: made of what the database says, copied as the bytes they are, opened in other programs.
-
-Nothing is drawn here.
+"""Output of a screen: paths as bytes, texts for the clipboard, the commands of pager and editor.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -10,23 +8,45 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from aptui.core.paths import from_text
 from aptui.shared.sanitize import sanitize
+from aptui.tui.widgets.menu import Menu, MenuItem
 
+if TYPE_CHECKING:
+    from aptui.tui.pane import Shell
+
+Copy = tuple[str, str, Callable[[], str] | None]
+"""(label, keys, the text) of an entry in a menu of copies; without a text it is disabled."""
 _LONE_BYTES = re.compile("[\udc80-\udcff]")
 
 
 def native(*parts: str) -> str:
-    """Return a path as Python's file functions want it, of parts as the database has them."""
+    """Join parts of a path from the database into the form that Python's file functions take."""
     return os.fsdecode(os.path.join(*(from_text(part) for part in parts)))
 
 
-def is_plain(text: str) -> bool:
-    """Return whether a path can be pasted into a terminal: it holds no control character; bytes that are no UTF-8 do no harm."""
-    rest = _LONE_BYTES.sub("", text)
-    return sanitize(rest) == rest
+def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | None = None) -> None:
+    """Open a menu of texts and copy the chosen one."""
+
+    def copy(text: Callable[[], str] | None) -> None:
+        if text is not None:
+            shell.copy_text(text())
+
+    choices = [(MenuItem(label, label, keys, text is not None), lambda text=text: copy(text)) for label, keys, text in copies]
+    Menu.run_one(shell.app, choices, title="Copy", place=place)
+
+
+def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
+    """Copy paths as the bytes on the disk; if one has control characters, they are made safe."""
+    names = [native(path) for path in paths if path]
+    if not names:
+        shell.show_toast("there is nothing to copy", "warning")
+        return
+    plain = [_LONE_BYTES.sub("", name) for name in names]  # bytes that are not UTF-8 are harmless in a terminal
+    shell.copy_text("\n".join(names), raw=all(sanitize(name) == name for name in plain))
 
 
 def pager(environ: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What screens are made of: tables, trees, logs, details, previews, menus and filters.
+"""Parts of screens: tables, trees, logs, details, previews, menus and filters.
 
-None of them knows the engine or the database.
+They import neither the engine's client nor the database.
 """

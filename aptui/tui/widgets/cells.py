@@ -1,4 +1,4 @@
-"""Cells and how they become segments: measuring, shortening, matches, roles; no widget.
+"""Cells and their segments: measuring, shortening, matches and roles. No widget is here.
 
 Tests: `tests/tui/widgets/test_table.py`.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 BAR_CELLS = 8
-"""So many cells has the bar of a share in a column."""
+"""Width of the bar of a share, in cells."""
 Spans = tuple[tuple[int, int], ...]
 """Ranges of characters, ascending and not overlapping."""
 
 
 class Cell(NamedTuple):
-    """One cell: foreign text, its role (of `theming.ROLES`, "" = plain), and the ranges to highlight as matches."""
+    """A cell: foreign text, its role (of `theming.ROLES`, "" = plain), and the ranges to highlight as matches."""
 
     text: str
     role: str = ""
@@ -35,19 +35,19 @@ class Cell(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """Text that is exactly as wide as it was asked to be, with its matches where they are now."""
+    """Text of the requested width, and its matches at their new places."""
 
     text: str
     spans: Spans
 
 
 def width_of(text: str) -> int:
-    """Return how many cells a text takes."""
+    """Return the width of a text in cells."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def safe(text: str, spans: Spans = ()) -> Fitted:
-    """Make foreign text drawable and keep its matches at their place."""
+    """Remove control characters from foreign text and shift its matches."""
     if text.isprintable():
         return Fitted(make_safe(text), spans)
     if not spans:
@@ -66,11 +66,11 @@ def safe(text: str, spans: Spans = ()) -> Fitted:
 def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset: int = 0, is_prose: bool = False) -> Fitted:
     """Return foreign text in exactly `width` cells: padded, or shortened with "…".
 
-    A path (it holds "/") loses its middle and keeps its file name; anything else loses its end.
+    A path (it holds "/") loses its middle and keeps its file name; other text loses its end.
 
     Args:
-        is_prose: it loses its end even where it holds "/".
-        offset: cells scrolled away at the left; a text that is scrolled loses its ends, not its middle.
+        is_prose: the end is cut even if the text holds "/".
+        offset: cells scrolled away at the left; scrolled text loses both ends instead of its middle.
     """
     text, spans = safe(text, spans)
     if width <= 0:
@@ -87,20 +87,20 @@ def fit(text: str, width: int, *, align: str = "left", spans: Spans = (), offset
     lead = len(text) - len(text.lstrip(" "))
     if offset or not 0 < lead <= width // 2:
         return _shorten(text, width, spans, keeps_name="/" in text and not offset and not is_prose)
-    # What stands before a name in a tree says below what it is: that is never cut.
+    # The indent of a name in a tree shows its depth, so it is never cut.
     name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
     cut = _shorten(name, width - lead, spans, keeps_name="/" in name and not is_prose)
     return Fitted(" " * lead + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
 
 
 def _scroll(text: str, spans: Spans, offset: int) -> Fitted:
-    """Drop cells from the left and put "…" for them."""
+    """Drop cells from the left and put "…" in their place."""
     dropped = _count_in(text, offset + 1)
     return Fitted(glyph("ellipsis") + text[dropped:], _move_place(spans, 0, dropped))
 
 
 def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted:
-    """Cut one piece out of a text and put "…" for it."""
+    """Cut one piece out of a text and put "…" in its place."""
     tail = 0
     if keeps_name:
         name = text[text.rindex("/") :]
@@ -116,7 +116,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_name: bool) -> Fitted
 
 
 def _move_place(spans: Spans, start: int, end: int) -> Spans:
-    """Return where spans are once the characters from `start` to `end` gave way to one."""
+    """Shift spans after the characters from `start` to `end` were replaced by one."""
     shift = end - start - 1
     moved = []
     for a, b in spans:
@@ -128,7 +128,7 @@ def _move_place(spans: Spans, start: int, end: int) -> Spans:
 
 
 def _count_in(text: str, cells: int) -> int:
-    """Return how many leading characters fit into so many cells."""
+    """Return the number of leading characters that fit into `cells`."""
     if text.isascii():
         return min(len(text), cells)
     taken = 0
@@ -140,9 +140,9 @@ def _count_in(text: str, cells: int) -> int:
 
 
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
-    """Return (start, end) of each row of at most `width` cells of a drawable text.
+    """Return (start, end) of each row of at most `width` cells of a safe text.
 
-    It is broken at blanks; where a word is longer than a row, or its row would stay half empty, after a slash.
+    Rows break at blanks. If a word is longer than a row, or its row would stay half empty, they break after a slash.
     """
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:
@@ -155,7 +155,7 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
 
 
 def _break(text: str, start: int, count: int, width: int) -> int:
-    """Return where the row ends that begins at `start` and has room for `count` characters; a blank there belongs to it."""
+    """Return the end of the row that starts at `start` and has room for `count` characters; a blank there belongs to the row."""
     blank = text.rfind(" ", start + 1, start + count + 1)
     half = start + count // 2
     if blank < half:
@@ -170,14 +170,14 @@ def _break(text: str, start: int, count: int, width: int) -> int:
 
 
 class Painter:
-    """Turns cells into segments in the styles of the theme; one per widget, made anew when theme or background change."""
+    """Turns cells into segments in the styles of a theme. A widget makes a new one when the theme or its background changes."""
 
     def __init__(self, styles: Roles, ground: Style) -> None:
         self._roles, self.ground = styles, ground
         self._made: dict[tuple[str, bool, bool], Style] = {}
 
     def style(self, role: str = "", *, is_cursor: bool = False, is_match: bool = False) -> Style:
-        """Return the style of a role; one the theme does not know is plain."""
+        """Return the style of a role; unknown roles are plain."""
         key = (role, is_cursor, is_match)
         style = self._made.get(key)
         if style is None:
@@ -227,7 +227,7 @@ _DEFAULT = Color.default()
 
 
 def painter_of(widget: Widget, known: Painter | None) -> Painter:
-    """Return the painter for what the theme is now; `known` when nothing changed."""
+    """Return the painter for the current theme: `known` if nothing changed."""
     ground = ground_of(widget)
     styles = roles(widget.app)
     if known is not None and known._roles is styles and known.ground == ground:  # noqa: SLF001  # of its own module
@@ -242,9 +242,9 @@ def ground_of(widget: Widget) -> Style:
 
 
 def merge(segments: list[Segment]) -> list[Segment]:
-    """Return fewer segments that look the same: each costs the terminal some 40 bytes.
+    """Join segments that look the same; each segment costs the terminal about 40 bytes.
 
-    Blanks take the style before them where it shows nothing.
+    Blanks take the style before them if the style shows nothing on a blank.
     """
     joined: list[Segment] = []
     for segment in segments:
@@ -264,14 +264,14 @@ def merge(segments: list[Segment]) -> list[Segment]:
 
 @lru_cache(maxsize=1024)
 def _blanks_alike(one: Style | None, other: Style | None) -> bool:
-    """Whether a blank looks the same in both styles."""
+    """Return whether a blank looks the same in both styles."""
     if one is None or other is None or one.bgcolor != other.bgcolor:
         return False
     return not any(style.underline or style.reverse or style.strike or style.underline2 for style in (one, other))
 
 
 def pad(segments: list[Segment], width: int, style: Style) -> list[Segment]:
-    """Return segments that fill `width` cells exactly, cut where they are more."""
+    """Return segments that fill `width` cells exactly; longer ones are cut."""
     taken = 0
     for at, segment in enumerate(segments):
         wide = width_of(segment.text)
@@ -287,7 +287,7 @@ def text_of(cells: Iterable[Any]) -> str:
 
 
 def share_bar(share: float, cells: int = BAR_CELLS) -> str:
-    """Return a bar as long as `share` is of `cells`, to the nearest half of one: next to nothing draws nothing."""
+    """Return a bar for `share` of `cells`, rounded to half a cell."""
     halves = round(min(1.0, max(0.0, share)) * cells * 2)
     if not facts().is_utf8:
         return "#" * round(halves / 2)

@@ -1,16 +1,14 @@
-"""The filter line: `FilterBox`, with history, the place of a mistake, and the number of hits.
+"""The filter line: `FilterBox`, with history, the position of a mistake, and the number of hits.
 
-What a filter means is decided elsewhere.
-
-How to use it:
+The meaning of a filter is up to the screen.
 
     box = FilterBox(history=["failed", "platform:pc"], id="filter")
-    def on_filter_box_changed(self, event):  …event.text  → filter as one types, then
+    def on_filter_box_changed(self, event):  …event.text  → filter while the user types, then
         box.show_count("37 of 12,408")  or  box.show_mistake(4, "unclosed group")      # column from 0 of the text
     def on_filter_box_filter_left(self, event): table.focus()        # after Enter (kept) and after the second Esc
 
-Enter keeps the filter and remembers it in the history; Esc clears, then leaves; up and down walk the history; right takes what is
-suggested.
+Enter keeps the filter and adds it to the history. Esc clears the text, then leaves. Up and down walk the history, right accepts the
+suggestion.
 
 Tests: `tests/tui/widgets/test_views.py`.
 """
@@ -37,11 +35,9 @@ from textual.widgets.input import Selection
 from aptui.tui.terminal.safety import make_safe
 from aptui.tui.widgets.cells import width_of, wrap
 
-# Letting the keys go to a widget.
-
 
 def give_focus(widget: Widget) -> None:
-    """Let the keys go to a widget: those that were typed ahead too, unless it has yet to be shown."""
+    """Focus a widget at once, so that it receives keys that were typed ahead; later if it is not visible yet."""
     if widget.focusable and widget.display:
         widget.screen.set_focus(widget)
     else:
@@ -51,39 +47,39 @@ def give_focus(widget: Widget) -> None:
 MOST_REMEMBERED = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
-"""So many cells the sign has, and what stands before it."""
+"""Cells before the text: the sign and its blanks."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Cells beside the count; and so many per cent of the line it has at most, with its hint."""
+"""Cells beside the count; maximum share of the line, in per cent, for the count and its hint."""
 
 
 class History(Suggester):
-    """The filters that were kept, newest first."""
+    """Filters that were kept, newest first."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self.texts = list(texts)[:MOST_REMEMBERED]
 
     def add(self, text: str) -> None:
-        """Remember a text as the newest."""
+        """Add a text as the newest one."""
         if text:
             self.texts = [text, *(other for other in self.texts if other != text)][:MOST_REMEMBERED]
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the newest text that begins so."""
+        """Return the newest text that begins with `value`."""
         return next((text for text in self.texts if text.startswith(value) and text != value), None)
 
 
 def fitting(hint: str, cells: int) -> str:
-    """Return as many parts of a list as fit as a whole."""
+    """Return the longest prefix of a list of parts that fits into `cells` without cutting a part."""
     ends = [found.start() for found in _BETWEEN_PARTS.finditer(hint)] + [len(hint)]
     return next((hint[:end].rstrip(",;") for end in reversed(ends) if width_of(hint[:end].rstrip(",;")) <= cells), "")
 
 
 class _FilterLine(Input):
-    """The line itself; history on the arrows, and Esc in two steps."""
+    """The input line: arrows walk the history, Esc clears and then leaves."""
 
     virtual_size = Reactive(Size(0, 0))
-    """As everywhere, but a letter more or less does not have the whole screen laid out."""
+    """Textual's attribute; here a change of the text's length does not lay out the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "older", "older filter", id="filter.older", show=False),
@@ -93,11 +89,11 @@ class _FilterLine(Input):
     ]
 
     def on_resize(self, event: events.Resize) -> None:
-        """Hint at no more than there is room for."""
+        """Shorten the placeholder to the parts that fit."""
         self.placeholder = fitting(self.box.hint, event.size.width)
 
     def watch_virtual_size(self) -> None:
-        """Show no room beyond the end of a text that became shorter."""
+        """Scroll back when the text became shorter."""
         self.scroll_x = self.validate_scroll_x(self.scroll_x)
 
     @property
@@ -117,11 +113,11 @@ class _FilterLine(Input):
 
 
 class _FilterRow(Widget):
-    """Sign, line and count; no `Horizontal`, which screens give sizes to."""
+    """Sign, line and count. It is not a `Horizontal`, because screens set sizes of all `Horizontal`s."""
 
 
 class FilterBox(Widget):
-    """The filter line; see the module. Two lines high while there is a mistake to show, else one."""
+    """The filter line; see the module. It is two lines high while it shows a mistake, else one."""
 
     DEFAULT_CSS = """
     FilterBox { height: auto; width: 1fr; }
@@ -135,19 +131,19 @@ class FilterBox(Widget):
 
     @dataclass
     class Changed(Message):
-        """The text is another one; sent at every key."""
+        """The text changed; posted for every key."""
 
         box: FilterBox
         text: str
 
         @property
         def control(self) -> FilterBox:
-            """The widget it is about."""
+            """The box that posted the message."""
             return self.box
 
     @dataclass
     class FilterLeft(Changed):
-        """People are done: `text` is the filter that stays; `is_remembered` tells Enter from Esc."""
+        """The user left the line: `text` is the current filter; `is_remembered` is true after Enter, false after Esc."""
 
         is_remembered: bool = True
 
@@ -173,7 +169,7 @@ class FilterBox(Widget):
         self._line.cursor_blink = False
         self._count = Static("", markup=False, classes="count")
         self._count_cells = 0
-        """So much room it has: what once was given stays, or every letter would lay out the whole screen."""
+        """Width of the count; it never shrinks, because each change would lay out the whole screen."""
         self._mistake = Static("", markup=False, classes="mistake")
 
     def compose(self) -> ComposeResult:
@@ -185,14 +181,14 @@ class FilterBox(Widget):
         yield self._mistake
 
     def on_mount(self) -> None:
-        """Write the text, silently, and suggest from now on: before, no app runs that could be told."""
+        """Write the text without posting `Changed`, and start suggesting."""
         with self._line.prevent(Input.Changed):
             self.text = self._typed
         self._line.suggester = self.history
 
     @property
     def text(self) -> str:
-        """The filter as it stands there."""
+        """The current text."""
         return self._line.value if self._line.is_attached else self._typed
 
     @text.setter
@@ -204,17 +200,17 @@ class FilterBox(Widget):
         self._line.cursor_position = len(text)
 
     def focus(self, scroll_visible: bool = True) -> FilterBox:  # noqa: FBT002  # Textual's signature
-        """Let the keys go to the line."""
+        """Give the focus to the line."""
         self._line.focus(scroll_visible)
         return self
 
     def begin(self) -> None:
-        """Let the keys go to the line, those that were typed ahead too; what is typed takes the place of what stands there."""
+        """Give the focus to the line at once and select its text, so that typing replaces it."""
         give_focus(self._line)
         self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str, hint: str = "") -> None:
-        """Say at the right how many hits there are, before it a hint where it fits as a whole, and that nothing is wrong."""
+        """Show the number of hits at the right, and a hint before it if it fits; clear the mistake."""
         self._mistake.display = False
         hinted = f"{make_safe(hint)}   {make_safe(text)}"
         free_width = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
@@ -228,7 +224,7 @@ class FilterBox(Widget):
             self._count.update(content, layout=False)
 
     def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
-        """Say below what is wrong, with a "^" under the place in the text; the last good view stays, of `count` rows."""
+        """Show a mistake below the line, with a "^" under its position; `count` is the number of rows that stay visible."""
         message = make_safe(f"{text}; {hint}" if hint else text)
         if count is not None:
             self._write_count(Content(make_safe(count)))
@@ -240,21 +236,21 @@ class FilterBox(Widget):
         self._mistake.display = True
 
     def walk_history(self, step: int) -> None:
-        """Put an older (1) or newer (-1) filter into the line; past the newest is what was typed."""
+        """Show an older (1) or newer (-1) filter; after the newest comes the typed text."""
         if self._walked < 0:
             self._typed = self.text
         self._walked = max(-1, min(self._walked + step, len(self.history.texts) - 1))
         self.text = self._typed if self._walked < 0 else self.history.texts[self._walked]
 
     def clear_or_leave(self) -> None:
-        """Clear the text; leave where there is none."""
+        """Clear the text; leave if it is empty."""
         if self.text:
             self.text = ""
         else:
             self.post_message(self.FilterLeft(self, "", is_remembered=False))
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say what the text is now."""
+        """Post the new text."""
         event.stop()
         if self._walked >= 0 and event.value != self.history.texts[self._walked]:
             self._walked = -1
@@ -268,13 +264,13 @@ class FilterBox(Widget):
         self.post_message(self.FilterLeft(self, event.value))
 
     def on_click(self, event: events.Click) -> None:
-        """Take the focus wherever it was clicked."""
+        """Take the focus for a click anywhere in the box."""
         event.stop()
         self._line.focus()
 
 
 def _point_at(message: str, place: int, width: int) -> list[str]:
-    """Return what is wrong in as many rows as it needs, the first with a "^" at `place`."""
+    """Return the message in as many rows as it needs, the first with a "^" at `place`."""
     caret = f"{'^':>{place + 1}}"
     if not width or place + 2 + width_of(message) <= width:
         return [f"{caret} {message}"]

@@ -1,6 +1,4 @@
-"""Where the lines of a log come from: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`.
-
-Nothing is drawn here.
+"""Sources of log lines: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`. Nothing is drawn here.
 
 Tests: `tests/tui/widgets/test_views.py`.
 """
@@ -21,24 +19,24 @@ from aptui.tui.widgets.cells import Spans
 
 BLOCK_BYTES = 256 * 1024
 _LINE_BYTES = 64 * 1024
-"""More of a line is not read; nobody reads on."""
+"""Maximum length of a line that is read."""
 _NEWLINE = 10
 _STEP_LINES = 200_000
-"""The next line of a level is looked for in so many lines."""
+"""Maximum number of lines in which the next line of a level is searched."""
 
 LEVELS = "EWID"
-"""Error, warning, info, debug: how a level is written here."""
+"""Letters of the levels: error, warning, info, debug."""
 LEVEL_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
-"""{level: its role, its glyph, and the word for it}."""
+"""{level: its role, its glyph and its word}."""
 
 
 def level_letter(number: int) -> str:
-    """Return the letter of a `messages.LogLevel`; a number beyond the ends is taken for the nearest."""
+    """Return the letter of a `messages.LogLevel`; numbers out of range count as the nearest level."""
     return "DIWE"[min(max(number, 0), 3)]
 
 
 class LogPaneLine(NamedTuple):
-    """One line of a log as it is shown. `level` is one letter of `LEVELS`, or "" where the source does not know."""
+    """A line of a log as it is shown. `level` is one letter of `LEVELS`, or "" if the source does not know it."""
 
     time: str
     level: str
@@ -49,36 +47,33 @@ class LogPaneLine(NamedTuple):
 
 
 class LineSource(Protocol):
-    """Lines, oldest first. Each has a key that stays while lines come at the end and go at the start."""
+    """Lines, oldest first. Each has a key that stays the same while lines are added at the end and removed at the start."""
 
     @property
     def version(self) -> int:
-        """Rises whenever lines came, went or changed."""
+        """Rises whenever lines are added, removed or changed."""
 
     def line_count(self) -> int:
-        """Return how many lines there are."""
+        """Return the number of lines."""
 
     def line(self, index: int) -> LogPaneLine:
-        """Return a line; asked for visible lines alone."""
+        """Return a line; called for visible lines only."""
 
     def key(self, index: int) -> int:
         """Return the stable key of a line."""
 
     def index_of(self, key: int) -> int | None:
-        """Return where that line is now."""
+        """Return the current index of a line."""
 
     def of_levels(self, levels: str) -> Sequence[int] | None:
-        """Return the indices of the lines of these levels, ascending.
-
-        None where the source cannot tell without reading everything.
-        """
+        """Return the indices of the lines of these levels, ascending; None if the source would have to read everything."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None = none near."""
+        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None if nothing is found nearby."""
 
 
 class MemoryLines:
-    """The last lines of something that goes on; `capacity` 0 keeps all."""
+    """The last lines of a growing log; `capacity` 0 keeps all."""
 
     def __init__(self, lines: Iterable[LogPaneLine] = (), *, capacity: int = 0) -> None:
         self._lines: list[LogPaneLine] = list(lines)
@@ -88,7 +83,7 @@ class MemoryLines:
         self.version = 1
 
     def add(self, lines: Iterable[LogPaneLine]) -> None:
-        """Put lines at the end."""
+        """Add lines at the end."""
         self._lines += lines
         if self._capacity and len(self._lines) > self._capacity * 5 // 4 + 1:
             surplus = len(self._lines) - self._capacity
@@ -97,7 +92,7 @@ class MemoryLines:
         self.version += 1
 
     def line_count(self) -> int:
-        """Return how many lines are kept."""
+        """Return the number of kept lines."""
         return len(self._lines)
 
     def line(self, index: int) -> LogPaneLine:
@@ -105,11 +100,11 @@ class MemoryLines:
         return self._lines[index]
 
     def key(self, index: int) -> int:
-        """Return a line's number since the beginning."""
+        """Return the number of a line since the start."""
         return self._gone_count + index
 
     def index_of(self, key: int) -> int | None:
-        """Return where a line is."""
+        """Return the index of a line."""
         index = key - self._gone_count
         return index if 0 <= index < len(self._lines) else None
 
@@ -130,19 +125,19 @@ class MemoryLines:
 
 
 def plain_line(data: bytes) -> LogPaneLine:
-    """Return a line of a file nobody knows more about."""
+    """Return a line of a file of unknown format."""
     return LogPaneLine("", "", "", data.decode("utf-8", "surrogateescape"))
 
 
 class FileLines:
-    """The lines of a file that may be large, may grow and may be cut off while it is shown.
+    """Lines of a file that may be large, and may grow or shrink while it is shown.
 
-    Its end is there at once: until `index` has run, in a thread, only the last lines exist. Keys are offsets, so cursor and marks
-    survive the change from one to the other. Read with `pread`, never mapped: a mapped file that shrinks kills the process.
+    Its end is available at once: until `index` has run in a thread, only the last lines are known. Keys are offsets, so cursor and
+    marks stay valid. The file is read with `pread`, never mapped: a mapped file that shrinks kills the process.
 
     Args:
         path: of the file.
-        parse: makes a `LogPaneLine` of the bytes of a line, without its line end.
+        parse: makes a `LogPaneLine` from the bytes of a line, without its line end.
     """
 
     def __init__(self, path: str | os.PathLike[str], parse: Callable[[bytes], LogPaneLine] = plain_line) -> None:
@@ -171,9 +166,9 @@ class FileLines:
         return self._is_indexed
 
     def index(self, stop: threading.Event | None = None) -> bool:
-        """Count the lines; run it in a thread, again and again as the file grows (`has_grown`). Return False when it was stopped.
+        """Count the lines. Run it in a thread, and again after `has_changed`. Return False if it was stopped.
 
-        Costs one number per 256 KB.
+        Memory: one number per 256 KB.
         """
         buffer = bytearray(BLOCK_BYTES)
         letters = np.frombuffer(buffer, np.uint8)
@@ -200,7 +195,7 @@ class FileLines:
         self.version += 1
 
     def has_changed(self) -> bool:
-        """Whether the file grew or was cut off since it was read; a stat. After True, run `index` again."""
+        """Return whether the file grew or shrank since it was read (one stat). After True, run `index` again."""
         size = os.fstat(self._fd).st_size
         if size < self._size:
             with self._lock:
@@ -217,7 +212,7 @@ class FileLines:
         return size > self._indexed_bytes
 
     def _load_tail(self) -> None:
-        """Know the last lines without knowing the others."""
+        """Find the last lines without reading the others."""
         start = max(0, self._size - BLOCK_BYTES)
         data = os.pread(self._fd, BLOCK_BYTES, start)
         offsets = _starts(data)
@@ -226,11 +221,11 @@ class FileLines:
         self._tail = [start + at for at in offsets]
 
     def line_count(self) -> int:
-        """Return how many lines are known."""
+        """Return the number of known lines."""
         return self._total if self._is_indexed else len(self._tail)
 
     def line(self, index: int) -> LogPaneLine:
-        """Return a line; an empty one where the file was cut off meanwhile."""
+        """Return a line; an empty one if the file was truncated in the meantime."""
         return self._parse(self.raw(index))
 
     def raw(self, index: int) -> bytes:
@@ -244,7 +239,7 @@ class FileLines:
         return data[start - base : end if end >= 0 else len(data)].removesuffix(b"\r")
 
     def key(self, index: int) -> int:
-        """Return where a line begins in the file."""
+        """Return the offset of a line in the file."""
         if not self._is_indexed:
             return self._tail[index]
         if index <= 0:
@@ -255,14 +250,14 @@ class FileLines:
         return block * BLOCK_BYTES + starts[at] if at < len(starts) else self._size
 
     def _block(self, block: int) -> list[int]:
-        """Return where, in a block, each line begins that ends its predecessor there; entry 0 is the block's own start."""
+        """Return the starts of lines in a block; entry 0 is the block's own start."""
         if self._loaded[0] != block:
             data = os.pread(self._fd, BLOCK_BYTES, block * BLOCK_BYTES)
             self._loaded = (block, data, _starts(data, with_end=True))
         return self._loaded[2]
 
     def index_of(self, key: int) -> int | None:
-        """Return which line begins there."""
+        """Return the line that begins at an offset."""
         if not self._is_indexed:
             at = bisect.bisect_left(self._tail, key)
             return at if at < len(self._tail) and self._tail[at] == key else None
@@ -272,7 +267,7 @@ class FileLines:
         return self._counts[block] + bisect.bisect_left(self._block(block), key - block * BLOCK_BYTES)
 
     def of_levels(self, levels: str) -> None:
-        """Return nothing: levels are known of lines that were read."""
+        """Return None: levels are known only for lines that were read."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
         """Return the nearest line of these levels among the next 200,000."""
@@ -284,7 +279,7 @@ class FileLines:
 
 
 def _starts(data: bytes, *, with_end: bool = False) -> list[int]:
-    """Return 0 and the place after each newline; one at the very end begins a line only where more may follow."""
+    """Return 0 and the offset after each newline; a newline at the end starts a line only with `with_end`."""
     found, at = [0] if data else [], data.find(b"\n")
     while at >= 0:
         found.append(at + 1)

@@ -1,18 +1,16 @@
 """A log: `LogPane` shows a `LineSource` with levels, follow, pause, wrap, hits and marks.
 
-Where lines come from is decided in `lines`.
-
-How to use it:
+Sources of lines are in `log_sources`.
 
     pane = LogPane(MemoryLines(lines), id="event-log")
     …in the frame timer:  pane.refresh_source()
     pane.go_to_first_error()
-    pane.set_search(spans_of, hits)     # what to highlight in a text, and the keys of all lines with a hit
+    pane.set_search(spans_of, hits)     # the spans to highlight in a text, and the keys of all lines with a hit
     pane.modes()                        # "without debug lines  following  wrapped  paused, 37 new" for the title line
-    pane.current()                      # the LogLine under the cursor; on_rows_highlighted says when it is another one
+    pane.current()                      # the line under the cursor; on_rows_highlighted reports a new one
 
-A window says who speaks: a column of `window_cells`, or, where that is 0, a word before the text of those lines that are not the
-engine's own. `wraps` breaks long lines until somebody has them cut.
+The window of a line names its origin: in a column of `window_cells`, or, if that is 0, as a word before the text of lines that are
+not the engine's own. `wraps` breaks long lines until the user switches to cut lines.
 
 Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
 and hide infos and debug lines, left and right scroll long lines. Wrapped lines scroll by lines, not rows.
@@ -38,24 +36,22 @@ from aptui.tui.widgets.log_sources import LEVEL_WORDS, LEVELS, LineSource, LogPa
 from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView
 from aptui.tui.widgets.row_list import Rows
 
-# Rows that take several lines of the screen each, where long texts are broken. What a line holds is `LogPane`'s.
-
 
 class WrappedLines(RowLines):
-    """Lines of the screen; the last entry of a row's state says which of its lines is painted.
+    """Screen lines of rows that may take several of them; the last entry of a row's state is the part of the row to paint.
 
     Args:
-        height_of: returns how many lines a row takes.
+        height_of: returns the number of screen lines of a row.
     """
 
     def __init__(self, view: RowView, painting: RowPainting, height_of: Callable[[int], int]) -> None:
         super().__init__(view, painting)
         self._height_of = height_of
         self._laid: list[tuple[int, int]] = []
-        """(row, which of its lines) for each line of the screen; empty = to be laid out anew."""
+        """(row, part of the row) for each screen line; empty = lay them out again."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a line, None = no row is on it."""
+        """Return the picture of a screen line, None if no row is on it."""
         if y == 0 or not self._laid:
             self._laid = self.lay_out()
         if y >= len(self._laid):
@@ -66,7 +62,7 @@ class WrappedLines(RowLines):
         return Strip(merge(pad(self.view.draw_row(state), width, self.painting.painter.ground)), width)
 
     def lay_out(self) -> list[tuple[int, int]]:
-        """Return (row, which of its lines) for each line of the screen."""
+        """Return (row, part of the row) for each screen line."""
         rows: list[tuple[int, int]] = []
         index, height = self.view.top, self.view.scrollable_content_region.height
         while len(rows) < height and index < self.view.count_rows():
@@ -79,13 +75,13 @@ class WrappedLines(RowLines):
         return self._laid[y][0] if 0 <= y < len(self._laid) else None
 
     def forget(self) -> None:
-        """Lay all lines out anew."""
+        """Lay out all lines again."""
         super().forget()
         self._laid = []
 
     def refresh_row(self, index: int) -> None:
-        """Have a row drawn again."""
-        if not self._laid:  # they are laid out anew, and nobody knows where the row was
+        """Draw a row again."""
+        if not self._laid:  # the position of the row is not known yet
             self.view.refresh()
             return
         lines = [y for y, (row, _) in enumerate(self._laid) if row == index]
@@ -93,12 +89,12 @@ class WrappedLines(RowLines):
             self.view.refresh(Region(0, lines[0], self.view.size.width, len(lines)))
 
     def refresh_changed(self) -> None:
-        """Have everything drawn again: rows may be higher now."""
+        """Draw everything again: heights of rows may have changed."""
         self._laid = []
         self.view.refresh()
 
     def show_cursor(self) -> None:
-        """Scroll as little as needed to see the cursor, all of it."""
+        """Scroll as little as possible to show the whole row of the cursor."""
         view = self.view
         if not view.is_attached or not view.scrollable_content_region.height:
             return
@@ -117,11 +113,11 @@ _SHOWN_ORDER = "IWED"
 _LEVEL_NAMES = {"I": "infos", "W": "warnings", "E": "errors", "D": "debug lines"}
 _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
-"""More of a line is never measured or drawn."""
+"""Maximum number of characters of a line that are measured and drawn."""
 _SHIFT_CELLS = 16
 _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
-"""Windows that are not said where they have no column: most lines of the engine's log are its own."""
+"""Windows that are not shown without a column: most lines of the engine's log have one of them."""
 
 
 class LogPane(Rows):
@@ -145,7 +141,7 @@ class LogPane(Rows):
 
     @dataclass
     class ModesChanged(Rows.MarksChanged):
-        """Follow, pause, wrap or levels changed: draw `modes()` anew."""
+        """Follow, pause, wrap or levels changed: draw `modes()` again."""
 
     def __init__(
         self,
@@ -176,11 +172,11 @@ class LogPane(Rows):
 
     @property
     def source(self) -> LineSource:
-        """Where the lines come from."""
+        """The source of the lines."""
         return self._source
 
     def set_source(self, source: LineSource) -> None:
-        """Show another log, from its first line; levels, wrap and follow stay."""
+        """Show another log from its first line; levels, wrap and follow stay."""
         self._source = source
         self.marks.clear()
         self._seen_version = self._paused_count = None
@@ -189,7 +185,7 @@ class LogPane(Rows):
         self.move_cursor(0)
 
     def renew_source(self, source: LineSource) -> None:
-        """Show the same log as it is now: the cursor stays on its line, or on the last one where it was on that; marks stay."""
+        """Show a newer state of the same log: the cursor stays on its line, or on the last line; marks stay."""
         is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
         self._source, self._seen_version = source, None
         self.refresh_source()
@@ -197,7 +193,7 @@ class LogPane(Rows):
             self.move_cursor(self.shown_count - 1)
 
     def refresh_source(self) -> None:
-        """Show what came; call it once a frame."""
+        """Show new lines; call it once per frame."""
         if self._source.version == self._seen_version:
             return
         self._seen_version = self._source.version
@@ -207,7 +203,7 @@ class LogPane(Rows):
         self._renew()
 
     def set_window_cells(self, cells: int) -> None:
-        """Give the column of windows so much room."""
+        """Set the width of the window column."""
         if cells != self._window_cells:
             self._window_cells = cells
             self.row_lines.forget()
@@ -224,7 +220,7 @@ class LogPane(Rows):
         return self._source.line(self._place(self.cursor)) if self.shown_count else None
 
     def go_to_first_error(self) -> bool:
-        """Put the cursor on the first error, else on the first warning, else on the last line; return whether there is an error."""
+        """Put the cursor on the first error, else the first warning, else the last line; return whether there is an error."""
         for level in "EW":
             place = 0 if self.shown_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
             if place is not None and self.move_to_key(self._source.key(place)):
@@ -233,13 +229,13 @@ class LogPane(Rows):
         return False
 
     def set_search(self, spans_of: Callable[[str], Spans] | None, hits: Sequence[int] = ()) -> None:
-        """Highlight what `spans_of` finds in a text; n and N go along `hits`, the keys of lines, ascending."""
+        """Highlight the spans of `spans_of` in texts; n and N move along `hits`, the keys of lines, ascending."""
         self._spans_of, self._hits = spans_of, hits
         self._search_number += 1
         self.refresh()
 
     def modes(self) -> str:
-        """Return the levels that do not show, and the modes that are on; "" where all is as usual."""
+        """Return the hidden levels and the active modes; "" in the usual state."""
         hidden = [_LEVEL_NAMES[level] for level in _SHOWN_ORDER if level not in self._levels]
         words = [f"without {' and '.join(hidden)}"] if hidden else []
         words += ["following"] if self.is_following else []
@@ -251,7 +247,7 @@ class LogPane(Rows):
 
     @property
     def levels(self) -> str:
-        """The levels that show, in the order of `LEVELS`."""
+        """The visible levels, in the order of `LEVELS`."""
         return self._levels
 
     @levels.setter
@@ -266,7 +262,7 @@ class LogPane(Rows):
         return index if self._shown is None else self._shown[index]
 
     def count_rows(self) -> int:
-        """Return how many lines show."""
+        """Return the number of visible lines."""
         count = self._source.line_count() if self._shown is None else len(self._shown)
         return count if self._paused_count is None else min(count, self._paused_count)
 
@@ -275,7 +271,7 @@ class LogPane(Rows):
         return self._source.key(self._place(index))
 
     def index_of(self, key: int) -> int | None:
-        """Return where a line is among those that show."""
+        """Return the index of a line among the visible ones."""
         place = self._source.index_of(key)
         if place is None or self._shown is None:
             return place
@@ -283,14 +279,14 @@ class LogPane(Rows):
         return at if at < len(self._shown) and self._shown[at] == place else None
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the line and what it is to cursor, marks and search."""
+        """Return the line and its state: cursor, mark, search."""
         line = self._source.line(self._place(index))
         is_cursor = index == self.cursor
         is_lit = is_cursor and self.has_focus
         return (line, is_cursor, is_lit, self.marks.has(index, self.key_of(index)), self._offset, self._search_number, 0)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a line; the last entry of the state is which of its rows, where lines are wrapped."""
+        """Paint a line; the last entry of the state is the part of a wrapped line."""
         line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogPaneLine, bool, bool, bool, int, int, int], state)
         painter, width = self.painting.painter, self.painting.width
         head, text_role = self._head(line, is_lit=is_lit)
@@ -313,7 +309,7 @@ class LogPane(Rows):
         return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
 
     def _head(self, line: LogPaneLine, *, is_lit: bool) -> tuple[list[Segment], str]:
-        """Paint time, level and window as far as there is room, and say which role the text has."""
+        """Paint time, level and window as far as they fit; also return the role of the text."""
         painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role == "debug" else ""
@@ -351,7 +347,7 @@ class LogPane(Rows):
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether long lines are broken."""
+        """Whether long lines are wrapped."""
         return self.row_lines is self._wrapped
 
     @is_wrapped.setter
@@ -360,39 +356,39 @@ class LogPane(Rows):
         self.row_lines.forget()
 
     def _height_of(self, index: int) -> int:
-        """Return how many rows a wrapped line takes."""
+        """Return the number of screen lines of a wrapped line."""
         line = self._source.line(self._place(index))
         width = self.painting.width
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
         return len(wrap(self._text(line)[0], width - taken - 1))
 
     def fits_into(self, rows: int) -> bool:
-        """Return whether all lines can be seen at once in so many rows."""
+        """Return whether all lines fit into `rows` screen lines."""
         count = self.count_rows()
         return count <= rows and (not self.is_wrapped or sum(map(self._height_of, range(count))) <= rows)
 
     def cut_text(self) -> str:
-        """Return the text of the line under the cursor where its row has no room for all of it, else ""."""
+        """Return the text of the line under the cursor if it does not fit into its row, else ""."""
         if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
             return ""
         return self._source.line(self._place(self.cursor)).text[:_MOST_CHARS]
 
     @property
     def max_scroll_y(self) -> int:
-        """Wrapped lines take more rows than there are lines: the last one must be reachable."""
+        """Wrapped lines need more rows than there are lines; the last one must be reachable."""
         return max(0, self.shown_count - 1) if self.is_wrapped else super().max_scroll_y
 
     # --------------------------------------------------------------------------------------------------------------- actions
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a line; going up ends following."""
+        """Put the cursor on a line; moving up ends following."""
         if self.is_following and index < self.shown_count - 1:
             self.is_following = False
             self.post_message(self.ModesChanged(self))
         super().move_cursor(index)
 
     def action_follow(self) -> None:
-        """Stay on the last line as lines come, or no more."""
+        """Switch following the last line on or off."""
         self.is_following = not self.is_following
         if self.is_following:
             self._paused_count = None
@@ -400,7 +396,7 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_pause(self) -> None:
-        """Show no new lines for a while, or those that came meanwhile."""
+        """Switch pausing on or off; while paused, no new lines are shown."""
         if self._paused_count is None:
             self._paused_count = self.count_rows()
         else:
@@ -409,7 +405,7 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_wrap(self) -> None:
-        """Break long lines, or cut them."""
+        """Wrap long lines, or cut them."""
         self.is_wrapped = not self.is_wrapped
         self._offset = 0
         self.row_lines.forget()
@@ -421,19 +417,19 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_level(self, level: str) -> None:
-        """Show or hide a level; the last one stays."""
+        """Show or hide a level; the last visible one stays."""
         levels = set(self._levels) ^ {level}
         if levels:
             self.levels = "".join(levels)
 
     def action_step(self, levels: str, step: int) -> None:
-        """Go to the next or previous line of a level that shows."""
+        """Go to the next or previous line of a visible level."""
         place = self._source.next_of(self._place(self.cursor), levels, step) if self.shown_count else None
         if place is not None:
             self.move_to_key(self._source.key(place))
 
     def action_hit(self, step: int) -> None:
-        """Go to the next or previous hit, past hidden ones."""
+        """Go to the next or previous hit; hidden ones are skipped."""
         if self.cursor_key is None:
             return
         at = bisect.bisect_right(self._hits, self.cursor_key) if step > 0 else bisect.bisect_left(self._hits, self.cursor_key) - 1
@@ -441,6 +437,6 @@ class LogPane(Rows):
             at += step
 
     def action_shift(self, steps: int) -> None:
-        """Scroll long lines to the side."""
+        """Scroll long lines horizontally."""
         self._offset = 0 if self.is_wrapped else max(0, self._offset + steps * _SHIFT_CELLS)
         self.refresh()

@@ -1,16 +1,13 @@
-"""What pops up over a screen and goes again: a menu of actions with their keys, a question, a prompt.
+"""Pop-ups over a screen: a menu of actions with their keys, a question, a form. They are part of the screen, so they open at once.
 
-Inside the screen, so they come at once.
-
-How to use it:
-
-    items = [MenuItem("reprocess", "Reprocess", "r"), None, MenuItem("cancel", "Cancel", "c", is_enabled=False)]
+    items = [MenuItem("reprocess", "Run again", "r"), None, MenuItem("cancel", "Cancel", "c", is_enabled=False)]
     Menu.ask(app, items, chosen, title="rock.png")
     Confirm.ask(app, "Stop the engine? 3 jobs are running.", answered, yes="stop it")
     Prompt.ask(app, "Save this filter as", named, value="failed")
+    Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], filled_in, check)
 
-Each calls back once, with the id of the item, True or False, the text; None is Esc. The focus goes back to where it was. Arrows and
-j k choose, Enter takes, the key of an item takes it at once. A click beside it closes it.
+Each calls back once: with the id of the item, True or False, the text, or {field id: text}; None is Esc. The focus returns to the
+widget that had it. Arrows and j k move, Enter chooses, the key of an item chooses it at once. A click outside closes the pop-up.
 
 Tests: `tests/tui/widgets/test_views.py`.
 """
@@ -18,6 +15,7 @@ Tests: `tests/tui/widgets/test_views.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -39,7 +37,7 @@ from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _HOLD_EVERYWHERE = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
-"""What keys do although a menu is open."""
+"""Keys that keep their meaning while a menu is open."""
 _KEY_NAMES = {
     "question_mark": "?", "plus": "+", "full_stop": ".", "slash": "/", "backslash": "\\", "minus": "-", "asterisk": "*",
     "less_than_sign": "<", "greater_than_sign": ">", "colon": ":", "ampersand": "&",
@@ -47,13 +45,13 @@ _KEY_NAMES = {
 
 
 def close_pop_ups(screen: Screen[Any]) -> None:
-    """Close what is open over everything else, as Esc does: nothing of it may be there still below what is opened now."""
+    """Close all open pop-ups as Esc does, before another one opens."""
     for each in screen.query(_PopUp):
         each.answer(None)
 
 
 class MenuItem(Struct, frozen=True):
-    """One action: its id, what it says, its key as Textual names it (shown at the right), whether it can be taken now."""
+    """An action: its id, its label, its keys as Textual names them (the first is shown), and whether it can be chosen now."""
 
     id: str
     label: str
@@ -62,8 +60,12 @@ class MenuItem(Struct, frozen=True):
     role: str = ""
 
 
+MenuChoice = tuple[MenuItem | None, Callable[[], object]]
+"""An item and the function of the choice; None is a rule between groups."""
+
+
 class _PopUp(Widget):
-    """What all three share: a place over everything else, the focus, and one answer."""
+    """Base of the pop-ups: a position above the screen, the focus, and one answer."""
 
     DEFAULT_CSS = """
     _PopUp { position: absolute; overlay: screen; constrain: inside inside;
@@ -84,9 +86,9 @@ class _PopUp(Widget):
         close_pop_ups(screen)
         pop_up._focused_before = screen.focused
         pop_up._place = place
-        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # or it would be drawn in the corner first
+        pop_up._put(pop_up.expect_size(screen.size), screen.size)  # avoids a first frame in the corner
         screen.mount(pop_up)
-        if pop_up.can_focus:  # at once, not when it is mounted: the next key may be here already
+        if pop_up.can_focus:  # at once, for keys that were typed ahead
             screen.set_focus(pop_up)
 
     _place: Offset | None = None
@@ -97,8 +99,8 @@ class _PopUp(Widget):
         self.take_focus()
 
     def _settle(self, tries: int = 5) -> None:
-        """Go to where it was asked for, or to the middle, a little above."""
-        if not self.is_attached:  # its key came with the one that opened it
+        """Move to the requested position, or a little above the centre."""
+        if not self.is_attached:  # its key was typed ahead
             return
         if self._place is None and not self.outer_size.area and tries:  # it is not laid out yet
             self.call_after_refresh(self._settle, tries - 1)
@@ -112,15 +114,15 @@ class _PopUp(Widget):
         self.styles.offset = (place.x, place.y)
 
     def expect_size(self, screen: Size) -> Size:
-        """Return how large it will be, with its frame."""
+        """Return the expected size, frame included."""
         raise NotImplementedError
 
     def take_focus(self) -> None:
-        """Let the keys come here."""
+        """Take the focus."""
         self.focus()
 
     def answer(self, what: Any) -> None:
-        """Say the answer, once, and go."""
+        """Give the answer once, and close."""
         answer, self._answer = self._answer, None
         if answer is None:
             return
@@ -177,12 +179,25 @@ class Menu(_PopUp, can_focus=True):
         """Open a menu.
 
         Args:
-            items: None draws a line between groups.
-            place: (x, y) on the screen, as in `Rows.ContextMenu`; None = the middle.
+            items: None draws a rule between groups.
+            place: (x, y) on the screen, as in `Rows.ContextMenu`; None = the centre.
         """
         menu = cls(items, answer, title)
         cls._pop_up(app, menu, None if place is None else Offset(*place))
         return menu
+
+    @classmethod
+    def run_one(
+        cls,
+        app: App[Any],
+        choices: Sequence[MenuChoice],
+        *,
+        title: str = "",
+        place: tuple[int, int] | None = None,
+    ) -> Menu:
+        """Open a menu whose items have a function: that of the chosen item is called, none after Esc."""
+        runs = {item.id: run for item, run in choices if item is not None}
+        return Menu.ask(app, [item for item, _ in choices], lambda what: runs[what]() if what else None, title=title, place=place)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002  # Textual's signature
         """Return the width of the widest item with its key."""
@@ -192,16 +207,16 @@ class Menu(_PopUp, can_focus=True):
         return int(max(1 + label + 3 + key + 1, title, 12))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  # Textual's signature
-        """Return how many lines there are."""
+        """Return the number of lines."""
         return max(1, min(len(self._items), viewport.height - 2))
 
     def expect_size(self, screen: Size) -> Size:
-        """Return how large it will be, with its frame."""
+        """Return the expected size, frame included."""
         width = min(self.get_content_width(screen, screen) + 2, screen.width)
         return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
 
     def render_line(self, y: int) -> Strip:
-        """Draw an item, or the line between groups."""
+        """Draw an item, or the rule between groups."""
         painter = self._painter = painter_of(self, self._painter)
         width, height = self.content_size
         self._first = max(min(self._first, self._chosen), self._chosen - height + 1, 0)
@@ -223,7 +238,7 @@ class Menu(_PopUp, can_focus=True):
         return Strip(pad(segments, width, painter.ground), width)
 
     def on_key(self, event: events.Key) -> None:
-        """Take the item with this key; it goes before the keys that move."""
+        """Choose the item with this key; it takes precedence over the keys that move."""
         for at, item in enumerate(self._items):
             if item is not None and item.key and (event.key in item.key.split(",") or event.character == item.key):
                 event.stop()
@@ -237,7 +252,7 @@ class Menu(_PopUp, can_focus=True):
             event.prevent_default()  # nothing behind the menu takes keys
 
     def on_click(self, event: events.Click) -> None:
-        """Take the item that was clicked."""
+        """Choose the clicked item."""
         event.stop()
         place = event.get_content_offset(self)
         if place is not None and 0 <= place.y + self._first < len(self._items) and self._items[place.y + self._first] is not None:
@@ -245,7 +260,7 @@ class Menu(_PopUp, can_focus=True):
             self.action_take()
 
     def action_step(self, step: int) -> None:
-        """Choose another item, past lines and what cannot be taken."""
+        """Move to another item; rules and disabled items are skipped."""
         able = [at for at, item in enumerate(self._items) if item is not None and item.is_enabled]
         if not able:
             return
@@ -257,7 +272,7 @@ class Menu(_PopUp, can_focus=True):
         self.refresh()
 
     def action_take(self) -> None:
-        """Answer with the chosen item, if it can be taken."""
+        """Answer with the current item if it is enabled."""
         item = self._items[self._chosen] if self._items else None
         if item is not None and item.is_enabled:
             self.answer(item.id)
@@ -269,8 +284,37 @@ class Menu(_PopUp, can_focus=True):
         self.answer(None)
 
 
-class Confirm(Menu):
-    """A question with two answers; `n` and Esc are the safe one, which is chosen first."""
+class Question(Menu):
+    """A question with a letter for each answer; Esc and the last answer, which is chosen first, change nothing."""
+
+    @classmethod
+    def put(
+        cls,
+        app: App[Any],
+        question: str,
+        choices: Sequence[tuple[str, str, Callable[[], object]]],
+        *,
+        place: tuple[int, int] | None = None,
+    ) -> Question:
+        """Ask.
+
+        Args:
+            question: may have several lines.
+            choices: (letter, what it says, what it does); the last one is the safe one.
+        """
+        first, *more = question.split("\n")
+        message_items = [MenuItem("", line, is_enabled=False) for line in more]
+        safe = choices[-1][0]
+        items = [MenuItem(key, text, key, role="" if key == safe else "warning") for key, text, _ in choices]
+        runs = {key: run for key, _, run in choices}
+        box = cls([*message_items, *items], lambda what: runs[what or safe](), first)
+        box._chosen = len(message_items) + len(items) - 1
+        cls._pop_up(app, box, None if place is None else Offset(*place))
+        return box
+
+
+class Confirm(Question):
+    """A question to answer with yes or no; no, `n` and Esc are the safe answer."""
 
     @classmethod
     def ask(  # type: ignore[override]  # another question, other words
@@ -282,21 +326,16 @@ class Confirm(Menu):
         yes: str = "yes",
         no: str = "no",
         place: tuple[int, int] | None = None,
-    ) -> Confirm:
-        """Ask; the answer is True or False. A longer question takes a line for each of its lines."""
-        first, *more = question.split("\n")
-        message_items = [MenuItem("", line, is_enabled=False) for line in more]
-        items = [*message_items, MenuItem("yes", yes, "y", role="warning"), MenuItem("no", no, "n")]
-        box = cls(items, lambda what: answer(what == "yes"), first)
-        box._chosen = len(items) - 1
-        cls._pop_up(app, box, None if place is None else Offset(*place))
-        return box
+    ) -> Question:
+        """Ask; `answer` is called with True or False."""
+        choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]  # as `answer` takes them
+        return cls.put(app, question, choices, place=place)
 
 
 class Checks(Menu):
-    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc go back.
+    """A menu of things that are on or off: Space and their letters toggle, Enter and Esc close it.
 
-    With `enter_chooses`, Enter turns the chosen one alone on if nothing was toggled.
+    With `enter_chooses`, Enter switches on only the current item if nothing was toggled.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -332,8 +371,8 @@ class Checks(Menu):
         """Open it.
 
         Args:
-            on: ids of what is on.
-            changed: called, with what is on now, after every toggle.
+            on: ids of the items that are on.
+            changed: called with the ids that are on, after every toggle.
         """
         menu = cls(items, on, changed, title, enter_chooses=enter_chooses)
         cls._pop_up(app, menu, None)
@@ -343,18 +382,18 @@ class Checks(Menu):
         self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
 
     def action_take(self) -> None:
-        """Toggle what a letter or a click named."""
+        """Toggle the item of a letter or a click."""
         self.action_check()
 
     def action_finish(self) -> None:
-        """Turn the chosen one alone on if nothing was toggled, and close."""
+        """Switch on only the current item if nothing was toggled, and close."""
         item = self._plain[self._chosen]
         if self._enter_chooses and item.is_enabled:
             self._changed({item.id})
         self.answer(None)
 
     def action_check(self) -> None:
-        """Turn the chosen one on or off."""
+        """Toggle the current item."""
         self._enter_chooses = False
         item = self._plain[self._chosen]
         if item.is_enabled:
@@ -364,130 +403,13 @@ class Checks(Menu):
         self.refresh()
 
 
-class Question(Menu):
-    """A question with a letter for each answer; Esc and the last one, which is chosen first, change nothing."""
-
-    @classmethod
-    def put(cls, app: App[Any], question: str, choices: Sequence[tuple[str, str, Callable[[], object]]]) -> Question:
-        """Ask.
-
-        Args:
-            question: a longer one takes a line for each of its lines.
-            choices: (letter, what it says, what it does); the last one is the safe one.
-        """
-        first, *more = question.split("\n")
-        message_items = [MenuItem("", line, is_enabled=False) for line in more]
-        safe = choices[-1][0]
-        items = [MenuItem(key, text, key, role="" if key == safe else "warning") for key, text, _ in choices]
-        runs = {key: run for key, _, run in choices}
-        box = cls([*message_items, *items], lambda what: runs[what or safe](), first)
-        box._chosen = len(message_items) + len(items) - 1
-        cls._pop_up(app, box, None)
-        return box
-
-
-class Prompt(_PopUp):
-    """A question whose answer is typed; see the module."""
-
-    DEFAULT_CSS = """
-    Prompt { width: 60; padding: 0 1; }
-    Prompt > Vertical { height: auto; }
-    Prompt Input { width: 1fr; background: $surface; }
-    Prompt .mistake { color: $error; height: auto; display: none; }
-    """
-
-    def __init__(self, label: str, answer: Callable[[str | None], object], value: str, check: Callable[[str], str]) -> None:
-        super().__init__(answer)
-        self.border_title, self.border_subtitle = Content(make_safe(label)), Content(ways_out("ok"))
-        self._value, self._check = value, check
-
-    @classmethod
-    def ask(
-        cls,
-        app: App[Any],
-        label: str,
-        answer: Callable[[str | None], object],
-        *,
-        value: str = "",
-        check: Callable[[str], str] = lambda _text: "",
-    ) -> Prompt:
-        """Ask for a text.
-
-        Args:
-            value: stands there already.
-            check: returns what is wrong with a text, "" = nothing.
-        """
-        prompt = cls(label, answer, value, check)
-        cls._pop_up(app, prompt, None)
-        return prompt
-
-    def expect_size(self, screen: Size) -> Size:
-        """Return how large it will be: as wide as the style says, and one line in a frame."""
-        return Size(min(60, screen.width), min(3, screen.height))
-
-    def compose(self) -> ComposeResult:
-        """Make the line and the place for what is wrong with it."""
-        with Vertical():
-            line = Input(self._value, compact=True, select_on_focus=False)
-            line.cursor_blink = False
-            yield line
-            yield Static("", markup=False, classes="mistake")
-
-    def take_focus(self) -> None:
-        """Let the keys go to the line."""
-        self.query_one(Input).focus()
-
-    def on_key(self, event: events.Key) -> None:
-        """Leave on Esc."""
-        if event.key == "escape":
-            event.stop()
-            event.prevent_default()
-            self.answer(None)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer, or say what is wrong."""
-        event.stop()
-        mistake = self._check(event.value)
-        if mistake:
-            place = self.query_one(Static)
-            place.update(Content(make_safe(mistake)))
-            place.display = True
-        else:
-            self.answer(event.value)
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Forget what was wrong."""
-        event.stop()
-        self.query_one(Static).display = False
-
-
-def ways_out(taking: str) -> str:
-    """Return the keys that end a line to type in, as they stand in its frame."""
-    between = "·" if terminal_facts().is_utf8 else "-"
-    return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
-
-
-def _key_name(key: str) -> str:
-    """Return a key as people know it."""
-    name = key.partition(",")[0]
-    name = _KEY_NAMES.get(name, name)
-    return name.replace("ctrl+", "^").upper() if name.startswith("ctrl+") else name.replace("enter", "⏎").replace("escape", "Esc")
-
-
-# Several lines to fill in, over a screen: `Form`, for what one question is too little for; as `Menu`, it answers once and goes.
-#
-# Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], answered, check)
-#
-# `answered` is called with {field id: text}, or None after Esc; `check` returns (field id, what is wrong with it), or None.
-# Enter takes, Tab and the arrows go from line to line.
-
 _STEPS = {"tab": 1, "down": 1, "shift+tab": -1, "up": -1}
 
 Check = Callable[[dict[str, str]], tuple[str, str] | None]
 
 
 class Field(Struct, frozen=True):
-    """One line; `hint` stands in it while it is empty."""
+    """A line of a form; `hint` is shown while it is empty."""
 
     id: str
     label: str
@@ -496,7 +418,12 @@ class Field(Struct, frozen=True):
 
 
 class Form(_PopUp):
-    """The form; see the module."""
+    """Several lines to fill in; Tab and the arrows move between them.
+
+    The answer is {field id: text}, None after Esc. `check` returns (field id, what is wrong with it), None if nothing is.
+    """
+
+    WIDTH: ClassVar[int] = 66
 
     DEFAULT_CSS = """
     Form { width: 66; padding: 0 1; }
@@ -507,9 +434,11 @@ class Form(_PopUp):
     Form .mistake { color: $error; height: auto; display: none; }
     """
 
-    def __init__(self, title: str, fields: Sequence[Field], answer: Callable[[Any], object], check: Check) -> None:
+    def __init__(
+        self, title: str, fields: Sequence[Field], answer: Callable[[Any], object], check: Check, *, action: str = "save"
+    ) -> None:
         super().__init__(answer)
-        self.border_title, self.border_subtitle = Content(make_safe(title)), Content(ways_out("save"))
+        self.border_title, self.border_subtitle = Content(make_safe(title)), Content(ways_out(action))
         self._fields, self._check = list(fields), check
 
     @classmethod
@@ -527,31 +456,32 @@ class Form(_PopUp):
         return form
 
     def expect_size(self, screen: Size) -> Size:
-        """Return how large it will be: as wide as the style says, and a line for each field in a frame."""
-        return Size(min(66, screen.width), min(len(self._fields) + 2, screen.height))
+        """Return its size: a line for each field, in a frame."""
+        return Size(min(self.WIDTH, screen.width), min(len(self._fields) + 2, screen.height))
 
     def compose(self) -> ComposeResult:
-        """Make a line for each field, and the place for what is wrong."""
+        """Make a line for each field, and a line for mistakes."""
         with Vertical():
             for field in self._fields:
                 with Horizontal():
-                    yield Static(Content(make_safe(field.label)), markup=False, classes="label")
+                    if field.label:
+                        yield Static(Content(make_safe(field.label)), markup=False, classes="label")
                     line = Input(field.value, placeholder=field.hint, compact=True, select_on_focus=False, id=f"form-{field.id}")
                     line.cursor_blink = False
                     yield line
             yield Static("", markup=False, classes="mistake")
 
     def take_focus(self) -> None:
-        """Let the keys go to the first line."""
+        """Focus the first line."""
         self.query(Input).first().focus()
 
     @property
     def values(self) -> dict[str, str]:
-        """What stands in the lines."""
+        """The texts of the lines."""
         return {field.id: self.query_one(f"#form-{field.id}", Input).value.strip() for field in self._fields}
 
     def on_key(self, event: events.Key) -> None:
-        """Go from line to line, leave on Esc."""
+        """Move between lines; leave on Esc."""
         if event.key not in _STEPS and event.key != "escape":
             return
         event.stop()
@@ -561,10 +491,10 @@ class Form(_PopUp):
             return
         lines = list(self.query(Input))
         at = next((at for at, line in enumerate(lines) if line.has_focus), 0)
-        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # at once: the next key may be there already
+        self.screen.set_focus(lines[(at + _STEPS[event.key]) % len(lines)])  # at once, for keys that were typed ahead
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer, or say what is wrong and go there."""
+        """Answer, or show the mistake and go to its line."""
         event.stop()
         mistake = self._check(self.values)
         if mistake is None:
@@ -576,6 +506,58 @@ class Form(_PopUp):
         self.query_one(f"#form-{mistake[0]}", Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Forget what was wrong."""
+        """Hide the mistake."""
         event.stop()
         self.query_one(".mistake", Static).display = False
+
+
+class Prompt(Form):
+    """A form of one line."""
+
+    DEFAULT_CSS = "Prompt { width: 60; }"
+    WIDTH: ClassVar[int] = 60
+
+    @classmethod
+    def ask(  # type: ignore[override]  # one text instead of fields
+        cls,
+        app: App[Any],
+        label: str,
+        answer: Callable[[str | None], object],
+        *,
+        value: str = "",
+        check: Callable[[str], str] = lambda _text: "",
+    ) -> Prompt:
+        """Ask for a text.
+
+        Args:
+            value: the initial text.
+            check: returns what is wrong with a text, "" if nothing is.
+        """
+
+        def check_line(values: dict[str, str]) -> tuple[str, str] | None:
+            return ("text", mistake) if (mistake := check(values["text"])) else None
+
+        def answer_line(values: dict[str, str] | None) -> None:
+            answer(None if values is None else values["text"])
+
+        prompt = cls(label, [Field("text", "", value)], answer_line, check_line, action="ok")
+        cls._pop_up(app, prompt, None)
+        return prompt
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The text as it was typed, with its blanks."""
+        return {"text": self.query_one(Input).value}
+
+
+def ways_out(taking: str) -> str:
+    """Return the keys that end a line of input, for its frame."""
+    between = "·" if terminal_facts().is_utf8 else "-"
+    return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"
+
+
+def _key_name(key: str) -> str:
+    """Return the usual name of a key."""
+    name = key.partition(",")[0]
+    name = _KEY_NAMES.get(name, name)
+    return name.replace("ctrl+", "^").upper() if name.startswith("ctrl+") else name.replace("enter", "⏎").replace("escape", "Esc")

@@ -1,4 +1,4 @@
-"""Where rows stand on the screen, a line each: what is drawn, what is drawn again, and how far the view is scrolled to its cursor.
+"""Lines of a list on the screen: their painting, what has to be drawn again, and scrolling to the cursor.
 
 Tests: `tests/tui/widgets/test_table.py`.
 """
@@ -21,19 +21,15 @@ from textual.widget import Widget
 
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of
 
-# Widgets that are nothing but lines: no edges, no padding, nothing faded.
-#
-# Around each line Textual draws what the style says of borders, outlines, padding, tints and hatches. Where it says nothing
-# that still takes three times as long as the line; and each time a new strip comes of it, so that nothing of what strips
-# remember of themselves (where they were cut, their colours for the terminal) is ever found again.
-#
-# It overrides `StylesCache.render_line`, which is Textual's own affair and therefore pinned with its version.
+# Textual draws borders, outlines, padding, tints and hatches around each line. Without any of them that still takes three times as
+# long as the line itself, and makes a new strip each time, so that the caches of strips (cuts, terminal colours) are never hit.
+# `_PlainCache` overrides `StylesCache.render_line`, which is private to Textual and therefore pinned with its version.
 
 _AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
 
 
 class PlainLines(Widget):
-    """A widget whose `render_line` says all; where its style says more, Textual draws that."""
+    """A widget that draws each line in `render_line` alone. If its style has borders or tints, Textual draws them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,7 +37,7 @@ class PlainLines(Widget):
 
 
 class _PlainCache(StylesCache):
-    """The lines of a widget as they were drawn last; the strips are the widget's own."""
+    """Textual's cache of lines, without the work for borders that are not there."""
 
     def render_line(  # Textual's
         self,
@@ -87,22 +83,19 @@ def blank_line(width: int, style: Style) -> Strip:
     return Strip([Segment(" " * width, style)], width)
 
 
-# What every list says of itself, so that parts of `Rows` know it: its rows, their keys and pictures, where the cursor is.
-
-
 class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` are found by the first base
-    """What a subclass of `Rows` answers; nothing is done here."""
+    """The interface of a list for its parts: rows, keys, pictures, cursor. Subclasses of `Rows` implement it."""
 
     HEADER_LINES: ClassVar[int] = 0
     cursor = 0
-    """Index of the cursor's row in the view; 0 where there are none."""
+    """Index of the cursor's row; 0 in an empty list."""
     cursor_key: int | None = None
     shown_count = 0
-    """How many rows there were when the view was last looked at."""
+    """Number of rows at the last refresh."""
 
     @property
     def page_rows(self) -> int:
-        """How many rows are visible at once."""
+        """Number of visible rows."""
         return max(1, self.scrollable_content_region.height - self.HEADER_LINES)
 
     @property
@@ -112,18 +105,18 @@ class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` 
 
     @property
     def empty_text(self) -> str:
-        """What is said where there is no row."""
+        """Text of an empty list."""
         raise NotImplementedError
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll; the bar is drawn again only where it will look different."""
+        """Scroll; redraw the bar only if it looks different."""
         bar = self.vertical_scrollbar
         if self.show_vertical_scrollbar and _thumb(bar, new_value) == _thumb(bar, bar.position):
-            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # so that it is no news to the bar
+            bar.set_reactive(ScrollBar.position, bar.validate_position(new_value))  # without notifying the bar
         super().watch_scroll_y(old_value, new_value)
 
     def count_rows(self) -> int:
-        """Return how many rows the view has."""
+        """Return the number of rows."""
         raise NotImplementedError
 
     def key_of(self, index: int) -> int:
@@ -131,24 +124,24 @@ class RowView(ScrollView, PlainLines):  # in this order: rules for `ScrollView` 
         raise NotImplementedError
 
     def index_of(self, key: int) -> int | None:
-        """Return where that row is in the view now."""
+        """Return the current index of a row."""
         raise NotImplementedError
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return all a row's picture depends on, but for the theme; rows of equal state look alike."""
+        """Return everything that the picture of a row depends on, except the theme; rows of equal state look alike."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Return the picture of a row, gutter included, from its state alone."""
+        """Paint a row with its gutter, from its state alone."""
         raise NotImplementedError
 
     def draw_header(self) -> list[Segment]:
-        """Return the picture of the header line."""
+        """Paint the header line."""
         raise NotImplementedError
 
 
 def _thumb(bar: ScrollBar, position: float) -> int:
-    """Return where the thumb begins, in eighths of a line, as `ScrollBarRender.render_bar` places it."""
+    """Return the start of the thumb, in eighths of a line, as `ScrollBarRender.render_bar` computes it."""
     size, window, rows = bar.size.height, bar.window_size, bar.window_virtual_size
     if not size or window >= rows:
         return 0
@@ -156,13 +149,11 @@ def _thumb(bar: ScrollBar, position: float) -> int:
     return int((size - thumb_size) * position / (rows - window) * len(bar.renderer.VERTICAL_BARS))
 
 
-# The pictures of rows: the styles of now, and what was painted, kept by the state that it was painted from.
-
 _MOST_STRIPS = 1024
 
 
 class RowPainting:
-    """Paints rows, each once."""
+    """Paints rows and keeps the strips by the state of the row."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
@@ -172,7 +163,7 @@ class RowPainting:
 
     @property
     def painter(self) -> Painter:
-        """The styles of now; with others, what was painted is forgotten."""
+        """The current styles; a change of theme discards all strips."""
         if self._fixed_width is not None and self._painter is not None:
             return self._painter
         painter = painter_of(self._view, self._painter)
@@ -183,20 +174,20 @@ class RowPainting:
 
     @property
     def width(self) -> int:
-        """How many cells a row has, gutter included."""
+        """Width of a row in cells, gutter included."""
         return self._view.scrollable_content_region.width if self._fixed_width is None else self._fixed_width
 
     def begin(self) -> None:
-        """Look theme and width up, once for all lines until `end`."""
+        """Fix theme and width for all lines until `end`."""
         _ = self.painter
         self._fixed_width = self.width
 
     def end(self) -> None:
-        """Look them up again, each time."""
+        """Read theme and width again for each line."""
         self._fixed_width = None
 
     def forget(self) -> None:
-        """Forget what was painted, for another theme or width."""
+        """Discard the strips, after a change of theme or width."""
         self._strips.clear()
 
     def strip_of(self, state: tuple[object, ...], width: int) -> Strip:
@@ -216,10 +207,10 @@ class RowLines:
     def __init__(self, view: RowView, painting: RowPainting) -> None:
         self.view, self.painting = view, painting
         self._drawn: dict[int, tuple[object, ...]] = {}
-        """{y: what the line was painted from} of the lines on screen."""
+        """{y: state that the line was painted from} of the lines on the screen."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a line, None = no row is on it."""
+        """Return the picture of a line, None if no row is on it."""
         view, width, painter = self.view, self.painting.width, self.painting.painter
         if y < view.HEADER_LINES:
             return Strip(pad(view.draw_header(), width, painter.ground), width)
@@ -237,18 +228,18 @@ class RowLines:
         return index if y >= self.view.HEADER_LINES and index < self.view.shown_count else None
 
     def forget(self) -> None:
-        """Forget what stands where: the width is another one."""
+        """Discard the drawn states, after a change of the width."""
         self._drawn.clear()
 
     def refresh_row(self, index: int) -> None:
-        """Have a row drawn again."""
+        """Draw a row again."""
         view = self.view
         y = index - view.top + view.HEADER_LINES
         if view.HEADER_LINES <= y < view.size.height:
             view.refresh(Region(0, y, view.size.width, 1))
 
     def refresh_changed(self) -> None:
-        """Have the visible rows drawn again that do not look as they did."""
+        """Draw the visible rows again whose state changed."""
         view, regions = self.view, []
         for y in range(view.HEADER_LINES, view.scrollable_content_region.height):
             index = y - view.HEADER_LINES + view.top
@@ -261,14 +252,14 @@ class RowLines:
             view.refresh(*regions)
 
     def keep_place(self, shift: int) -> None:
-        """Scroll with the cursor's row, so that it stays where it is on screen."""
+        """Scroll by `shift`, so that the cursor's row stays at its place on the screen."""
         view = self.view
         if shift:
             view.scroll_to(y=max(0, min(view.top + shift, view.shown_count - view.page_rows)), animate=False, force=True)
         self.show_cursor()
 
     def show_cursor(self) -> None:
-        """Scroll as little as needed to see the cursor."""
+        """Scroll as little as possible to show the cursor."""
         view = self.view
         if not view.is_attached or not view.scrollable_content_region.height:
             return
@@ -279,7 +270,7 @@ class RowLines:
             view.scroll_to(y=view.cursor - page + 1, animate=False, force=True)
 
     def place_cursor(self) -> None:
-        """Put the terminal's own (hidden) cursor on the row: screen readers and braille displays follow it."""
+        """Put the terminal's own (hidden) cursor on the row, for screen readers and braille displays."""
         view = self.view
         if view.has_focus:
             region = view.scrollable_content_region

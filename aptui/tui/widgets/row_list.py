@@ -1,9 +1,6 @@
-"""The ground of every list on screen: rows with keys, a cursor that stays on its key, marks, paging, mouse.
+"""Base of every list: rows with keys, a cursor that stays on its key, marks, paging and mouse.
 
-What a row looks like is decided elsewhere.
-
-A subclass says how many rows there are, which key each has and how it is drawn. Nothing here is done for all rows: a frame costs
-what is visible.
+A subclass supplies the number of rows, their keys and their pictures. Work is done for visible rows only.
 
 Tests: `tests/tui/widgets/test_table.py`.
 """
@@ -24,11 +21,9 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Painter, pad, wrap
 from aptui.tui.widgets.row_lines import RowLines, RowPainting, RowView, blank_line
 
-# Which rows of a list are marked, and the range of them that is being marked. What marks look like is `Rows.edge`'s.
-
 
 class RowMarks:
-    """Marks by key: rows that are filtered away stay marked."""
+    """Marks by key: rows that the filter hides stay marked."""
 
     def __init__(self, view: RowView) -> None:
         self._view = view
@@ -36,16 +31,16 @@ class RowMarks:
         self._anchor: int | None = None
 
     def __len__(self) -> int:
-        """Return how many rows are marked; those of a range that has not ended do not count."""
+        """Return the number of marked rows, without those of an open range."""
         return len(self.keys)
 
     @property
     def are_in_range(self) -> bool:
-        """Whether a range of marks was begun and not ended."""
+        """Whether a range of marks is open."""
         return self._anchor is not None
 
     def has(self, index: int, key: int) -> bool:
-        """Whether a row is marked, or will be when the range ends."""
+        """Return whether a row is marked, or will be when the range ends."""
         if key in self.keys:
             return True
         if self._anchor is None:
@@ -54,7 +49,7 @@ class RowMarks:
         return anchor is not None and min(anchor, self._view.cursor) <= index <= max(anchor, self._view.cursor)
 
     def list_selected(self) -> list[int]:
-        """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
+        """Return the rows for an action: the marked ones in the order of the view (hidden ones last), else the cursor's row."""
         keys = self.keys | set(self._range())
         if not keys:
             return [] if self._view.cursor_key is None else [self._view.cursor_key]
@@ -62,7 +57,7 @@ class RowMarks:
         return sorted(keys, key=lambda key: (order[key] is None, order[key] or 0, key))
 
     def turn(self, key: int) -> None:
-        """Mark a row, or take its mark away."""
+        """Mark or unmark a row."""
         self.keys ^= {key}
 
     def turn_range(self) -> None:
@@ -74,7 +69,7 @@ class RowMarks:
             self._anchor = None
 
     def clear(self) -> None:
-        """Take all marks away, and a range that was begun."""
+        """Remove all marks, and an open range."""
         self.keys.clear()
         self._anchor = None
 
@@ -92,9 +87,9 @@ _WHEEL_ROWS = 3
 class Rows(RowView, can_focus=True):
     """A scrolling list of rows, each with a stable key.
 
-    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v marks a range (again ends it), u clears; enter opens.
-    The ids of the bindings are `rows.<action>`; rebind them with `App.set_keymap`. Ruled by `Highlighted`, `Opened`, `ContextMenu`
-    and `MarksChanged`.
+    Keys: j k arrows, ctrl+d ctrl+u, page keys, g G home end; space marks, v begins and ends a range of marks, u clears; enter
+    opens. The ids of the bindings are `rows.<action>`; rebind them with `App.set_keymap`. It posts `Highlighted`, `Opened`,
+    `ContextMenu` and `MarksChanged`.
     """
 
     ALLOW_SELECT = False
@@ -120,38 +115,38 @@ class Rows(RowView, can_focus=True):
 
     @dataclass
     class RowMessage(Message):
-        """What all messages about a row say: the widget, and the row's key."""
+        """Base of messages about a row: the widget and the row's key."""
 
         rows: Rows
         key: int
 
         @property
         def control(self) -> Rows:
-            """The widget it is about; `@on(Rows.Opened, "#jobs")` selects by it."""
+            """The widget; `@on(Rows.Opened, "#jobs")` selects by it."""
             return self.rows
 
     class Highlighted(RowMessage):
-        """The cursor is on another row now."""
+        """The cursor moved to another row."""
 
     class Opened(RowMessage):
         """Enter, or a double click."""
 
     @dataclass
     class ContextMenu(RowMessage):
-        """The right button, at a place on the screen; the cursor moved there first."""
+        """The right button was pressed at a place on the screen; the cursor moved there first."""
 
         x: int
         y: int
 
     @dataclass
     class MarksChanged(Message):
-        """Other rows are marked now."""
+        """The marks changed."""
 
         rows: Rows
 
         @property
         def control(self) -> Rows:
-            """The widget it is about."""
+            """The widget."""
             return self.rows
 
     def __init__(
@@ -167,19 +162,19 @@ class Rows(RowView, can_focus=True):
         self.row_lines = RowLines(self, self.painting)
         super().__init__(name=name, id=id, classes=classes, disabled=disabled)
         self.follows_top = False
-        """Whether a cursor on the first row stays on the first row, whichever that is, instead of on its key."""
+        """Whether a cursor on the first row stays on the first row instead of on its key."""
         self._empty_text = ""
 
     # ------------------------------------------------------------------------------------------------ what a subclass says
 
     leads: ClassVar[bool] = True
-    """Whether something else shows what its cursor is on. Where nothing does, the cursor shows only while it has the keys."""
+    """Whether another part shows details of the cursor's row. If not, the cursor is visible only while the list has the focus."""
 
     # ------------------------------------------------------------------------------------------------------- what others use
 
     @property
     def empty_text(self) -> str:
-        """What is said where there is no row."""
+        """Text of an empty list."""
         return self._empty_text
 
     @empty_text.setter
@@ -190,9 +185,9 @@ class Rows(RowView, can_focus=True):
                 self.refresh()
 
     def refresh_rows(self) -> None:
-        """Look at the view again: the cursor stays on its key and on its place on screen, and only what differs is painted.
+        """Read the view again: the cursor stays on its key and on its place on the screen; only changes are painted.
 
-        Where the row of the cursor is gone, the row that took its place has the cursor.
+        If the row of the cursor is gone, the row at its place gets the cursor.
         """
         count = self.count_rows()
         before = self.cursor
@@ -201,7 +196,7 @@ class Rows(RowView, can_focus=True):
         self.cursor = min(self.cursor, max(0, count - 1)) if index is None else index
         is_other_count, self.shown_count = count != self.shown_count, count
         if is_other_count:
-            # Set as any attribute it has the whole screen laid out again, and no part of it stands elsewhere after.
+            # Assigning the attribute lays out the whole screen, although nothing moves.
             self.set_reactive(Rows.virtual_size, Size(self.virtual_size.width, count + self.HEADER_LINES))
         key = self.key_of(self.cursor) if count else None
         if self.is_attached:
@@ -214,14 +209,14 @@ class Rows(RowView, can_focus=True):
             self._move_place()
 
     def _fit_scroll_bar(self) -> None:
-        """Show how long the view is now; a bar that comes or goes is laid out, and a height that follows the rows."""
+        """Update the length of the view; lay out only if the bar appears, disappears, or the height follows the rows."""
         is_as_high_as_rows = self.styles.auto_dimensions
         if not is_as_high_as_rows:
             self._scroll_update(self.virtual_size)
         self.refresh(layout=is_as_high_as_rows)
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row of the view, clamped to it, and show it."""
+        """Put the cursor on a row, clamped to the view, and show it."""
         count = self.shown_count
         if not count:
             return
@@ -249,7 +244,7 @@ class Rows(RowView, can_focus=True):
         return True
 
     def list_selected_keys(self) -> list[int]:
-        """Return what an action is about: the marked rows in the order of the view (hidden ones last), or else the cursor's row."""
+        """Return the rows for an action: the marked ones in the order of the view (hidden ones last), else the cursor's row."""
         return self.marks.list_selected()
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
@@ -262,7 +257,7 @@ class Rows(RowView, can_focus=True):
     # -------------------------------------------------------------------------------------------------------------- drawing
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Draw lines; theme and width are looked up once for all of them."""
+        """Draw lines, with theme and width read once."""
         self.painting.begin()
         try:
             return super().render_lines(crop)
@@ -270,12 +265,12 @@ class Rows(RowView, can_focus=True):
             self.painting.end()
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the screen; Textual calls it."""
+        """Draw one line of the screen; called by Textual."""
         strip = self.row_lines.draw(y)
         return self.below(y, self.painting.width, self.painting.painter) if strip is None else strip
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line that no row is on."""
+        """Draw a line without a row."""
         at = y - self.HEADER_LINES
         if self.empty_text and not self.shown_count and 0 <= at <= len(rows := wrap(self.empty_text, max(1, width - 2))):
             at -= 0 if self.HEADER_LINES or self.page_rows < 3 else 1
@@ -296,7 +291,7 @@ class Rows(RowView, can_focus=True):
         self.move_cursor(self.cursor + rows)
 
     def action_page(self, pages: float) -> None:
-        """Move cursor and view by pages, so that the cursor keeps its place on screen."""
+        """Move cursor and view by pages; the cursor keeps its place on the screen."""
         rows = max(1, round(abs(pages) * self.page_rows)) * (1 if pages > 0 else -1)
         target = max(0, min(self.top + rows, self.shown_count - self.page_rows))
         if target != self.top:
@@ -312,7 +307,7 @@ class Rows(RowView, can_focus=True):
         self.move_cursor(self.shown_count - 1)
 
     def action_mark(self) -> None:
-        """Mark the row, or take its mark away, and go on to the next one."""
+        """Mark or unmark the row, and go to the next one."""
         if self.cursor_key is None:
             return
         self.marks.turn(self.cursor_key)
@@ -333,31 +328,31 @@ class Rows(RowView, can_focus=True):
         self.post_message(self.MarksChanged(self))
 
     def action_open(self) -> None:
-        """Say that the row is to be opened."""
+        """Post `Opened` for the row."""
         if self.cursor_key is not None:
             self.post_message(self.Opened(self, self.cursor_key))
 
     # ---------------------------------------------------------------------------------------------------------------- events
 
     def on_mount(self) -> None:
-        """Take the size of the view."""
+        """Read the view."""
         super().on_mount()  # type: ignore[no-untyped-call]  # Textual's
         self.refresh_rows()
 
     def on_resize(self) -> None:
-        """Draw for another width, with the cursor in sight."""
+        """Draw for another width, with the cursor visible."""
         self.row_lines.forget()
         self.painting.forget()
         self.row_lines.show_cursor()
         self.refresh()
 
     def on_focus(self) -> None:
-        """Show that the keys come here."""
+        """Draw the focused cursor."""
         self.row_lines.place_cursor()
         self.row_lines.refresh_changed()
 
     def on_blur(self) -> None:
-        """Show that the keys go elsewhere."""
+        """Draw the unfocused cursor."""
         self.row_lines.refresh_changed()
 
     @on(events.MouseScrollDown)
@@ -370,7 +365,7 @@ class Rows(RowView, can_focus=True):
         self.scroll_to(y=self.top + rows, animate=False, force=True)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor, open on a double click, ask for the menu on the right button."""
+        """Move the cursor, open on a double click, post `ContextMenu` for the right button."""
         event.stop()
         place = event.get_content_offset(self)
         index = None if place is None else self.row_lines.row_at(place.y)

@@ -1,18 +1,14 @@
-"""A table over columns that may have millions of rows: `Table` draws what a `TableModel` answers.
-
-Sorting and filtering are the model's.
-
-How to use it:
+"""A table over columns that may have millions of rows: `Table` draws the rows of a `TableModel`, which sorts and filters them.
 
     table = Table(COLUMNS, model, id="jobs")       # or without a model, and table.set_model(model) later
     table.empty_text = "no job matches"
-    …in the frame timer:  table.refresh_model()     # cheap when `model.version` is what it was
+    …in the frame timer:  table.refresh_model()     # cheap while `model.version` is the same
     table.sort = ("completed", True)                # an arrow beside the title; descending
     def on_rows_highlighted(self, event: Rows.Highlighted): …  event.key, event.rows
     def on_rows_opened / on_rows_context_menu / on_rows_marks_changed / on_table_header_clicked
 
 Cells carry *roles*: names of `theming.ROLES` (failed warning completed processing pending cancelled muted path key value error info
-debug accent title …). A theme gives each its style (`role-<name>-style`), the highlight of matches is the role `match`, the row
+debug accent title …). A theme gives each its style (`role-<name>-style`); the highlight of matches is the role `match`, the row
 under the cursor `cursor`, the head `header`, marks `mark`. Begin a status cell with its glyph (`safety.glyph("failed") + "
 failed"`): never colour alone.
 """
@@ -32,26 +28,24 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit, safe, width_of, wrap
 from aptui.tui.widgets.row_list import Rows
 
-# The columns of a table: what is known of each, and how they share its width; nothing is drawn here.
-
 GAP = "  "
-"""What stands between two columns."""
+"""Text between two columns."""
 
 
 class Column(Struct, frozen=True):
     """A column.
 
     Args:
-        id: what the model is asked for.
-        title: stands in the header.
-        width: in cells; 0 = it takes the rest, shared among all such columns by `weight`.
-        min_width: it is never narrower, unless it is the last one left.
+        id: its name in `TableModel.cell`.
+        title: text in the header.
+        width: in cells; 0 = a share of the rest, by `weight`.
+        min_width: minimum width, unless it is the last column left.
         align: "right" for numbers.
-        drop_rank: on narrow screens columns go in this order, highest first; 0 = never.
-        weight: its share of the rest, where `width` is 0.
-        is_prose: where a text is too long its end goes, also of one that holds "/".
-        needs: so many cells its texts take, where `width` is 0; 0 = nobody knows. What is left goes to those that need more.
-        is_picture: it draws what another column says, as a bar: it is not copied.
+        drop_rank: order in which columns are dropped on narrow screens, highest first; 0 = never.
+        weight: its share of the rest if `width` is 0.
+        is_prose: long texts lose their end even if they hold "/".
+        needs: width of its texts if `width` is 0; 0 = unknown. Columns that need more get the room of those that need less.
+        is_picture: it draws the value of another column as a bar, and is not copied.
     """
 
     id: str
@@ -67,9 +61,9 @@ class Column(Struct, frozen=True):
 
 
 def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Return which columns fit into so many cells and how wide each is; in their order.
+    """Return the columns that fit into `width` cells and their widths, in their order.
 
-    A wide column that goes may leave room for narrow ones that went before it: these come back, unless a text would be cut then.
+    When a wide column is dropped, narrow ones that were dropped earlier come back, unless a text would be cut then.
     """
     remaining = list(columns)
     while (
@@ -97,19 +91,19 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _free_width_beside(columns: Sequence[Column], width: int) -> int:
-    """Return how many cells are left when each of these columns has all that its texts take; none where that is not known."""
+    """Return the cells that are left when each column has the width of its texts; 0 if a width is unknown."""
     if not all(column.width or column.needs for column in columns):
         return 0
     return width - width_of_all(columns)
 
 
 def width_of_all(columns: Sequence[Column]) -> int:
-    """Return how many cells columns take when nothing is cut; of those that do not know what they need, the least."""
+    """Return the width of columns when no text is cut; unknown widths count with their minimum."""
     return sum(column.width or max(column.min_width, column.needs) for column in columns) + _gaps(columns)
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
-    """Give `spare` cells to columns by their weight; those that need less than their share get what they need."""
+    """Distribute `spare` cells by weight; columns that need less than their share get what they need."""
     hungry = list(flexible)
     while hungry:
         total = sum(columns[at].weight for at in hungry)
@@ -133,10 +127,10 @@ def _gaps(columns: Sequence[Column]) -> int:
 
 
 def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int) -> list[Column]:
-    """Return columns that know what their texts need; where all of it has no room, none takes more than that.
+    """Return columns with the widths of their texts; if these do not fit together, no column takes more than its texts.
 
     Args:
-        needs: {column id: how many cells its longest text takes}.
+        needs: {column id: width of its longest text}.
     """
     known = [
         replace(each, needs=max(needs[each.id], each.min_width)) if not (each.width or each.needs) else each for each in columns
@@ -145,7 +139,7 @@ def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int
 
 
 def _narrow(column: Column, need: int) -> Column:
-    """Return a column that takes no more than its longest text and its title."""
+    """Return a column that is at most as wide as its longest text and its title."""
     least = max(need, width_of(column.title), 1)
     if column.width:
         return replace(column, width=min(column.width, least))
@@ -154,61 +148,58 @@ def _narrow(column: Column, need: int) -> Column:
 
 _SHIFT_CELLS = 8
 _MEASURED_ROWS = 200
-"""Columns of tables with more rows have the widths that they were given."""
+"""Maximum number of rows whose texts are measured; larger tables keep their declared widths."""
 
 
 class TableModel(Protocol):
-    """What a table shows. All is about the current view: rows as they are filtered and sorted now."""
+    """The rows of the current view: filtered and sorted."""
 
     @property
     def version(self) -> int:
         """Rises whenever anything visible may have changed."""
 
     def row_count(self) -> int:
-        """Return how many rows the view has."""
+        """Return the number of rows."""
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return a cell; asked for visible rows alone, and again only when `version` rose."""
+        """Return a cell; called for visible rows only, and again only after `version` rose."""
 
     def key(self, index: int) -> int:
         """Return the stable id of a row."""
 
     def index_of(self, key: int) -> int | None:
-        """Return where that row is in the view now, None = it is not in it."""
+        """Return the current index of a row, None if the view does not have it."""
 
 
 class NoRows:
-    """The model of a table that was given none yet."""
+    """An empty model."""
 
     version = 0
 
     def row_count(self) -> int:
-        """Return none."""
+        """Return 0."""
         return 0
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Never asked."""
+        """Raise: there are no rows."""
         raise IndexError(index, column_id)
 
     def key(self, index: int) -> int:
-        """Never asked."""
+        """Raise: there are no rows."""
         raise IndexError(index)
 
     def index_of(self, key: int) -> int | None:
-        """Return nothing."""
+        """Return None."""
 
 
 class Table(Rows):
-    """The table; see the module.
-
-    Beside the keys of `Rows`: left and right scroll the texts of the flexible columns, `action_widest()` does nothing else.
-    """
+    """The table; see the module. Beside the keys of `Rows`, left and right scroll the texts of the flexible columns."""
 
     HEADER_LINES: ClassVar[int] = 1
     fits_texts: ClassVar[bool] = True
-    """Whether columns are measured by their texts, where rows are few; else they have the widths that they were given."""
+    """Whether columns take the widths of their texts while rows are few."""
     keeps_titles: ClassVar[bool] = False
-    """Whether titles stand above no rows, too."""
+    """Whether titles are shown above an empty table."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long texts", id="table.right", show=False),
         Binding("left", "shift(-1)", "back to the start of texts", id="table.left", show=False),
@@ -216,7 +207,7 @@ class Table(Rows):
 
     @dataclass
     class HeaderClicked(Rows.RowMessage):
-        """A title was clicked; `column_id` says which. `key` is the cursor's, or -1."""
+        """A title was clicked: `column_id`. `key` is the cursor's, or -1."""
 
         column_id: str
 
@@ -245,11 +236,11 @@ class Table(Rows):
 
     @property
     def model(self) -> TableModel:
-        """What is shown."""
+        """The model."""
         return self._model
 
     def set_model(self, model: TableModel) -> None:
-        """Show another model; the cursor stays on its key where the new one has it, marks are forgotten."""
+        """Show another model; the cursor stays on its key if the new model has it, marks are cleared."""
         self._model = model
         self.marks.clear()
         self._seen_version = None
@@ -257,14 +248,14 @@ class Table(Rows):
         self.refresh_model()
 
     def refresh_model(self) -> None:
-        """Show what changed; call it once a frame. Costs the visible rows when `model.version` rose, and nothing otherwise."""
+        """Show changes; call it once per frame. Costs the visible rows if `model.version` rose, else nothing."""
         if self._model.version != self._seen_version:
             self._seen_version = self._model.version
             self.refresh_rows()
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns people chose, in order."""
+        """The chosen columns, in order."""
         return self._columns
 
     def set_columns(self, columns: Sequence[Column]) -> None:
@@ -274,7 +265,7 @@ class Table(Rows):
 
     @property
     def sort(self) -> tuple[str, bool] | None:
-        """By which column the model is sorted, and whether descending: drawn, not done."""
+        """The column that the model is sorted by, and whether descending; the table only draws the arrow."""
         return self._sort
 
     @sort.setter
@@ -283,7 +274,7 @@ class Table(Rows):
         self._forget_layout()
 
     def row_text(self, key: int) -> str:
-        """Return a row as text with tabs between its cells, all columns but pictures, for copying; "" = it is not in the view."""
+        """Return a row as text for copying: cells separated by tabs, without pictures; "" if it is not in the view."""
         index = self._model.index_of(key)
         if index is None:
             return ""
@@ -292,7 +283,7 @@ class Table(Rows):
     # -------------------------------------------------------------------------------------------------------------- as `Rows`
 
     def count_rows(self) -> int:
-        """Return how many rows the view has."""
+        """Return the number of rows."""
         return self._model.row_count()
 
     def key_of(self, index: int) -> int:
@@ -300,11 +291,11 @@ class Table(Rows):
         return self._model.key(index)
 
     def index_of(self, key: int) -> int | None:
-        """Return where a row is."""
+        """Return the index of a row."""
         return self._model.index_of(key)
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the cells and what the row is to cursor and marks."""
+        """Return the cells and the state of the row: cursor, mark."""
         key = self._model.key(index)
         is_cursor = index == self.cursor
         return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.marks.has(index, key), self._offset)
@@ -331,7 +322,7 @@ class Table(Rows):
         return segments
 
     def draw_header(self) -> list[Segment]:
-        """Paint the titles; above nothing none."""
+        """Paint the titles."""
         if not (self.keeps_titles or self.count_rows()):
             return []
         style = self.painting.painter.style("header")
@@ -348,7 +339,7 @@ class Table(Rows):
         return f"{column.title} {glyph('descending' if self._sort[1] else 'ascending')}"
 
     def _with_arrow(self, column: Column) -> Column:
-        """Return a column; the one that is sorted by has room for its arrow, and goes after all others."""
+        """Return a column; the one that is sorted by has room for its arrow and is dropped last."""
         if self._sort is None or self._sort[0] != column.id:
             return column
         wide = width_of(self._title(column))
@@ -356,8 +347,8 @@ class Table(Rows):
         return replace(column, width=width, min_width=least, drop_rank=min(column.drop_rank, 1))
 
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
-        """Ask the model for a row, once per version."""
-        version, layout = self._model.version, self._lay_columns()  # another width forgets all cells: they are one a column
+        """Return the cells of a row, read once per version."""
+        version, layout = self._model.version, self._lay_columns()  # another width discards all cells
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
@@ -381,7 +372,7 @@ class Table(Rows):
         return self.fits_texts and self._fitted_version != self._model.version
 
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns, and what they need where that is cheap to know."""
+        """Return the columns, with the widths of their texts if rows are few."""
         columns = [self._with_arrow(column) for column in self._columns]
         self._fitted_version = self._model.version
         count = self._model.row_count() if self.fits_texts else 0
@@ -397,7 +388,7 @@ class Table(Rows):
     # --------------------------------------------------------------------------------------------------------- keys and mouse
 
     def action_shift(self, steps: int) -> None:
-        """Scroll the texts of the flexible columns to the side."""
+        """Scroll the texts of the flexible columns horizontally."""
         if offset := self._longest_overhang():
             self._offset = max(0, min(self._offset + steps * _SHIFT_CELLS, offset))
         else:
@@ -405,7 +396,7 @@ class Table(Rows):
         self.refresh()
 
     def _longest_overhang(self) -> int:
-        """Return how many cells the longest visible text of a flexible column lacks."""
+        """Return the number of cells that the longest visible text of a flexible column lacks."""
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self._model.key(index))
@@ -415,7 +406,7 @@ class Table(Rows):
         return most
 
     def click_header(self, x: int) -> None:
-        """Say which title was clicked."""
+        """Post which title was clicked."""
         start = 1
         for column, width in self._lay_columns():
             if start <= x < start + width + len(GAP):
@@ -425,25 +416,20 @@ class Table(Rows):
 
 
 class SideTable(Table):
-    """A table whose cursor decides nothing that stands elsewhere."""
+    """A table whose cursor does not select anything for other parts."""
 
     leads: ClassVar[bool] = False
 
 
-# Details as keys and values: `KeyValue`, for the context of a log line and every panel of facts.
-#
-# details = KeyValue(id="details") details.show([("Chunk", "IDAT"), ("Trace", "png.py(212): decode\npng.py(80): read")])
-# details.current() # the pair under the cursor, with the whole value
-#
-# A value takes as many rows as it has lines, and more where they are long.
+# Keys and values, for the context of a log line and for panels of facts.
 
 _WIDEST_KEY, _LEAST_VALUE = 28, 12
 _AROUND_VALUE = 3
-"""The edge at the left and the gap after the key."""
+"""Cells beside a value: the edge at the left and the gap after the key."""
 
 
 class _Pairs:
-    """The lines of all pairs; a value of several lines takes several rows, and one that is wider than `width` too."""
+    """The rows of all pairs; a value with several lines, or wider than `width`, takes several rows."""
 
     def __init__(self, pairs: list[tuple[str, str]], version: int, width: int) -> None:
         self.version = version
@@ -469,7 +455,7 @@ class _Pairs:
 
 
 class KeyValue(Table):
-    """A table of two columns; keys and messages are those of `Table`, message keys are line numbers and mean nothing else."""
+    """A table of two columns. Keys and messages are those of `Table`; the keys in messages are only row numbers."""
 
     HEADER_LINES: ClassVar[int] = 1
     leads: ClassVar[bool] = False
@@ -485,7 +471,7 @@ class KeyValue(Table):
         self._lay_out(list(pairs))
 
     def on_resize(self) -> None:
-        """Break values anew where there is another width; what `Rows` does then Textual has it do as well."""
+        """Wrap values again after a change of the width."""
         if self._value_width(self._pairs.pairs) != self._pairs.width:
             self._lay_out(self._pairs.pairs)
 
@@ -499,7 +485,7 @@ class KeyValue(Table):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """All pairs, as they were given."""
+        """All pairs as given."""
         return list(self._pairs.pairs)
 
     def current(self) -> tuple[str, str] | None:
@@ -508,7 +494,7 @@ class KeyValue(Table):
 
 
 def _rows_of(value: str, width: int) -> list[str]:
-    """Return the lines of a value, those that are too wide in pieces; as they are where there is hardly any room."""
+    """Return the lines of a value, long ones in pieces; unchanged in a very narrow view."""
     lines = value.splitlines() or [""]
     if width < _LEAST_VALUE:
         return lines

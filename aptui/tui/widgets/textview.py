@@ -1,15 +1,13 @@
-"""A preview: `TextView` shows the head of a file or a text with syntax colours, of a binary one in hexadecimal, or a picture.
+"""A preview: `TextView` shows the start of a file with syntax colours, a binary one in hexadecimal, or a picture.
 
-Bounded; files are read by whoever shows them, in a thread.
-
-How to use it:
+Sizes are bounded; the caller reads files in a thread.
 
     view = TextView(id="preview")
-    view.show_preview(read_preview(path))     # in a thread: at most the first 256 KB; errors are said in place
-    view.show_preview(make_preview(data, "shader.lua"))   # the name chooses the language
-    view.title()                              # "Lua  41 lines" for the title line; `Ready` says when it changed
+    view.show_preview(read_preview(path))     # in a thread: at most the first 256 KB; errors are shown in place
+    view.show_preview(make_preview(data, "shader.lua"))   # the name selects the language
+    view.title()                              # "Lua  41 lines" for the title line; `Ready` reports a change
 
-Keys are those of `Rows` and left and right.
+Keys are those of `Rows`, and left and right.
 
 Tests: `tests/tui/widgets/test_views.py`.
 """
@@ -43,19 +41,21 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.cells import Painter
 
 
-# The lines of a picture in the room there is, in the colours there are, and in no more bytes than the line carries soon.
-#
-# As long as nobody knows what the line carries a picture has the fewest bytes; what these took tells whether it can have more.
+# A picture is drawn for the available size, the available colours, and the speed of the line. While the speed is unknown, the
+# drawing with the fewest bytes is used; the time that it takes shows whether the line carries more.
 
 _FEW = 16
 _MOST_S = 0.4
-"""A picture that fills the line for longer is drawn with fewer bytes; greys take no more than a screen of text."""
+"""Maximum time in seconds that a picture may occupy the line; beyond it fewer bytes are used.
+
+Greys cost at most a screen of text.
+"""
 _RETRIES, _RETRY_S = 4, 0.5
-"""So often, and after so long, is looked again whether the line carries more than was thought."""
+"""Number of retries with more bytes, and their interval in seconds, while the speed of the line is unknown."""
 
 
 class Picture:
-    """A picture as it was drawn last; drawn anew where room or colours are others."""
+    """The drawing of a picture for the current size and colours."""
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels
@@ -75,12 +75,13 @@ class Picture:
         return self._lines
 
     def put_away(self) -> None:
-        """Look no more: another one is shown."""
+        """Stop the retries: another picture is shown."""
+        self._is_least = False
         if self._retry_timer is not None:
             self._retry_timer.stop()
 
     def _retry(self, widget: Widget) -> None:
-        """Draw it with more bytes, if it has fewer than it could have and they would be there soon after all."""
+        """Draw with more bytes if the line turned out to be fast enough."""
         before = self._lines
         if self._is_least and self._drawn_for is not None and widget.is_attached:
             self._draw(widget, *self._drawn_for)
@@ -107,7 +108,7 @@ class Picture:
 
 
 def _carries(widget: Widget, size: int) -> bool:
-    """Return whether the line is known to carry so many bytes soon."""
+    """Return whether the line is known to carry `size` bytes in time."""
     if not isinstance(widget.app, DiffRenderingApp):
         return True
     takes_s = widget.app.line_takes_s(size)
@@ -115,7 +116,7 @@ def _carries(widget: Widget, size: int) -> bool:
 
 
 def _manners(painter: Painter) -> tuple[Manner, ...]:
-    """Return how a picture may be drawn here, the best first; a theme without colours has none for pictures either."""
+    """Return the ways to draw a picture here, the best first; a theme without colours has only shades."""
     from aptui.tui.pictures.blocks import Manner  # for start-up
 
     colour = painter.style("failed").color
@@ -127,12 +128,12 @@ def _manners(painter: Painter) -> tuple[Manner, ...]:
 READ_BYTES = 256 * 1024
 _HEX_BYTES = 4096
 _COLOURED_CHARS = 128 * 1024
-"""pygments makes 1 to 2 MB a second; what is beyond stays plain."""
+"""Maximum length that is coloured: pygments handles 1 to 2 MB a second."""
 _LINE_CHARS = 4096
 _SHIFT_CELLS = 8
 
 Piece = tuple[str, str]
-"""Drawable text and its role."""
+"""Safe text and its role."""
 
 _ROLES = (
     ("Token.Comment", "muted"),
@@ -148,11 +149,11 @@ _ROLES = (
     ("Token.Generic.Inserted", "completed"),
     ("Token.Generic.Heading", "title"),
 )
-"""{token of pygments: role}, the first that fits."""
+"""{token of pygments: role}; the first match counts."""
 
 
 class TextPreview(Struct, frozen=True):
-    """Lines ready to be drawn, and what they are of; `pixels` in their place are a picture in all the room there is."""
+    """Lines ready to be drawn, and their kind; `pixels` instead of lines is a picture that fills the view."""
 
     kind: str
     lines: tuple[tuple[Piece, ...], ...]
@@ -162,9 +163,9 @@ class TextPreview(Struct, frozen=True):
 
 
 def read_preview(path: str | os.PathLike[str]) -> TextPreview:
-    """Return the preview of a file; what cannot be read is said. Blocks: call it in a thread."""
+    """Return the preview of a file; errors become part of it. Blocks: call it in a thread."""
     try:
-        # A pipe in a scan folder must not block the thread for ever.
+        # A pipe in a scan folder must not block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
             data = stream.read(READ_BYTES) or b""
@@ -180,18 +181,18 @@ def _unreadable(error: OSError) -> TextPreview:
 
 
 def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview:
-    """Return the preview of bytes; the name chooses the language."""
+    """Return the preview of bytes; the name selects the language."""
     if not data:
         return TextPreview("empty", (), is_numbered=False)
     text = _decode(data, is_cut=is_cut)
     if text is None:
-        return TextPreview("binary", tuple(_hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
+        return TextPreview("binary", tuple(hex_lines(data[:_HEX_BYTES])), is_cut or len(data) > _HEX_BYTES, is_numbered=False)
     language, lines = _colour(text, name)
     return TextPreview(language, lines, is_cut)
 
 
 def _decode(data: bytes, *, is_cut: bool) -> str | None:
-    """Return the text of bytes, None = they are none."""
+    """Return the text of bytes, None if they are binary."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return data.decode(encoding, "replace")
@@ -207,8 +208,8 @@ def _decode(data: bytes, *, is_cut: bool) -> str | None:
 
 
 def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
-    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has none; for start-up
-    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has none
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]  # it has no stubs; for start-up
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]  # it has no stubs
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
@@ -238,7 +239,8 @@ def _role_of(token: str) -> str:
     return next((role for prefix, role in _ROLES if token.startswith(prefix)), "error" if token == "Token.Error" else "")
 
 
-def _hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
+def hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
+    """Yield bytes in hexadecimal: offset, 16 bytes, the letters among them."""
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
         left, right = row[:8].hex(" "), row[8:].hex(" ")
@@ -256,7 +258,7 @@ class TextView(Rows):
 
     @dataclass
     class Ready(Rows.MarksChanged):
-        """Another preview is shown now."""
+        """Another preview is shown."""
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(name=name, id=id, classes=classes)
@@ -266,7 +268,7 @@ class TextView(Rows):
         self._shown_number = 0
 
     def show_preview(self, preview: TextPreview) -> None:
-        """Show what was made elsewhere."""
+        """Show a preview."""
         self._preview = preview
         if self._picture is not None:
             self._picture.put_away()
@@ -283,7 +285,7 @@ class TextView(Rows):
         self.post_message(self.Ready(self))
 
     def title(self) -> str:
-        """Return what is shown, for the title line."""
+        """Return the kind and the number of lines, for the title line."""
         preview = self._preview
         if not preview.lines:
             return preview.kind
@@ -295,7 +297,7 @@ class TextView(Rows):
         return "".join(text for text, _ in self._preview.lines[key])
 
     def count_rows(self) -> int:
-        """Return how many lines there are."""
+        """Return the number of lines."""
         return len(self._preview.lines)
 
     def key_of(self, index: int) -> int:
@@ -307,7 +309,7 @@ class TextView(Rows):
         return key if 0 <= key < len(self._preview.lines) else None
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the line and what it is to cursor and marks."""
+        """Return the line and its state: cursor and mark."""
         is_cursor = index == self.cursor
         return (self._shown_number, index, is_cursor, is_cursor and self.has_focus, self.marks.has(index, index), self._offset)
 
@@ -332,7 +334,7 @@ class TextView(Rows):
         return [*segments, *pad(line, max(0, free_width), painter.style("", is_cursor=is_lit))]
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line of the picture, where there is one; its first line has the bar of the cursor when the keys come here."""
+        """Draw a line of the picture, if there is one; the cursor is on its first line."""
         if self._picture is None:
             return super().below(y, width, painter)
         lines = self._picture.lines(self, width - 1, self.page_rows, painter)
@@ -340,13 +342,13 @@ class TextView(Rows):
         return Strip(pad([edge, *(lines[y] if y < len(lines) else ())], width, painter.ground), width)
 
     def action_shift(self, steps: int) -> None:
-        """Scroll to the side."""
+        """Scroll horizontally."""
         self._offset = max(0, self._offset + steps * _SHIFT_CELLS)
         self.refresh()
 
 
 def _without_start(line: list[Segment], cells: int) -> list[Segment]:
-    """Drop so many cells from the left."""
+    """Drop `cells` cells from the left."""
     rest = []
     for piece in line:
         wide = width_of(piece.text)

@@ -1,16 +1,14 @@
 """A tree with columns: `VTree` shows a `TreeModel` (a million nodes, preorder) or a `LazyTree` (children on demand).
 
-How to use it:
-
     tree = VTree([Column("name", "Name", 0, 20), Column("kind", "Kind", 8)], model, id="sources")
     …in the frame timer:  tree.refresh_model()
-    tree.filter(ids)      # only these nodes and their ancestors, all open
-    tree.filter(None)     # everything again, as it was open before
-    tree.reveal(node)     # opens the ancestors and puts the cursor there
-    tree.node             # the cursor's node, None where there is none
+    tree.filter(ids)      # shows only these nodes and their ancestors, all open.
+    tree.filter(None)     # shows everything, open as it was without the filter.
+    tree.reveal(node)     # opens the ancestors and puts the cursor there.
+    tree.node             # is the cursor's node, None in an empty tree.
 
 The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes
-to the parent, enter opens and closes a parent and says `Opened` of a leaf, `*` opens all, `-` closes all. Messages are those of
+to the parent, enter opens and closes a parent and posts `Opened` for a leaf, `*` opens all, `-` closes all. Messages are those of
 `Rows`; keys are those of the model, never node numbers.
 
 Tests: `tests/tui/widgets/test_views.py`.
@@ -40,9 +38,9 @@ _INDENT = "  "
 
 
 class TreeModel(Protocol):
-    """What a tree shows: nodes numbered in preorder, parents before their children.
+    """Nodes numbered in preorder, parents before their children.
 
-    Nodes may be renumbered when `version` rises; then all arrays are read again, and what was open stays open by key.
+    Nodes may be renumbered when `version` rises; then all arrays are read again, and open nodes stay open by key.
     """
 
     @property
@@ -51,7 +49,7 @@ class TreeModel(Protocol):
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
 
     @property
     def parent(self) -> Ids:
@@ -59,7 +57,7 @@ class TreeModel(Protocol):
 
     @property
     def depth(self) -> Ids:
-        """How deep each node is, 0 = at the top."""
+        """The depth of each node, 0 = top level."""
 
     @property
     def end(self) -> Ids:
@@ -67,7 +65,7 @@ class TreeModel(Protocol):
 
     @property
     def structure_version(self) -> int:
-        """Rises whenever nodes came, went or moved; labels alone do not raise it."""
+        """Rises whenever nodes are added, removed or moved; not for labels."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return a cell; that of the first column is the label."""
@@ -76,17 +74,17 @@ class TreeModel(Protocol):
         """Return the stable id of a node."""
 
     def node_of(self, key: int) -> int | None:
-        """Return the node with this key, None = there is none."""
+        """Return the node with this key, None if it does not exist."""
 
     def is_unread(self, node: int) -> bool:
-        """Whether its children are not known yet; the tree draws it as a parent and calls `read` to open it."""
+        """Return whether its children are unknown; the tree draws it as a parent and calls `read` to open it."""
 
     def read(self, node: int) -> None:
-        """Ask for the children; when they come, now or later, `version` rises and the node opens."""
+        """Request the children; when they arrive, `version` rises and the node opens."""
 
 
 class _OpenNodes:
-    """Which nodes of the arrays are visible, and in which order: the view of the table below."""
+    """The visible nodes and their order: the `TableModel` of the table below."""
 
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
         self.model = model
@@ -96,7 +94,7 @@ class _OpenNodes:
         self._structure: int | None = None
         self._mask: Flags | None = None
         self._are_open: Flags = np.zeros(0, np.bool_)
-        # What is open survives a renumbering as "all but these keys" or "none but these keys".
+        # Open nodes are kept by key, as "all but these" or "none but these", so that they survive a renumbering.
         self._is_usually_open = False
         self._exceptions: set[int] = set()
         self._before_filter: tuple[bool, set[int]] | None = None
@@ -143,12 +141,12 @@ class _OpenNodes:
         return bool(self._are_open[node]) and not self.model.is_unread(node)
 
     def renew(self) -> None:
-        """Take the arrays anew where nodes came, went or moved."""
+        """Read the arrays again if nodes were added, removed or moved."""
         if self.model.structure_version == self._structure:
             return
         model = self.model
         self._structure = model.structure_version
-        self._mask = None  # of nodes that have other numbers now: whoever filters does so again
+        self._mask = None  # its nodes have other numbers now; the screen filters again
         arrived = {key for key in self._awaited if (node := model.node_of(key)) is not None and not model.is_unread(node)}
         self._awaited -= arrived
         self._exceptions ^= arrived if not self._is_usually_open else set()
@@ -193,7 +191,7 @@ class _OpenNodes:
         self._rebuild()
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
-        """Restrict the view to nodes and their ancestors, all open at first; None lifts it and restores what was open."""
+        """Restrict the view to nodes and their ancestors, all open at first; None lifts it and restores the open nodes."""
         np = self._numpy
         self.renew()
         if nodes is None:
@@ -238,7 +236,7 @@ class _OpenNodes:
         return self._visible(node + 1, int(self.model.end[node]))
 
     def _visible(self, start: int, stop: int) -> Ids:
-        """Return the nodes of a range that no closed node of the same range hides."""
+        """Return the nodes of a range that are not below a closed node of the same range."""
         np = self._numpy
         ends = np.asarray(self.model.end[start:stop], np.int32)
         # Closed nodes begin a hidden stretch, which ends where their last descendant does.
@@ -282,12 +280,12 @@ class VTree(Table):
             self.set_tree(model)
 
     def set_tree(self, model: TreeModel) -> None:
-        """Show another tree, closed; imports numpy."""
+        """Show another tree, closed."""
         self._open_nodes = _OpenNodes(model, lambda: self.columns)
         self.set_model(self._open_nodes)
 
     def refresh_model(self) -> None:
-        """Show what changed; call it once a frame."""
+        """Show changes; call it once per frame."""
         if self._open_nodes is not None:
             self._open_nodes.renew()
         super().refresh_model()
@@ -299,16 +297,16 @@ class VTree(Table):
         return int(nodes.view[self.cursor]) if nodes is not None and self.cursor < len(nodes.view) else None
 
     def filter(self, nodes: Ids | Sequence[int] | None, *, is_new: bool = True) -> None:
-        """Show only these nodes and their ancestors, all open, or as they were in the filter before if this is no new one.
+        """Show only these nodes and their ancestors: all open, or, unless `is_new`, open as in the previous filter.
 
-        None shows everything as it was before any filter.
+        None shows everything, open as it was without the filter.
         """
         if self._open_nodes is not None:
             self._open_nodes.show_only(nodes, is_new=is_new)
             self.refresh_model()
 
     def reveal(self, node: int) -> bool:
-        """Open what hides a node and put the cursor on it; return whether the filter lets it through."""
+        """Open the ancestors of a node and put the cursor on it; return whether the filter shows it."""
         nodes = self._open_nodes
         if nodes is None:
             return False
@@ -348,7 +346,7 @@ class VTree(Table):
             self.move_cursor(index)
 
     def action_unfold_all(self) -> None:
-        """Open everything that is known."""
+        """Open all known nodes."""
         self._set_all(are_open=True)
 
     def action_fold_all(self) -> None:
@@ -366,7 +364,7 @@ class VTree(Table):
             self.refresh_model()
 
     def action_open(self) -> None:
-        """Open or close a parent; say `Opened` of a leaf."""
+        """Open or close a parent; post `Opened` for a leaf."""
         nodes, node = self._open_nodes, self.node
         if nodes is None or node is None:
             return
@@ -384,8 +382,8 @@ class Branch(Struct):
 
     Args:
         cells: {column id: cell}; missing ones are empty.
-        data: whatever the screen needs to know it by; the same thing may stand at several places of the tree.
-        has_children: whether it is worth asking.
+        data: the record that the screen identifies it by; it may occur several times in the tree.
+        has_children: whether it may have children.
     """
 
     cells: dict[str, Cell]
@@ -397,10 +395,10 @@ class Branch(Struct):
 
 
 class LazyTree:
-    """A `TreeModel` whose children are asked for when a node is opened: for dependencies, which may go round in circles.
+    """A `TreeModel` whose children are requested when a node is opened: for dependencies, which may be cyclic.
 
     Args:
-        children: called with a branch when it is opened first. Return its children, or None to give them later with `grow`.
+        children: called with a branch when it is first opened. Return its children, or None to give them later with `grow`.
     """
 
     def __init__(self, children: Callable[[Branch], Sequence[Branch] | None]) -> None:
@@ -414,13 +412,13 @@ class LazyTree:
         self.set_roots([])
 
     def set_roots(self, roots: Sequence[Branch]) -> None:
-        """Begin anew."""
+        """Replace all branches."""
         self._by_key.clear()
         self._roots = [self._adopt_key(branch, None) for branch in roots]
         self._number()
 
     def grow(self, branch: Branch, children: Sequence[Branch]) -> None:
-        """Give the children of a branch, or give them anew."""
+        """Set the children of a branch."""
         branch.children = [self._adopt_key(child, branch) for child in children]
         self._number()
 
@@ -435,7 +433,7 @@ class LazyTree:
         return branch
 
     def _number(self) -> None:
-        """Lay the branches out in preorder."""
+        """Lay out the branches in preorder."""
         self._order = []
         depths: list[int] = []
         parents: list[int] = []
@@ -461,7 +459,7 @@ class LazyTree:
 
     @property
     def node_count(self) -> int:
-        """How many branches are known."""
+        """Number of known branches."""
         return len(self._order)
 
     def cell(self, node: int, column_id: str) -> Cell:
@@ -473,16 +471,16 @@ class LazyTree:
         return self._order[node].key
 
     def node_of(self, key: int) -> int | None:
-        """Return where a branch is."""
+        """Return the node of a branch."""
         return self._place.get(key)
 
     def is_unread(self, node: int) -> bool:
-        """Whether a branch may have children nobody asked for yet."""
+        """Return whether a branch may have children that were not requested yet."""
         branch = self._order[node]
         return branch.has_children and branch.children is None
 
     def read(self, node: int) -> None:
-        """Ask for the children."""
+        """Request the children."""
         children = self._ask(self._order[node])
         if children is not None:
             self.grow(self._order[node], children)

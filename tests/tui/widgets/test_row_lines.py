@@ -1,4 +1,4 @@
-"""Plain lines look as Textual would draw them, and the strips that reach the picture are the widget's own."""
+"""Plain lines look as Textual draws them, and their strips are the widget's own."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def draw(widget: Widget, css: str, ask: Callable[[Widget], Any]) -> Any:
 
 @pytest.mark.parametrize("css", STYLES.values(), ids=list(STYLES))
 @pytest.mark.parametrize("crop", [Region(0, 0, 20, 6), Region(4, 1, 10, 2)], ids=["all", "a part"])
-def test_lines_look_as_textual_draws_them(css: str, crop: Region) -> None:
+def test_plain_lines_look_as_textual_draws_them(css: str, crop: Region) -> None:
     def picture(widget: Widget) -> list[list[Segment]]:
         return [list(strip.simplify()) for strip in widget.render_lines(crop)]
 
     assert draw(Ours(), css, picture) == draw(Theirs(), css, picture)
 
 
-def test_a_line_is_the_strip_that_the_widget_gave_and_is_asked_for_once() -> None:
+def test_plain_line_is_the_strip_of_the_widget_rendered_once() -> None:
     def lines(widget: Widget) -> list[Strip]:
         widget.app._filters = []
         return [widget.render_lines(Region(0, 0, 20, 1))[0] for _ in range(2)]
@@ -83,5 +83,5 @@ def test_a_line_is_the_strip_that_the_widget_gave_and_is_asked_for_once() -> Non
     assert first is again is ours.strips[0]
 
 
-def test_lists_have_the_rules_of_scroll_views() -> None:
+def test_lists_follow_css_rules_of_scroll_view() -> None:
     assert ScrollView.__name__ in Rows._css_type_names

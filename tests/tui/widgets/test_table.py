@@ -1,4 +1,4 @@
-"""Tables: the cursor stays on its row, only what is visible is asked for, and narrow screens show what matters."""
+"""Tables: the cursor stays on its row, only visible rows are read, and narrow screens drop columns."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 class Numbers:
-    """Rows 0 … count-1 and what was asked."""
+    """Rows 0 … count-1, and a count of the reads."""
 
     def __init__(self, count=1_000_000):
         self.version, self.rows, self.asked, self.words = 1, range(count), 0, {}
@@ -56,6 +56,9 @@ class Room(App[None]):
     def compose(self):
         yield from self.widgets
 
+    def get_css_variables(self):
+        return super().get_css_variables() | {"role-key": "blue"}
+
     def on_mount(self):
         self.widgets[0].focus()
 
@@ -85,7 +88,7 @@ def play(widget, script, size=(80, 24)):
 
 
 async def drawn(app, pilot):
-    """Lay out and draw what is owed now, instead of some time later."""
+    """Lay out and draw pending changes now."""
     for _ in range(3):
         await pilot.pause()
         app.screen._on_timer_update()
@@ -96,7 +99,7 @@ def lines_of(widget):
     return [widget.render_line(y).text for y in range(widget.size.height)]
 
 
-def test_a_key_asks_for_no_more_rows_than_are_visible():
+def test_key_reads_visible_rows_only():
     model = Numbers()
     table = Table(COLUMNS, model)
 
@@ -119,7 +122,7 @@ def test_a_key_asks_for_no_more_rows_than_are_visible():
     play(table, script)
 
 
-def test_the_scroll_bar_is_drawn_only_where_it_looks_different():
+def test_scroll_bar_is_drawn_only_if_it_looks_different():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):
@@ -138,7 +141,7 @@ def test_the_scroll_bar_is_drawn_only_where_it_looks_different():
     play(table, script)
 
 
-def test_keys_move_the_cursor():
+def test_keys_move_cursor():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):
@@ -152,7 +155,7 @@ def test_keys_move_the_cursor():
     play(table, script)
 
 
-def test_the_cursor_stays_on_its_row_and_on_its_place_when_the_view_changes():
+def test_cursor_stays_on_row_and_place_when_view_changes():
     model = Numbers(1000)
     table = Table(COLUMNS, model)
 
@@ -173,7 +176,7 @@ def test_the_cursor_stays_on_its_row_and_on_its_place_when_the_view_changes():
     play(table, script)
 
 
-def test_when_the_row_of_the_cursor_goes_its_successor_has_it():
+def test_removed_cursor_row_passes_cursor_to_successor():
     model = Numbers(100)
     table = Table(COLUMNS, model)
 
@@ -195,7 +198,7 @@ def test_when_the_row_of_the_cursor_goes_its_successor_has_it():
     play(table, script)
 
 
-def test_only_rows_that_changed_are_painted_again(monkeypatch):
+def test_only_changed_rows_are_painted_again(monkeypatch):
     model = Numbers(100)
     table = Table(COLUMNS, model)
 
@@ -215,7 +218,7 @@ def test_only_rows_that_changed_are_painted_again(monkeypatch):
     play(table, script)
 
 
-def test_the_screen_is_laid_out_only_where_rows_have_a_scroll_bar_come_or_go():
+def test_screen_is_laid_out_only_when_scroll_bar_changes():
     model, details = Numbers(100), KeyValue()
     table = Table(COLUMNS, model)
 
@@ -244,7 +247,7 @@ def test_the_screen_is_laid_out_only_where_rows_have_a_scroll_bar_come_or_go():
     play(table, script, size=(80, 30))
 
 
-def test_a_table_as_high_as_its_rows_grows_with_them():
+def test_auto_height_table_grows_with_rows():
     model = Numbers(3)
     table = Table(COLUMNS, model)
 
@@ -260,7 +263,7 @@ def test_a_table_as_high_as_its_rows_grows_with_them():
     play(table, script)
 
 
-def test_marks_stay_on_their_rows_and_answer_in_the_order_of_the_view():
+def test_marks_stay_on_rows_and_are_listed_in_view_order():
     model = Numbers(100)
     table = Table(COLUMNS, model)
 
@@ -276,7 +279,7 @@ def test_marks_stay_on_their_rows_and_answer_in_the_order_of_the_view():
     play(table, script)
 
 
-def test_marks_and_cursor_are_seen_without_colour():
+def test_marks_and_cursor_are_visible_without_colour():
     table = Table(COLUMNS, Numbers(100))
 
     async def script(app, pilot):
@@ -286,7 +289,7 @@ def test_marks_and_cursor_are_seen_without_colour():
     play(table, script)
 
 
-def test_mouse_moves_opens_asks_and_sorts():
+def test_mouse_moves_opens_menus_and_sorts():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):
@@ -322,7 +325,7 @@ def test_narrow_screens_drop_columns_by_rank(width, ids):
 
 
 @pytest.mark.parametrize(("width", "title"), [(80, "Duration ↓"), (40, "Duration ↓"), (80, "Platform ↑")])
-def test_what_is_sorted_by_is_shown_with_its_whole_title_and_arrow(width, title):
+def test_sorted_column_shows_whole_title_and_arrow(width, title):
     table = Table(COLUMNS, Numbers(10))
 
     async def script(app, pilot):
@@ -344,7 +347,7 @@ WIDE = (
 
 
 @pytest.mark.parametrize(("count", "is_cut"), [(5, False), (500, True)], ids=["few", "many"])
-def test_no_column_takes_more_than_its_texts_need_while_another_is_cut(count, is_cut):
+def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
     table = Table(WIDE, Numbers(count))
 
     async def script(app, pilot):
@@ -356,7 +359,7 @@ def test_no_column_takes_more_than_its_texts_need_while_another_is_cut(count, is
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_titles_stand_above_rows_alone_unless_they_are_to_stay(keeps):
+def test_titles_are_hidden_without_rows_unless_kept(keeps):
     table = Table(COLUMNS, Numbers(0))
     table.keeps_titles = keeps
 
@@ -370,7 +373,7 @@ def test_titles_stand_above_rows_alone_unless_they_are_to_stay(keeps):
     play(table, script)
 
 
-def test_it_fits_on_any_screen():
+def test_table_fits_any_screen():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):
@@ -383,7 +386,7 @@ def test_it_fits_on_any_screen():
     play(table, script, size=(80, 24))
 
 
-def test_a_row_that_is_painted_before_the_header_has_the_columns_of_now():
+def test_row_painted_before_header_has_current_columns():
     table = Table(COLUMNS, Numbers(10))
 
     async def script(app, pilot):
@@ -394,7 +397,7 @@ def test_a_row_that_is_painted_before_the_header_has_the_columns_of_now():
     play(table, script)
 
 
-def test_long_texts_can_be_scrolled_to_the_side():
+def test_long_texts_scroll_horizontally():
     table = Table((Column("source", "Source", 0, 8),), Numbers(10))
 
     async def script(app, pilot):
@@ -436,7 +439,7 @@ def test_text_fits_its_cells(text, width, shown):
 
 
 @pytest.mark.parametrize("width", range(12, 30))
-def test_names_in_a_tree_stay_below_what_they_belong_to_when_they_are_cut(width):
+def test_cut_tree_names_keep_their_indent(width):
     fitted = fit("    textures/stone/rock_01.png", width, spans=((19, 23),))
 
     assert fitted.text.startswith("    ")
@@ -447,7 +450,7 @@ def test_names_in_a_tree_stay_below_what_they_belong_to_when_they_are_cut(width)
 
 
 @pytest.mark.parametrize("width", range(1, 30))
-def test_matches_stay_on_the_matched_text(width):
+def test_matches_stay_on_matched_text(width):
     text = "textures/岩/stone/rock_01.png"
     start = text.index("rock")
 
@@ -458,7 +461,7 @@ def test_matches_stay_on_the_matched_text(width):
         assert fitted.text[fitted.spans[-1][0] : fitted.spans[-1][1]] == "rock"
 
 
-def test_wrapping_loses_nothing_and_breaks_at_blanks():
+def test_wrap_loses_nothing_and_breaks_at_blanks():
     text = "Unexpected end of data in IDAT chunk 岩石岩石岩石岩石 " + "x" * 50
     from rich.cells import cell_len
 
@@ -469,7 +472,7 @@ def test_wrapping_loses_nothing_and_breaks_at_blanks():
     assert text[slice(*wrap(text, 20)[0])] == "Unexpected end of "
 
 
-def test_details_give_back_the_whole_value():
+def test_details_return_whole_value():
     details = KeyValue()
 
     async def script(app, pilot):
@@ -484,7 +487,7 @@ def test_details_give_back_the_whole_value():
     play(details, script, size=(40, 10))
 
 
-def test_what_is_said_where_there_is_nothing():
+def test_empty_table_shows_its_text():
     table = Table(COLUMNS)
     table.empty_text = "no job matches"
 
@@ -500,14 +503,14 @@ def test_what_is_said_where_there_is_nothing():
     play(table, script)
 
 
-def test_every_binding_can_be_rebound_by_its_id():
+def test_every_binding_can_be_rebound_by_id():
     ids = [binding.id for widget in (Rows, Table) for binding in widget.BINDINGS]
 
     assert all(ids)
     assert len(set(ids)) == len(ids)
 
 
-def test_another_theme_is_another_look():
+def test_theme_changes_look():
     from aptui.tui.preferences import theming
 
     table, looks = Table(COLUMNS, Numbers(10)), theming.load_themes().by_name
@@ -526,7 +529,7 @@ def test_another_theme_is_another_look():
     play(table, script)
 
 
-def test_what_a_column_does_not_need_goes_to_one_that_does():
+def test_unneeded_column_width_goes_to_column_that_needs_it():
     def widths(width: int, first: int, second: int) -> list[int]:
         columns = (
             Column("path", "Path", 0, 10, needs=first), Column("number", "Number", 6), Column("why", "Why", 0, 10, needs=second),
@@ -535,13 +538,13 @@ def test_what_a_column_does_not_need_goes_to_one_that_does():
 
     assert widths(100, 0, 0) == [45, 6, 45]
     assert widths(100, 20, 0) == [20, 6, 70]
-    assert widths(100, 20, 30) == [20, 6, 70]  # nobody needs the rest: it is at the right
+    assert widths(100, 20, 30) == [20, 6, 70]  # no column needs the rest: it is at the right
     assert widths(100, 80, 30) == [60, 6, 30]
     assert widths(100, 80, 90) == [45, 6, 45]
     assert widths(30, 80, 5) == [10, 6, 10]
 
 
-def test_a_narrow_column_comes_back_where_a_wide_one_went_unless_a_text_would_be_cut():
+def test_narrow_column_returns_after_wide_one_is_dropped():
     def ids(width: int, needs: int) -> list[str]:
         columns = (
             Column("path", "Path", 0, 10, needs=needs), Column("number", "Number", 6, drop_rank=2),
@@ -555,7 +558,7 @@ def test_a_narrow_column_comes_back_where_a_wide_one_went_unless_a_text_would_be
     assert ids(30, 23) == ids(30, 0) == ["path"]
 
 
-def test_paths_are_broken_after_a_slash_and_names_not_at_all_where_they_fit():
+def test_paths_wrap_after_slash_and_names_stay_whole_if_they_fit():
     def rows(text: str, width: int) -> list[str]:
         return [text[start:end] for start, end in wrap(text, width)]
 

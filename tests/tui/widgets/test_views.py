@@ -1,4 +1,4 @@
-"""Trees, logs, previews, menus and the filter line behave as their keys say."""
+"""Trees, logs, previews, menus and the filter line: their keys."""
 
 import os
 
@@ -73,7 +73,7 @@ def brute_view(model, is_open, mask=None):
     return visible
 
 
-def test_a_tree_opens_and_closes_like_the_definition_says():
+def test_tree_opens_and_closes_like_reference_model():
     model, tree = Folders(), None
     tree = VTree(NAME, model)
     nodes = tree._open_nodes
@@ -92,7 +92,7 @@ def test_a_tree_opens_and_closes_like_the_definition_says():
         assert list(nodes.view) == brute_view(model, is_open)
 
 
-def test_a_filter_shows_matches_with_their_ancestors_and_gives_back_what_was_open():
+def test_tree_filter_shows_matches_with_ancestors_and_restores_open_nodes():
     model = Folders()
     tree = VTree(NAME, model)
 
@@ -117,7 +117,7 @@ def test_a_filter_shows_matches_with_their_ancestors_and_gives_back_what_was_ope
     play(tree, script)
 
 
-def test_keys_of_a_tree():
+def test_tree_keys():
     model = Folders()
     tree = VTree(NAME, model)
 
@@ -139,7 +139,7 @@ def test_keys_of_a_tree():
     play(tree, script, size=(40, 12))
 
 
-def test_what_is_open_survives_a_renumbering():
+def test_open_nodes_survive_renumbering():
     model = Folders()
     tree = VTree(NAME, model)
 
@@ -157,7 +157,7 @@ def test_what_is_open_survives_a_renumbering():
     play(tree, script)
 
 
-def test_children_are_asked_for_once_when_a_node_opens_and_may_come_later():
+def test_children_are_requested_once_and_may_arrive_later():
     asked, later = [], Branch({"name": Cell("later")}, has_children=True)
 
     def children(branch):
@@ -189,7 +189,7 @@ def log(*levels):
     return [LogPaneLine("23:01:05.790", level, "Builder", f"line {at}", level == "W") for at, level in enumerate(levels)]
 
 
-def test_errors_and_warnings_are_a_key_away():
+def test_error_and_warning_keys_move_cursor():
     pane = LogPane(MemoryLines(log(*"IEIWIEW")))
 
     async def script(app, pilot):
@@ -204,7 +204,7 @@ def test_errors_and_warnings_are_a_key_away():
     play(pane, script)
 
 
-def test_levels_hide_and_the_cursor_stays_on_its_line():
+def test_hidden_levels_keep_cursor_on_its_line():
     source = MemoryLines(log(*"IDEIDW"))
     pane = LogPane(source)
 
@@ -218,7 +218,7 @@ def test_levels_hide_and_the_cursor_stays_on_its_line():
     play(pane, script)
 
 
-def test_following_sticks_to_the_end_until_one_goes_up_and_pausing_holds_lines_back():
+def test_follow_ends_when_moving_up_and_pause_holds_lines():
     source = MemoryLines(log(*"I" * 50), capacity=60)
     pane = LogPane(source)
 
@@ -244,7 +244,7 @@ def test_following_sticks_to_the_end_until_one_goes_up_and_pausing_holds_lines_b
     play(pane, script)
 
 
-def test_wrapped_lines_show_everything_and_the_cursor_stays_in_sight():
+def test_wrapped_lines_show_all_text_and_keep_cursor_visible():
     source = MemoryLines(LogPaneLine("", "E", "", f"{at} " + "word " * (at * 7 % 60)) for at in range(60))
     pane = LogPane(source)
 
@@ -285,7 +285,7 @@ def big(tmp_path):
     return path, lines
 
 
-def test_a_file_is_there_from_its_end_and_then_as_a_whole(big):
+def test_file_shows_its_end_first_then_all(big):
     path, lines = big
     assert path.stat().st_size > 4 * BLOCK_BYTES
     source = FileLines(path)
@@ -305,7 +305,7 @@ def test_a_file_is_there_from_its_end_and_then_as_a_whole(big):
     source.close()
 
 
-def test_a_file_that_grows_or_is_cut_off_is_followed(big):
+def test_growing_and_truncated_file_is_followed(big):
     path, lines = big
     source = FileLines(path)
     source.index()
@@ -327,7 +327,7 @@ def test_a_file_that_grows_or_is_cut_off_is_followed(big):
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "\n\n\n", "a\nb", "x" * BLOCK_BYTES + "\n" + "y", ("z" * 63 + "\n") * 8192])
-def test_odd_files_have_the_lines_they_have(tmp_path, text):
+def test_odd_files_have_expected_lines(tmp_path, text):
     path = tmp_path / "odd"
     path.write_text(text)
     source = FileLines(path)
@@ -343,7 +343,7 @@ def test_odd_files_have_the_lines_they_have(tmp_path, text):
 # ── previews ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_preview_is_coloured_numbered_and_bounded(tmp_path):
+def test_preview_is_coloured_numbered_and_bounded(tmp_path):
     path = tmp_path / "a.py"
     path.write_text("# [/oops]\nimport os\n" + "x = 1\n" * 100_000)
     view = TextView()
@@ -361,7 +361,7 @@ def test_a_preview_is_coloured_numbered_and_bounded(tmp_path):
     play(view, script)
 
 
-def test_what_is_no_text_is_shown_as_bytes_and_what_cannot_be_read_says_why(tmp_path):
+def test_preview_shows_binary_as_hex_and_explains_unreadable_file(tmp_path):
     assert make_preview(b"\x89PNG\r\n\x1a\n\0\0", "a.png").kind == "binary"
     assert make_preview(b"\x89PNG\r\n\x1a\n\0\0", "a.png").lines[0][2][0] == ".PNG......"
     assert make_preview("caf\xe9".encode("latin-1"), "a.txt").lines[0][0][0] == "caf\\xe9"
@@ -396,7 +396,7 @@ ITEMS = [
         (["c", "q"], None),
     ],
 )
-def test_a_menu_answers_once_and_gives_the_focus_back(keys, answer):
+def test_menu_answers_once_and_restores_focus(keys, answer):
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):
@@ -416,7 +416,7 @@ def test_a_menu_answers_once_and_gives_the_focus_back(keys, answer):
 
 @pytest.mark.parametrize("place", [None, (40, 10)])
 @pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
-def test_what_pops_up_is_at_its_place_before_it_is_drawn(opens, place):
+def test_pop_up_is_placed_before_first_drawing(opens, place):
     async def script(app, pilot):
         first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
         box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))
@@ -430,7 +430,7 @@ def test_what_pops_up_is_at_its_place_before_it_is_drawn(opens, place):
     play(Table(COLUMNS, Numbers(10)), script)
 
 
-def test_a_menu_closes_when_one_clicks_beside_it():
+def test_menu_closes_on_click_outside():
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):
@@ -443,7 +443,7 @@ def test_a_menu_closes_when_one_clicks_beside_it():
     play(table, script)
 
 
-def test_a_question_is_answered_no_unless_one_means_yes():
+def test_question_default_is_the_safe_answer():
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):
@@ -456,7 +456,7 @@ def test_a_question_is_answered_no_unless_one_means_yes():
     play(table, script)
 
 
-def test_a_prompt_checks_what_is_typed():
+def test_prompt_checks_text():
     table, answers = Table(COLUMNS, Numbers(10)), []
 
     async def script(app, pilot):
@@ -477,7 +477,7 @@ def test_a_prompt_checks_what_is_typed():
     play(table, script)
 
 
-def test_the_filter_line_tells_each_key_keeps_history_and_leaves_on_the_second_escape():
+def test_filter_line_posts_each_key_keeps_history_and_leaves_on_second_escape():
     box, told = FilterBox(history=["failed platform:pc", "png"]), []
 
     async def script(app, pilot):
@@ -503,7 +503,7 @@ def test_the_filter_line_tells_each_key_keeps_history_and_leaves_on_the_second_e
     play(box, script)
 
 
-def test_neither_a_letter_nor_a_count_as_long_as_before_lays_out_the_screen():
+def test_typing_and_equal_counts_do_not_lay_out_screen():
     box = FilterBox()
 
     async def script(app, pilot):
@@ -529,7 +529,7 @@ def test_neither_a_letter_nor_a_count_as_long_as_before_lays_out_the_screen():
     play(box, script, size=(30, 10))
 
 
-def test_what_is_long_about_a_mistake_is_wrapped_and_the_count_stays():
+def test_long_mistake_is_wrapped_and_count_stays():
     box = FilterBox("(?=x)")
 
     async def script(app, pilot):
@@ -548,7 +548,7 @@ def test_what_is_long_about_a_mistake_is_wrapped_and_the_count_stays():
     play(box, script, size=(40, 10))
 
 
-def test_a_hint_is_shown_as_a_whole_or_not_at_all():
+def test_hint_is_shown_whole_or_not_at_all():
     box = FilterBox(".png")
 
     async def script(app, pilot):
@@ -561,7 +561,7 @@ def test_a_hint_is_shown_as_a_whole_or_not_at_all():
     play(box, script, size=(44, 10))
 
 
-def test_a_mistake_is_pointed_at():
+def test_mistake_is_marked_at_its_position():
     box = FilterBox("status:failed (abc")
 
     async def script(app, pilot):
@@ -584,5 +584,5 @@ def test_a_mistake_is_pointed_at():
     ("cells", "expected"),
     [(29, "name, path/, UUID or asset id"), (28, "name, path/"), (11, "name, path/"), (10, "name"), (3, "")],
 )
-def test_a_hint_in_the_filter_line_ends_where_a_part_of_it_does(cells, expected):
+def test_filter_placeholder_ends_at_a_whole_part(cells, expected):
     assert fitting("name, path/, UUID or asset id", cells) == expected

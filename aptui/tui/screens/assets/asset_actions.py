@@ -1,6 +1,4 @@
-"""What can be done with an asset of the Assets screen: copy, open, show, reprocess, ask why, go to its jobs.
-
-Finding it is `navigation`'s.
+"""Actions on an asset of the Assets screen: copy, open, run again, explain, go to its jobs.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -12,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from aptui.link.port import ReprocessJobs
+from aptui.shared.printing import count
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.data.assets_store import AssetModel
 from aptui.tui.frame import terminal_control
-from aptui.tui.screens import programs as assets_files
 from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from aptui.tui.screens.assets.asset_navigation import AssetNavigation, SelectedAsset
 from aptui.tui.screens.assets.asset_panel import PRODUCT, SOURCE, Panel, Ref, sources_of
 from aptui.tui.screens.assets.asset_readers import AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees
+from aptui.tui.screens.programs import copy_paths, editor, pager
 from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 from aptui.tui.widgets.textview import TextView
 
@@ -32,96 +32,8 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Other programs for the file of an asset: the pager, the editor, what shows its folder.
-
-
-class AssetPrograms:
-    """Runs them."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def pager(self, panel: Panel) -> None:
-        """Open the file in `$PAGER`."""
-        self._open_with(assets_files.pager(os.environ), panel)
-
-    def editor(self, panel: Panel) -> None:
-        """Open the file in `$EDITOR`."""
-        self._open_with(assets_files.editor(os.environ), panel)
-
-    def _open_with(self, command: list[str], panel: Panel) -> None:
-        if panel.is_folder or not panel.file:
-            return
-        if not os.path.exists(panel.file):
-            self._shell.show_toast(f"'{panel.file}' is not there", "warning")
-            return
-        terminal_control.lend(self._shell, [*command, panel.file])
-
-    def folder(self, panel: Panel) -> None:
-        """Show the folder, or that of the file."""
-        folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
-        if any(folders):
-            terminal_control.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))
-
-
-# Copying from the Assets screen: what there is to copy of an asset, and the menu that asks.
-
 _COPIED_FACTS = {"Digest": "d", "Type": "t"}
 """{fact: its letter in the menu of copies}."""
-
-
-class AssetCopying:
-    """Asks what to copy, and copies it."""
-
-    def __init__(self, shell: Shell, trees: AssetTrees) -> None:
-        self._shell, self._trees = shell, trees
-
-    def ask(self, panel: Panel) -> None:
-        """Open the menu of what can be copied of it."""
-        texts = self._copies(panel)
-        items = [MenuItem(name, f"Copy {label}", name, bool(text)) for name, label, text in texts]
-        by_name = {name: text for name, _, text in texts}
-        Menu.ask(self._shell.app, items, lambda name: self.copy_path(by_name[name]) if name else None, title="Copy")
-
-    def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
-        """Return (key, what, text) of all there is to copy."""
-        marked = self._list_marked_paths()
-        found = [
-            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
-            ("f", "full path", panel.file),
-            (
-                "p",
-                "product path" if len(panel.products) == 1 else f"{len(panel.products):,} product paths",
-                "\n".join(panel.products),
-            ),
-            ("u", "UUID", panel.uuid),
-            ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
-            *((key, name.lower(), text) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
-        ]
-        here = self._text_under_cursor()
-        return [("l", "this line", here), *found] if here else found
-
-    def _list_marked_paths(self) -> list[str]:
-        tree, model = self._trees.view, self._trees.model
-        nodes = [node for key in tree.list_selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
-        return [model.tree.path(node) for node in nodes] if model.tree is not None else []
-
-    def _text_under_cursor(self) -> str:
-        """Return the reference or the line of the preview that the cursor is on."""
-        match self._shell.app.focused:
-            case ReferenceTree() as references:
-                ref = references.reference()
-                return ref.text if ref else ""
-            case TextView() as preview if preview.cursor_key is not None:
-                return preview.text_of(preview.cursor_key)
-        return ""
-
-    def copy_path(self, text: str) -> None:
-        """Copy a path as the bytes it is; one that a terminal would act on is made harmless first."""
-        text = "\n".join(assets_files.native(line) for line in text.split("\n"))
-        self._shell.copy_text(text, raw=all(assets_files.is_plain(line) for line in text.split("\n")))
-
-
 _PRODUCTS_LISTED = 20
 PointerPlace = tuple[int, int]
 
@@ -137,7 +49,7 @@ class AssetParts(NamedTuple):
 
 
 class AssetExtension:
-    """What a feature adds to the screen (extension point `assets`); subclasses override what they need."""
+    """Part of the screen that a feature adds (extension point `assets`); subclasses override methods."""
 
     line: Line | None = None
     """A line above the search."""
@@ -146,7 +58,7 @@ class AssetExtension:
         self.parts = parts
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return {id: what is done with the selected rows}; `assets.<id>` is its key in the keymap. They need an engine."""
+        """Return {id: function for the selected rows}; `assets.<id>` is its key in the keymap. They need an engine."""
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
@@ -159,47 +71,45 @@ class AssetExtension:
         return ()
 
     def note(self, batch: Batch) -> None:
-        """Take the news of one frame."""
+        """Handle the notices of one frame."""
 
     def leave_row(self) -> None:
-        """The cursor has moved to another row."""
+        """Handle a move of the cursor to another row."""
 
 
 class AssetActions:
-    """Offers and does them for one screen; ids are those of the keymap, `assets.<id>`."""
+    """Offers and runs the actions of one screen; `assets.<id>` is the key of an action in the keymap."""
 
     def __init__(self, parts: AssetParts, extensions: Sequence[AssetExtension]) -> None:
         self._shell, self._queries, self._trees, self._selected = parts.shell, parts.readers.queries, parts.trees, parts.selected
         self._navigation, self._extensions = parts.navigation, extensions
-        programs = AssetPrograms(self._shell)
-        self._copying = AssetCopying(self._shell, self._trees)
         self._with_panel: dict[str, Callable[[Panel], object]] = {
             "menu": self._open_menu,
             "jobs": self._show_jobs,
             "other_side": self._go_over,
             "why": self._selected.show_why,
-            "copy": self._copying.ask,
-            "pager": programs.pager,
-            "editor": programs.editor,
-            "folder": programs.folder,
+            "copy": self._copy,
+            "pager": partial(self._open_in, pager),
+            "editor": partial(self._open_in, editor),
+            "folder": self._open_folder,
         }
         self._with_rows: dict[str, Callable[[], object]] = {"reprocess": self._reprocess}
         for each in extensions:
             self._with_rows.update(each.actions())
 
     def can(self, action_id: str) -> bool:
-        """Whether something can be done here at all: much needs an engine, and some a feature."""
+        """Return whether an action is available here: many need an engine, some a feature."""
         return action_id in self._with_panel or (action_id in self._with_rows and self._shell.can_ask)
 
     def do(self, action_id: str) -> None:
-        """Do something with the rows that are marked, or with what is under the cursor as soon as that was read."""
+        """Run an action on the marked rows, or on the row under the cursor once it is read."""
         if action_id in self._with_rows:
             self._with_rows[action_id]()
         else:
             self._selected.when_read(self._with_panel[action_id])
 
     def menu_at(self, place: PointerPlace) -> None:
-        """Open the menu where the right button was pressed."""
+        """Open the menu at a position of the pointer."""
         self._selected.when_read(partial(self._open_menu, place=place))
 
     def _open_menu(self, panel: Panel, place: PointerPlace | None = None) -> None:
@@ -225,20 +135,19 @@ class AssetActions:
         Menu.ask(self._shell.app, items, lambda what: self.do(what) if what else None, title=title, place=place)
 
     def _reprocess_text(self, panel: Panel) -> str:
-        count = len(self._trees.view.marks)
-        if count:
-            return f"Reprocess {count:,} marked"
-        return "Reprocess the folder" if panel.is_folder else "Reprocess"
+        if marks := len(self._trees.view.marks):
+            return f"Run {marks:,} marked again"
+        return "Run the folder again" if panel.is_folder else "Run again"
 
     def _show_jobs(self, panel: Panel) -> None:
-        """Show the jobs of the source, or of all sources of the folder."""
+        """Show the jobs of the source, or of all sources in the folder."""
         if panel.source:
             is_platform_first = panel.is_folder and panel.kind is Kind.PRODUCTS
             source = panel.source.partition("/")[2] if is_platform_first else panel.source
             self._navigation.show_jobs(source, is_folder=panel.is_folder)
 
     def _go_over(self, panel: Panel) -> None:
-        """Go to the product of a source, after asking which where there are some; or to the source of a product."""
+        """Go to the product of a source (asks if there are several), or to the source of a product."""
         refs, follow = _other_side(panel), self._navigation.follow
         if len(refs) == 1:
             follow(refs[0])
@@ -246,10 +155,64 @@ class AssetActions:
             items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
             Menu.ask(self._shell.app, items, lambda at: follow(refs[int(at)]) if at else None, title="Products")
 
+    # ------------------------------------------------------------------------------------------ other programs, the clipboard
+
+    def _open_in(self, command: Callable[[Mapping[str, str]], list[str]], panel: Panel) -> None:
+        """Open the file in `$PAGER` or `$EDITOR`."""
+        if panel.is_folder or not panel.file:
+            return
+        if os.path.exists(panel.file):
+            terminal_control.lend(self._shell, [*command(os.environ), panel.file])
+        else:
+            self._shell.show_toast(f"the file does not exist: '{panel.file}'", "warning")
+
+    def _open_folder(self, panel: Panel) -> None:
+        """Open the folder, or the folder of the file."""
+        folders = panel.folders or (panel.file if panel.is_folder else os.path.dirname(panel.file),)
+        if any(folders):
+            terminal_control.show_folder(self._shell, next(filter(os.path.isdir, folders), folders[0]))
+
+    def _copy(self, panel: Panel) -> None:
+        """Open the menu of texts to copy."""
+        choices = [
+            (MenuItem(key, f"Copy {label}", key, bool(text)), partial(copy_paths, self._shell, text.split("\n")))
+            for key, label, text in self._copies(panel)
+        ]
+        Menu.run_one(self._shell.app, choices, title="Copy")
+
+    def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
+        """Return (key, label, text) of everything that can be copied."""
+        marked, product_count = self._list_marked_paths(), len(panel.products)
+        found = [
+            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
+            ("f", "full path", panel.file),
+            ("p", "product path" if product_count == 1 else f"{product_count:,} product paths", "\n".join(panel.products)),
+            ("u", "UUID", panel.uuid),
+            ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
+            *((key, name.lower(), text) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
+        ]
+        here = self._text_under_cursor()
+        return [("l", "this line", here), *found] if here else found
+
+    def _list_marked_paths(self) -> list[str]:
+        tree, model = self._trees.view, self._trees.model
+        nodes = [node for key in tree.list_selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
+        return [model.tree.path(node) for node in nodes] if model.tree is not None else []
+
+    def _text_under_cursor(self) -> str:
+        """Return the reference or the line of the preview under the cursor."""
+        match self._shell.app.focused:
+            case ReferenceTree() as references:
+                ref = references.reference()
+                return ref.text if ref else ""
+            case TextView() as preview if preview.cursor_key is not None:
+                return preview.text_of(preview.cursor_key)
+        return ""
+
     # ------------------------------------------------------------------------------------------------------------- reprocess
 
     def _reprocess(self) -> None:
-        """Run the jobs of what is marked, or of the asset or folder under the cursor, again."""
+        """Run the jobs of the marked rows, or of the row under the cursor, again."""
         kind, keys = self._trees.kind, self._trees.view.list_selected_keys()
         folders = [_pattern(self._trees.model, key, kind) for key in keys if key < 0]
         files = [key for key in keys if key >= 0]
@@ -264,31 +227,29 @@ class AssetActions:
 
         if folders:
             more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
-            Confirm.ask(self._shell.app, f"Reprocess all of '{folders[0]}'{more}?", ask, yes="reprocess", no="leave it")
+            Confirm.ask(self._shell.app, f"Run all jobs of '{folders[0]}'{more} again?", ask, yes="run them", no="leave them")
         else:
             ask(is_sure=True)
 
     def _ask_to_reprocess(self, names: Sequence[str]) -> None:
-        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
-
         keys = tuple(dict.fromkeys(name.lower() for name in names if name))
         if keys:
             self._shell.ask(ReprocessJobs(keys=keys), then=self._report)
 
     def _report(self, answer: Answer) -> None:
-        count = answer.get("count", 0)
-        sources = f"{count:,} source{'' if count == 1 else 's'} " if isinstance(count, int) else ""
-        self._shell.show_toast(f"{sources}to be run again")
+        number = answer.get("count")
+        sources = f"{count(number, 'source')} " if isinstance(number, int) else ""
+        self._shell.show_toast(f"{sources}queued to run again")
 
 
 def _other_side(panel: Panel) -> list[Ref]:
-    """Return what a source made, or what a product was made of."""
+    """Return the products of a source, or the source of a product."""
     wanted = SOURCE if panel.kind is Kind.PRODUCTS else PRODUCT
     return [ref for group in panel.groups for ref in group.refs if ref.leads == wanted and group.title in {"", "Products"}]
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
-    """Return what names all sources below a folder; those of a folder of products lie in the same folder without the platform."""
+    """Return a pattern for all sources below a folder; for a folder of products, the same folder without the platform."""
     node = model.node_of(key)
     path = model.tree.path(node) if node is not None and model.tree is not None else ""
     if kind is Kind.PRODUCTS:

@@ -1,6 +1,6 @@
 """The details of one asset: title, facts, references and preview.
 
-What is in them was read elsewhere, but for what is asked for lazily.
+The caller reads them; only the children of references are read on demand.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -8,7 +8,7 @@ Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -31,7 +31,7 @@ from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Column, KeyValue
-from aptui.tui.widgets.textview import Piece, TextPreview, TextView, read_preview
+from aptui.tui.widgets.textview import Piece, TextPreview, TextView, hex_lines, read_preview
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 from aptui.tui.words import size_text
 
@@ -45,19 +45,15 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.cells import Painter
 
 
-# Previews of sources and products: pictures by what their first bytes say, everything else as `widgets.textview` does it.
-#
-# Blocks: call in a thread.
-
 _HEX_BYTES = 256
 
 
 class Preview(Struct, frozen=True):
-    """What is shown of a file.
+    """The preview of a file.
 
     Args:
-        text: what can be said of it at once.
-        form: the format of the picture that is to be decoded, "" = none is.
+        text: the part that needs no decoding.
+        form: the format of the picture to decode, "" if it is not a picture.
     """
 
     text: TextPreview
@@ -65,18 +61,18 @@ class Preview(Struct, frozen=True):
 
     @property
     def at_first(self) -> TextPreview:
-        """What is shown until the picture is decoded: nothing that goes away again."""
+        """The preview until the picture is decoded: empty, so that nothing flashes."""
         return TextPreview("", (), is_numbered=False) if self.form else self.text
 
     def with_picture(self, picture: Pixels | str) -> TextPreview:
-        """Return what is shown once it is known: the picture, or why there is none and what else can be said."""
+        """Return the preview with the picture, or with the reason why it is not shown."""
         if isinstance(picture, Pixels):
             return TextPreview(self.text.kind, (), is_numbered=False, pixels=picture)
         return without_picture(self.text, picture)
 
 
 def without_picture(text: TextPreview, why: str) -> TextPreview:
-    """Return what can be said of a picture that is not shown."""
+    """Return the text preview of a picture that is not shown."""
     return replace(text, lines=((("Picture ", "key"), (f"not shown: {why}", "warning")), *text.lines))
 
 
@@ -88,7 +84,7 @@ def preview_of(path: str) -> Preview:
             head = stream.read(HEAD_BYTES) or b""
             size = os.fstat(fd).st_size
     except OSError:
-        return Preview(read_preview(path))  # says why
+        return Preview(read_preview(path))  # it explains the error
     facts = image_facts(head, os.path.basename(path))
     if facts is None:
         return Preview(read_preview(path))
@@ -101,19 +97,10 @@ def _text(facts: Facts, head: bytes, size: int) -> TextPreview:
     extent = f"{facts.width:,} × {facts.height:,}" if facts.width else ""
     facts_shown = [("Format", facts.form), ("Size", extent), ("Pixels", facts.more), ("File", size_text(size))]
     lines: list[tuple[Piece, ...]] = [((f"{name:<8}", "key"), (value, "value")) for name, value in facts_shown if value]
-    lines += [(), *_hex(head[:_HEX_BYTES])]
+    lines += [(), *hex_lines(head[:_HEX_BYTES])]
     kind = ", ".join(filter(None, (f"{facts.form} {extent}".rstrip(), facts.more)))
     return TextPreview(kind, tuple(lines), is_numbered=False)
 
-
-def _hex(data: bytes) -> Iterator[tuple[Piece, ...]]:
-    for at in range(0, len(data), 16):
-        row = data[at : at + 16]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        yield ((f"{at:08x}  ", "muted"), (f"{row[:8].hex(' '):<23}  {row[8:].hex(' '):<23}  ", ""), (letters, "muted"))
-
-
-# The references of a panel as a tree whose branches keep their keys: what is open stays open when the same asset is read again.
 
 COLUMNS = (
     Column("text", "Reference", 0, 16),
@@ -121,14 +108,16 @@ COLUMNS = (
     Column("size", "Size", 8, align="right", drop_rank=2),
 )
 _OPEN_UP_TO = 24
-"""Longer groups begin closed, so that the ones below them are in sight."""
+"""Maximum length of groups that are open at first."""
 
 
 class References(LazyTree):
-    """The tree of one asset.
+    """The references of one asset as a tree.
+
+    Branches keep their keys, so that open ones stay open when the asset is read again.
 
     Args:
-        ask: called with a branch whose children are wanted; `grow` gives them.
+        ask: called with a branch whose children are needed; `grow` supplies them.
     """
 
     def __init__(self, ask: Callable[[Branch], None]) -> None:
@@ -137,17 +126,17 @@ class References(LazyTree):
         super().__init__(ask)
 
     def show(self, panel: Panel) -> None:
-        """Take what a panel says now."""
+        """Show a panel."""
         self._before = dict(self._by_key)
         self.set_roots([branch for group in panel.groups for branch in _branches(group)])
         self._before = {}
 
     def list_opened_at_first(self) -> list[int]:
-        """Return the nodes of the groups that are not too long."""
+        """Return the nodes of the short groups."""
         return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
 
     def above(self, branch: Branch) -> set[int]:
-        """Return the ids of a branch and of those it hangs below."""
+        """Return the ids of a branch and of its ancestors."""
         found: set[int] = set()
         at: Branch | None = branch
         while at is not None:
@@ -157,11 +146,11 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Give a branch the key that its like had at this place, and what was read below it."""
+        """Give a branch the key of the previous one at its place, and the children that were read below it."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
-        while branch.key in self._by_key:  # the same reference twice
+        while branch.key in self._by_key:  # the reference occurs twice
             place = (*place, 0)  # type: ignore[assignment]  # longer and longer
             branch.key = self._keys.setdefault(place, len(self._keys))
         branch.parent = parent
@@ -195,15 +184,13 @@ def _cells(ref: Ref) -> dict[str, Cell]:
     return {"text": Cell(f"{sign} {ref.text}", text_role), "note": Cell(ref.note, note_role), "size": Cell(ref.size, "muted")}
 
 
-# The lines of the Assets screen that are made of parts: the tabs of its trees, and titles.
-
 TITLES = {Kind.SOURCES: "Sources", Kind.INTERMEDIATES: "Intermediates", Kind.PRODUCTS: "Products"}
 _BRIEF = {**TITLES, Kind.INTERMEDIATES: "Interm."}
-"""Where the search needs the room."""
+"""Shorter titles, while the search needs the room."""
 
 
 class TreeTabs(Line):
-    """Which tree is shown, and how many files each holds as far as it was read."""
+    """The tabs of the trees, with the number of files in each as far as it is known."""
 
     @dataclass
     class TreeChosen(Message):
@@ -218,7 +205,7 @@ class TreeTabs(Line):
         self._width = 0
 
     def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
-        """Show that a tree is in front; a count of -1 is not known. `is_brief`: it has to leave room to the search."""
+        """Show which tree is in front; a count of -1 is unknown. `is_brief` leaves room for the search."""
         self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
         width = width_of(self.parts(0))
         if width != self._width:
@@ -226,7 +213,7 @@ class TreeTabs(Line):
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
-        """Return the tabs; a sign marks the one in front, also where there are no colours."""
+        """Return the tabs; a sign marks the front one, for terminals without colours."""
         parts: list[Part] = []
         for kind, title in (_BRIEF if self._is_brief else TITLES).items():
             is_here = kind is self._kind
@@ -239,7 +226,7 @@ class TreeTabs(Line):
         return tuple(parts)
 
     async def on_click(self, event: events.Click) -> None:
-        """Say which tab is under the pointer."""
+        """Post the clicked tab."""
         ends, end = [], 0
         for at, part in enumerate(self.parts(0)):
             end += part.width
@@ -251,19 +238,19 @@ class TreeTabs(Line):
 
 
 class TitleLine(Line):
-    """A line above a part: its title, what more is known, and a rule to the end if it divides."""
+    """The line above a part: its title, more text, and a rule to the end if it divides parts."""
 
     def __init__(self, id: str, *, classes: str = "", is_rule: bool = False) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id, classes=classes)
         self._title, self._more, self._is_rule = "", "", is_rule
 
     def show(self, title: str, more: str = "") -> None:
-        """Say something else; both are foreign text."""
+        """Show other texts; both are foreign."""
         self._title, self._more = title, more
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:
-        """Return title and rest, shortened to the width."""
+        """Return title and text, cut to the width."""
         line = glyph("rule")
         before = Part(f" {line * 2} " if self._is_rule else " ", "rule")
         free_width = max(0, width - before.width - 1)
@@ -274,11 +261,11 @@ class TitleLine(Line):
 
 
 _CHANGING_FACTS = frozenset({"Digest", "Size", "Changed", "Last processed"})
-"""Facts that are others when the file is another one."""
+"""Facts that change with the file."""
 
 
 class _Quiet(Rows):
-    """Rows that show their cursor only while the keys come here: beside a tree it would be one too many."""
+    """Rows that show their cursor only while they have the focus: beside a tree a second cursor confuses."""
 
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
         """Return the cell at the left edge."""
@@ -286,7 +273,7 @@ class _Quiet(Rows):
 
 
 class AssetFacts(_Quiet, KeyValue, can_focus=False):
-    """Keys and values without a header, for the title stands above; what can be done with them is in the menu of copies."""
+    """Keys and values without a header; the menu of copies offers them."""
 
     HEADER_LINES: ClassVar[int] = 0
 
@@ -296,7 +283,7 @@ class FilePreview(_Quiet, TextView):
 
 
 class ReferenceTree(_Quiet, VTree):
-    """References: enter follows one, also where it can be opened; right and left open and close."""
+    """References: enter follows one, even if it has children; right and left open and close."""
 
     HEADER_LINES: ClassVar[int] = 0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "go there", id="rows.open")]
@@ -307,7 +294,7 @@ class ReferenceTree(_Quiet, VTree):
         self.references: References | None = None
 
     def show_panel(self, panel: Panel, *, is_same: bool) -> None:
-        """Show the references of a panel; of another asset, with the groups that are not too long open."""
+        """Show the references of a panel; for another asset, with the short groups open."""
         if is_same and self.references is not None:
             self.references.show(panel)
             self.refresh_model()
@@ -320,25 +307,25 @@ class ReferenceTree(_Quiet, VTree):
             self.set_open(node, is_open=True)
 
     def clear(self) -> None:
-        """Show none."""
+        """Show nothing."""
         self.references = None
         self.cursor, self.cursor_key = 0, None
         self.set_tree(References(self._ask))
 
     def reference(self, key: int | None = None) -> Ref | None:
-        """Return the reference of a row, or under the cursor."""
+        """Return the reference of a row, by default under the cursor."""
         wanted = self.cursor_key if key is None else key
         branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
         return branch.data if branch is not None and isinstance(branch.data, Ref) else None
 
     @dataclass
     class DeadEnd(Message):
-        """Somebody wants to follow a reference that leads nowhere."""
+        """The user tried to follow a reference without a target."""
 
         ref: Ref
 
     def action_open(self) -> None:
-        """Follow what leads somewhere, open and close what does not."""
+        """Follow a reference with a target; open or close others."""
         reference = self.reference()
         if reference is not None and reference.leads and self.cursor_key is not None:
             self.post_message(Rows.Opened(self, self.cursor_key))
@@ -349,7 +336,7 @@ class ReferenceTree(_Quiet, VTree):
 
 
 class AssetDetail(Vertical):
-    """The details; `show` draws what differs from before."""
+    """The details; `show` draws the differences."""
 
     def __init__(self) -> None:
         super().__init__(id="assets-detail", classes="-without-preview")
@@ -373,11 +360,11 @@ class AssetDetail(Vertical):
 
     @property
     def parts(self) -> list[Rows]:
-        """The parts that keys can go to."""
+        """The parts that can have the focus."""
         return [self.references, *([] if self.has_class("-without-preview") else [self.query_one(FilePreview)])]
 
     def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
-        """Show an asset, or what is new of it: then cursor and branches stay."""
+        """Show an asset, or its new state: then cursor and branches stay."""
         before, self._panel, self._queries = self._panel, panel, queries
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
@@ -391,7 +378,7 @@ class AssetDetail(Vertical):
         return self.query_one("#assets-title", TitleLine)
 
     def clear(self) -> None:
-        """Show nothing: the tree in front has no row to tell of."""
+        """Show nothing: the front tree has no rows."""
         if self._panel is None:
             return
         self._panel, self._previewed, self._without_picture = None, (), None
@@ -401,19 +388,19 @@ class AssetDetail(Vertical):
         self._draw_preview("", TextPreview("", ()))
 
     def say_gone(self) -> None:
-        """Say that what is shown is not there any more."""
+        """Show that the asset no longer exists."""
         if self._panel is not None:
             self._title.show(self._panel.path, "gone")
 
     def show_why(self, preview: TextPreview) -> None:
-        """Show reasons in the place of the preview."""
+        """Show explanations in place of the preview."""
         self._without_picture = None
         self.remove_class("-without-preview")
         self.query_one(FilePreview).show_preview(preview)
         self.query_one("#assets-preview-title", TitleLine).show("Why", preview.kind)
 
     def _ask_below(self, branch: Branch) -> None:
-        """Have the children of a reference read."""
+        """Request the children of a reference."""
         references, ref = self.references.references, branch.data
         if references is None or self._queries is None or self._panel is None or not isinstance(ref, Ref):
             return
@@ -428,7 +415,7 @@ class AssetDetail(Vertical):
             self.references.refresh_model()
 
     def _show_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
-        """Read the file, unless it is as it was."""
+        """Read the file, unless it is unchanged."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
@@ -450,7 +437,7 @@ class AssetDetail(Vertical):
         queries.request(PREVIEW, lambda _reader: preview_of(panel.file), take)
 
     def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
-        """Show a picture where it is still wanted."""
+        """Show a picture if it is still requested."""
         if preview is self._without_picture:
             self._draw_preview("Preview", preview.with_picture(picture))
 

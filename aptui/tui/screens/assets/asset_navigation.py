@@ -1,4 +1,4 @@
-"""Ways between assets: along references, to an asset that was named, to one that was moved, back and forward again.
+"""The asset under the cursor of the Assets screen, and moves to other assets: along references, by name, back and forward.
 
 Tests: `tests/tui/screens/assets/test_asset_navigation.py`.
 """
@@ -7,103 +7,37 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aptui.core.fingerprint import MISSING
-from aptui.core.model import describe_key
-from aptui.store.queries import assets
-from aptui.store.queries.reader import JobRow, Reader, RunRow
-from aptui.store.queries.reasons import sentence
+from aptui.store.queries.reader import Reader
 from aptui.tui.data.asset_tree import Kind, health_text
 from aptui.tui.screens.assets.asset_detail import AssetDetail
-from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, moment, read_panel
+from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, read_panel
 from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place, TreeSearch
-from aptui.tui.terminal.safety import glyph, make_safe
-from aptui.tui.widgets.textview import Piece, TextPreview
-from aptui.tui.words import duration_text
+from aptui.tui.screens.jobs.job_texts import explain_job
+from aptui.tui.widgets.textview import TextPreview
 
 if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
     from aptui.tui.pane import Shell
 
 
-# The asset or folder whose details the Assets screen shows: that under the cursor, as soon as it was read.
-
-# Why the jobs of a source ran, wait or failed, as lines for the preview; read from the database, in a thread.
-
-_INPUTS_SHOWN = 40
-_RULE = "rule"
-Line = tuple[Piece, ...]
-
-
 def read_why(reader: Reader, source: str) -> TextPreview:
-    """Return what is known of every job of a source: the reason of its last run, its inputs, the runs before."""
+    """Return the explanation of every job of a source, as lines of the preview."""
     row = reader.source(source)
-    jobs = reader.jobs_of(row.source_id) if row else []
-    lines: list[Line] = []
-    for job in jobs:
-        lines += [*([()] if lines else []), *_job_lines(reader, job)]
-    if row is not None:
-        needed_by = assets.source_details(reader, row.source_id)
-        names = [edge.text for edge in needed_by.incoming] if needed_by else []
-        if names:
-            lines += [(), (("needed by", "key"),), *(_entry(name) for name in names[:_INPUTS_SHOWN]), *_more(len(names))]
-    sentence = "" if lines else "it has no jobs: its analysis said there is nothing to do, or has not run"
-    return TextPreview(sentence, tuple(lines), is_numbered=False)
-
-
-def _job_lines(reader: Reader, job: JobRow) -> Iterator[Line]:
-    yield (
-        (f"{glyph(job.status)} {job.status}  ", job.status),
-        (make_safe(f"{job.platform}  {describe_key(job.job_key)}"), "title"),
-    )
-    runs = reader.runs_of(job.job_id) if job.job_id else []
-    edges = [edge for edge in reader.edges_of(job.source_id) if edge.builder == job.builder]
-    yield (("  why       ", "key"), (make_safe(sentence(job, runs, edges, reader)), ""))
-    if job.status == "failed":
-        yield (("  error     ", "key"), (make_safe(job.error or "no reason given"), "error"))
-    if job.completed_ms:
-        took = duration_text(round(job.duration_s * 1000))
-        yield (("  last run  ", "key"), (f"{moment(job.completed_ms / 1000)}, {took}", "value"))
-    inputs = [entry for entry in (reader.inputs_of(job.job_id) if job.job_id else ()) if entry[0] != _RULE]
-    if inputs:
-        yield (("  made of", "key"),)
-    width = max((len(kind) for kind, _, _ in inputs[:_INPUTS_SHOWN]), default=0)
-    for kind, name, digest in inputs[:_INPUTS_SHOWN]:
-        is_missing = digest == MISSING
-        yield (
-            (f"    {kind:<{width}}  ", "muted"),
-            (make_safe(name), "path"),
-            (f"  {digest if is_missing else digest[:12]}", "warning" if is_missing else "muted"),
-        )
-    yield from _more(len(inputs))
-    yield from map(_run_line, runs[1:])
-
-
-def _run_line(run: RunRow) -> Line:
-    is_failed = run.outcome != 0
-    return (
-        (f"  before    {moment(run.completed_ms / 1000)}  ", "muted"),
-        (make_safe(run.reason), "muted"),
-        (f"  {glyph('failed')} failed" if is_failed else "", "failed"),
-    )
-
-
-def _entry(name: str) -> Line:
-    return (("    ", ""), (make_safe(name), "path"))
-
-
-def _more(count: int) -> list[Line]:
-    return [((f"    and {count - _INPUTS_SHOWN:,} more", "muted"),)] if count > _INPUTS_SHOWN else []
+    jobs = sorted(reader.jobs_of(row.source_id) if row else [], key=lambda job: job.status != "failed")
+    lines = [line for job in jobs for line in explain_job(job, "", reader)][1:]  # without the blank line at the top
+    nothing = "" if lines else "it has no jobs: its analysis found nothing to do, or has not run"
+    return TextPreview(nothing, tuple(tuple((part.text, part.role) for part in line) for line in lines), is_numbered=False)
 
 
 class SelectedAsset:
-    """Reads it and shows it; `panel` is what was read of it, None = nothing yet."""
+    """Reads and shows the asset or folder under the cursor; `panel` is the shown one, None at the start."""
 
     def __init__(self, readers: AssetReaders, trees: AssetTrees, detail: AssetDetail) -> None:
         self._readers, self._trees, self._detail = readers, trees, detail
@@ -114,7 +48,7 @@ class SelectedAsset:
         self._later: tuple[Place, Callable[[Panel], object]] | None = None
 
     def show_row(self, key: int) -> None:
-        """Show a row of the tree in front: a folder at once, others when they are read."""
+        """Show a row of the front tree: a folder at once, an asset once it is read."""
         place = (self._trees.kind, key)
         if place == self.place and self.panel is not None and key >= 0:
             return
@@ -128,28 +62,28 @@ class SelectedAsset:
             self._show(folder_panel(self._trees.kind, key, tree.path(node), count, self._readers.places, says))
 
     def clear(self) -> None:
-        """Show nothing: the tree has no row, or none yet."""
+        """Show nothing: the tree is empty or not read yet."""
         self.place = self.panel = None
         self._detail.clear()
 
     def refresh_folder(self) -> None:
-        """Tell again what a folder holds and how it is, if one is shown."""
+        """Update the counts of the shown folder."""
         if self.place is not None and self.place[0] is self._trees.kind and self.place[1] < 0:
             self.show_row(self.place[1])
 
     # ------------------------------------------------------------------------------------------------------------------ news
 
     def note(self, batch: Batch) -> None:
-        """Note whether it is not what it was."""
+        """Note whether notices concern it."""
         source = self.panel.source if self.panel is not None else ""
         self._is_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
 
     def mark_stale(self) -> None:
-        """Have it read again with the next frame."""
+        """Read it again with the next frame."""
         self._is_stale = True
 
     def renew(self) -> None:
-        """Read it again where it is not what it was."""
+        """Read it again if it is out of date."""
         if self._is_stale and self.place is not None and self.place[1] >= 0:
             self._is_stale = False
             self._read(self.place)
@@ -176,7 +110,7 @@ class SelectedAsset:
     # --------------------------------------------------------------------------------------------------------- what is done
 
     def when_read(self, do: Callable[[Panel], object]) -> None:
-        """Do something with what the cursor is on, as soon as that was read; never with what it was on before."""
+        """Call `do` with the asset under the cursor once it is read; never with the previous one."""
         (kind, key), panel = self._trees.place, self.panel
         self._later = None
         if panel is not None and (panel.kind, panel.key) == (kind, key):
@@ -185,28 +119,28 @@ class SelectedAsset:
             self._later = ((kind, key), do)
 
     def show_why(self, panel: Panel) -> None:
-        """Say in the preview why the jobs of the source ran."""
+        """Explain the jobs of the source in the preview."""
         if panel.source and not panel.is_folder:
             self._readers.queries.request(PREVIEW, lambda reader: read_why(reader, panel.source), self._detail.show_why)
 
     @property
     def is_awaited(self) -> bool:
-        """Whether something shall be done with what the cursor is on, and that is still read."""
+        """Whether an action waits for the asset under the cursor."""
         place = self._trees.place
         is_read = place == self.place and not self._readers.queries.is_awaited("panel")
         return self._later is not None and self._later[0] == place and not is_read
 
 
 TARGET = "target"
-"""The kind of queries for an asset to go to."""
+"""Kind of the queries for a target."""
 _MOST_PLACES = 200
 _GIVES_UP_S = 30.0
-"""So long what was moved may take to come into the tree."""
+"""Timeout for a moved asset to appear in the tree (seconds)."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 
 
 class Stop(NamedTuple):
-    """A place on the way; `came_from` is the screen from which somebody came there."""
+    """A visited place; `came_from` is the screen that led to it."""
 
     kind: Kind
     key: int
@@ -214,21 +148,21 @@ class Stop(NamedTuple):
 
 
 class WayBack:
-    """The places where somebody was, the newest 200, and at which of them they are."""
+    """The 200 newest visited places, and the current one."""
 
     def __init__(self) -> None:
         self._stops: list[Stop] = []
         self._at = 0
 
     def go(self, here: Place | None, stop: Stop) -> None:
-        """Go from `here`, None = from nowhere, to a place; those that were ahead are forgotten."""
+        """Go from `here` (None at the start) to a place; places ahead are dropped."""
         self._leave(here)
         del self._stops[self._at + 1 :]
         self._stops = [*self._stops, stop][-_MOST_PLACES:]
         self._at = len(self._stops) - 1
 
     def walk(self, here: Place | None, step: int) -> Stop | None:
-        """Go back (-1), or forward again (1); None = there is no such place."""
+        """Go back (-1) or forward (1); None if there is no further place."""
         if not 0 <= self._at + step < len(self._stops):
             return None
         self._leave(here)
@@ -236,7 +170,7 @@ class WayBack:
         return self._stops[self._at]
 
     def take_origin(self) -> str:
-        """Return the screen from which somebody came to this place: once, then "" like for other places."""
+        """Return the screen that led to this place, once; then ""."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]
@@ -253,7 +187,7 @@ class WayBack:
 
 
 class AssetNavigation:
-    """Puts the cursor on the assets that people want to see.
+    """Puts the cursor on requested assets.
 
     Args:
         turn_to: puts another tree in front.
@@ -269,19 +203,19 @@ class AssetNavigation:
         self._went = ("", 0.0)
 
     def reveal(self, text: str, came_from: str = "") -> None:
-        """Go to an asset by the path of a source, by a product, a UUID or an asset id; another screen says which it is."""
+        """Go to an asset by source path, product, UUID or asset id; called by other screens."""
         if text.strip():
             places, then = self._readers.places, partial(self._go_if_found, text, came_from)
             self._readers.queries.request(TARGET, lambda reader: find(reader, text, places), then)
 
     def _go_if_found(self, text: str, came_from: str, place: Place | None) -> None:
         if place is None:
-            self._shell.show_toast(f"there is no asset '{text.strip()}'", "warning")
+            self._shell.show_toast(f"no asset '{text.strip()}'", "warning")
         else:
             self.go_to(*place, came_from)
 
     def follow(self, ref: Ref) -> None:
-        """Go where a reference leads."""
+        """Go to the target of a reference."""
         if ref.leads == JOB:
             panel = self._selected.panel
             self.show_jobs(panel.source if panel is not None else "", is_folder=False)
@@ -292,7 +226,7 @@ class AssetNavigation:
             self._readers.queries.request(TARGET, kind_of, then)
 
     def show_jobs(self, source: str, *, is_folder: bool) -> None:
-        """Show the jobs of a source, or of all in a folder."""
+        """Show the jobs of a source, or of all sources in a folder."""
         self._shell.reveal("jobs", jobs_filter(source, is_folder=is_folder))
 
     def go_to(self, kind: Kind, key: int, came_from: str = "") -> None:
@@ -301,18 +235,18 @@ class AssetNavigation:
         self._want(kind, key)
 
     def go_where_it_went(self, path: str) -> None:
-        """Go to what was moved, as soon as the tree has it."""
+        """Go to a moved asset once the tree has it."""
         self._went = (path, time.monotonic() + _GIVES_UP_S)
         self.arrive()
 
     async def walk(self, step: int) -> None:
-        """Go back, or forward again; back to another screen once, where one came from there."""
+        """Go back or forward; once back to the screen that led here."""
         if step < 0 and (pane := self._way.take_origin()):
             await self._shell.show(pane)
         elif (stop := self._way.walk(self._here, step)) is not None:
             self._want(stop.kind, stop.key)
         else:
-            self._shell.show_toast("nowhere to go back to" if step < 0 else "nowhere to go forward to", seconds=2)
+            self._shell.show_toast("no earlier place" if step < 0 else "no later place", seconds=2)
 
     @property
     def _here(self) -> Place | None:
@@ -326,16 +260,16 @@ class AssetNavigation:
         self.arrive()
 
     def arrive(self) -> None:
-        """Put the cursor where people wanted to go, once the tree is there; of a folder tell again how much it holds."""
+        """Put the cursor on the requested asset once the tree is read, and update the counts of a folder."""
         self._selected.refresh_folder()
         self._follow_what_went()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
-            return  # what is searched for in this tree could hide it a moment later
+            return  # the running search could hide it
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:
-            self._shell.show_toast("it is not in the tree: the engine dropped it, or has not written it yet", "warning")
+            self._shell.show_toast("not in the tree: it was removed, or is not saved yet", "warning")
             return
         self._search.reveal(node)
         if trees.view.cursor_key is not None:
@@ -351,7 +285,7 @@ class AssetNavigation:
 
 
 def jobs_filter(source: str, *, is_folder: bool) -> str:
-    """Return the filter of the Jobs screen that lets a source through, or all in a folder."""
+    """Return the filter of the Jobs screen for a source, or for all sources in a folder."""
     pattern = "^" + _SIGNS.sub(r"\\\1", source) + ("/" if is_folder else "$")
     quoted = pattern.replace('"', '\\"')
     return f'"{quoted}"'

@@ -1,8 +1,6 @@
-"""What stands beside the trees for one source, product or folder: facts, and groups of references that lead on.
+"""Panels of the Assets screen: facts and groups of references for one source, product or folder, read from the database.
 
-Read from the database.
-
-Everything here is plain data that compares: a panel that is read again and is the same is not drawn again.
+Panels are plain data that compares: an unchanged panel is not drawn again.
 
 Tests: `tests/features/relocation/test_screen.py`.
 """
@@ -32,15 +30,15 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text
 
 SOURCE, PRODUCT, JOB = "source", "product", "job"
-"""Where a reference leads to; "" = nowhere."""
+"""Targets of a reference; "" = no target."""
 OUT, IN = "out", "in"
-"""In which direction a reference is followed when it is opened."""
+"""Directions in which an opened reference is followed."""
 
 
 class AssetPlaces(Struct, frozen=True):
-    """What the database does not say: where the cache lies, the order of scan folders by name, what is checked.
+    """Facts that the database does not have: the cache folder, the order of scan folders by name, the checks.
 
-    `roots` are (name, path) of the scan folders, those that count before others first.
+    `roots` are (name, path) of the scan folders in order of precedence.
     """
 
     cache_dir: str
@@ -52,7 +50,7 @@ class AssetPlaces(Struct, frozen=True):
 class Ref(NamedTuple):
     """A line of a panel that may lead to another asset.
 
-    `key` is the id of a source or product, `ask` says how to go on when it is opened, "" = it has nothing below.
+    `key` is the id of a source or product; `ask` is the direction in which it is opened, "" if it has no children.
     """
 
     leads: str
@@ -65,7 +63,7 @@ class Ref(NamedTuple):
 
 
 class ReferenceGroup(NamedTuple):
-    """Some references under a title; without a title it is one reference at the top."""
+    """References below a title; without a title, one reference at the top."""
 
     title: str
     refs: tuple[Ref, ...]
@@ -76,11 +74,11 @@ class Panel(Struct, frozen=True):
     """A panel.
 
     Args:
-        path: as people know the asset: relative path, product name.
-        file: the path of its file as Python's file functions want it; of a folder too, where there is one.
-        source: the source whose jobs it is about; of a folder the folder, "" = of none.
-        products: the native paths of the products, for copying.
-        folders: where a folder of sources may lie, the scan folder that counts before others first.
+        path: the name of the asset: relative path or product name.
+        file: the path of its file for Python's file functions; also of a folder that exists.
+        source: the source of its jobs; for a folder the folder, "" if it has no source.
+        products: native paths of the products, for copying.
+        folders: possible paths of a folder of sources, in order of precedence.
     """
 
     kind: Kind
@@ -97,12 +95,12 @@ class Panel(Struct, frozen=True):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is about a folder."""
+        """Whether it describes a folder."""
         return self.key < 0
 
 
 def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
-    """Read the panel of a source or product; None when it is gone."""
+    """Read the panel of a source or product; None if it no longer exists."""
     if kind is Kind.PRODUCTS:
         product = assets.product_details(reader, key)
         return None if product is None else _of_product(reader, product, places)
@@ -111,7 +109,7 @@ def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Pan
 
 
 def folder_panel(kind: Kind, key: int, path: str, count: int, places: AssetPlaces, health: str = "") -> Panel:
-    """Return the panel of a folder; `health` says which jobs below it are not well."""
+    """Return the panel of a folder; `health` describes the problems of its jobs."""
     word = "product" if kind is Kind.PRODUCTS else "source"
     is_made = kind is Kind.PRODUCTS
     file = native(places.cache_dir, path) if is_made else ""
@@ -153,7 +151,7 @@ def _folder_text(name: str, places: AssetPlaces) -> str:
 
 
 def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
-    """Yield the files of later scan folders that a source hides; one of a metadata type is a source of its own."""
+    """Yield the files of later scan folders that a source hides; metadata files are sources of their own."""
     names = [name for name, _ in places.roots]
     if source.scan_folder not in names:
         return
@@ -166,10 +164,10 @@ def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iter
 
 
 def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:
-    """Return digest, size and time: as the engine last saw them, else as they are."""
+    """Return digest, size and time: as recorded, else from the file."""
     known = reader.file(path)
     size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
-    if not known or not known.mtime_ns:  # the time of a file that was fresh then is not remembered: it is looked at again
+    if not known or not known.mtime_ns:  # the time of a file that was fresh then is not stored
         size, mtime_s = (known.size, _stat(file)[1]) if known else _stat(file)
     facts = [("Digest", digest.hex())] if digest.strip(b"\0") else []
     if size >= 0:
@@ -190,7 +188,7 @@ def _full_size(size: int) -> str:
 
 
 def moment(time_s: float) -> str:
-    """Return a time on the wall clock beside people, to the second."""
+    """Return a time on the wall clock, to the second."""
     return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # see above
 
 
@@ -206,7 +204,7 @@ def _intermediate_ref(row: ProductRow, source_id: int, uuid: bytes) -> Ref:
 def _dependency_ref(edge: DeclaredDependency) -> Ref:
     if edge.source_id or edge.kind != "source":
         return Ref(SOURCE if edge.source_id else "", edge.source_id, edge.text, edge.kind, role="" if edge.source_id else "muted")
-    return Ref("", 0, edge.text, "no asset", role="muted")  # a file that no builder takes, or none
+    return Ref("", 0, edge.text, "not an asset", role="muted")  # a file without a builder, or a missing one
 
 
 def _finding_ref(finding: CheckFinding) -> Ref:
@@ -228,7 +226,7 @@ def _job_ref(row: JobRow, width: int = 0) -> Ref:
 
 
 def short_id(asset_id: str) -> str:
-    """Return an asset id that can be told from its neighbours: `{2336F175…}:1`."""
+    """Return an abbreviated asset id: `{2336F175…}:1`."""
     uuid, _, sub_id = asset_id.partition(":")
     return f"{uuid[:9]}{glyph('ellipsis')}}}:{sub_id}"
 
@@ -270,9 +268,9 @@ def _of_product(reader: Reader, details: ProductDetails, places: AssetPlaces) ->
 
 
 def _unmet_ref(path: str) -> Ref:
-    """Return a path that leads to no product by itself.
+    """Return a path without a product.
 
-    What is a pattern or an exclusion nobody can call unmet, and it is no warning.
+    Patterns and exclusions are not warnings, because they cannot be unmet.
     """
     if path.startswith(":"):  # O3DE's sign of an exclusion
         return Ref("", 0, f"!{path[1:]}", "exclusion")
@@ -280,7 +278,7 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return what a scan found, the newest first, and how it ended; the count says when that was."""
+    """Return the findings of the last scan, the newest first, and how it ended; the count shows its time."""
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
             _scan_time(item.scanned_s), "failed")
@@ -296,13 +294,13 @@ def _missing_group(details: ProductDetails) -> ReferenceGroup:
 
 
 def _scan_time(time_s: int) -> str:
-    """Return a time as narrow as it can be: of today the clock, else the day."""
+    """Return a short time: the clock for today, else the day."""
     then = moment(time_s)
     return then[11:19] if then[:10] == moment(time.time())[:10] else then[2:10]
 
 
 def _link_ref(link: ResolvedLink, direction: str) -> Ref:
-    """Return a product dependency; what depends on a product is not known before it is asked."""
+    """Return a product dependency; dependents of a product are read when it is opened."""
     goes_on = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"
     return Ref(
@@ -317,7 +315,7 @@ def _link_ref(link: ResolvedLink, direction: str) -> Ref:
 
 
 def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, ...]:
-    """Return what a product dependency leads to, one step further; products of `above` are shown and not followed again."""
+    """Return the next step of a product dependency; products of `above` are not followed again."""
     ask = assets.product_links if ref.ask == OUT else assets.product_dependents
     found = (_link_ref(link, ref.ask) for link in ask(reader, ref.key))
     return tuple(each._replace(ask="", note=f"{glyph('ascending')} above") if each.key in above else each for each in found)
@@ -327,7 +325,7 @@ def read_links(reader: Reader, ref: Ref, above: Collection[int]) -> tuple[Ref, .
 
 
 def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | None:
-    """Return the asset that a text names: by asset id, by UUID, by the path of its source, by platform and product."""
+    """Return the asset that a text names: asset id, UUID, source path, or platform and product."""
     text = text.strip()
     asset = assets.parse_asset_id(text)
     if asset is not None:
@@ -344,7 +342,7 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the source that a product on `common` is, 0 = it is no intermediate."""
+    """Return the source of a product on `common`, 0 if it is not an intermediate."""
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()
@@ -367,7 +365,7 @@ def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
 
 
 def kind_of_source(reader: Reader, source_id: int) -> Kind:
-    """Return in which tree a source stands."""
+    """Return the tree of a source."""
     sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
     return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
 

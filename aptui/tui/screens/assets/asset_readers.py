@@ -1,4 +1,4 @@
-"""What reads for the Assets screen, each in a thread of its own: trees, pictures, and all else that is asked.
+"""Threads that read for the Assets screen: trees, pictures, and all other queries.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# What the Assets screen asks the database and the disk, in one thread of its own: of each kind of query only the newest counts.
-
 T = TypeVar("T")
 PREVIEW = "preview"
-"""This kind waits until nothing else is asked for: colouring a text takes longest."""
+"""Kind of queries that run when no other query waits: colouring a text takes longest."""
 
 
 class _Query(NamedTuple):
@@ -37,12 +35,12 @@ class _Query(NamedTuple):
 
 
 class QueryWorker:
-    """Asks in a thread. `request` is called by the UI.
+    """Runs queries in one thread; of each kind only the newest counts. `request` is called by the UI.
 
     Args:
-        database: is opened anew for every query: an engine may have put another in its place.
+        database: opened for every query, because an engine may have replaced it.
         deliver: called by the thread with a function and its arguments, for the UI to call.
-        failed: called, through `deliver`, with the kind of a query and what went wrong.
+        failed: called, through `deliver`, with the kind of a query and its error.
     """
 
     def __init__(
@@ -54,29 +52,29 @@ class QueryWorker:
         self._follow_ups: dict[str, Callable[[], object]] = {}
 
     def request(self, kind: str, ask: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-        """Have `ask` answered in the thread and `then` called with it in the UI, unless the same kind is requested anew before."""
+        """Run `ask` in the thread and call `then` with the answer in the UI, unless the kind is requested again before."""
         query = self._newest[kind] = _Query(ask, then)
         self._follow_ups.pop(kind, None)
         self._worker.put(query, kind)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is under way."""
+        """Whether a query is running or waits."""
         return self._worker.is_busy
 
     def is_awaited(self, kind: str) -> bool:
-        """Whether the newest query of a kind was not answered yet, or the UI has not heard it."""
+        """Return whether the newest query of a kind has no answer yet."""
         return kind in self._newest
 
     def after(self, kind: str, do: Callable[[], object]) -> None:
-        """Call `do` once the newest query of a kind was answered, or at once; a newer one gives it up."""
+        """Call `do` once the newest query of a kind is answered, or at once; a newer query drops it."""
         if self.is_awaited(kind):
             self._follow_ups[kind] = do
         else:
             do()
 
     def has_follow_up(self, kind: str) -> bool:
-        """Whether something shall be done once a query of a kind was answered."""
+        """Return whether a call waits for a query of a kind."""
         return kind in self._follow_ups
 
     def close(self) -> None:
@@ -102,10 +100,10 @@ class QueryWorker:
 
 
 class AssetReaders:
-    """The readers of one screen, and what the database does not say (`places`).
+    """The readers of one screen, and the facts that the database does not have (`places`).
 
     Args:
-        deliver, failed: as `QueryWorker` has them.
+        deliver, failed: as in `QueryWorker`.
     """
 
     def __init__(self, shell: Shell, deliver: Callable[..., object], failed: Callable[[str, KnownError], object]) -> None:

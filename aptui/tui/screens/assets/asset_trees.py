@@ -1,6 +1,6 @@
-"""The three trees of the Assets screen, one of them in front: of sources, of intermediates, of products.
+"""The trees of the Assets screen: sources, intermediates, products; their search, and when they are read again.
 
-What a tree is, and how it is read, is the store's (`data/assets_store`).
+The store (`data/assets_store`) reads them.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-_HEALTH = Column("health", "Not well", 22, is_prose=True)
+_HEALTH = Column("health", "Problems", 22, is_prose=True)
 SOURCE_COLUMNS = (
     Column("name", "Name", 0, 28),
     _HEALTH,
@@ -49,11 +49,11 @@ SOURCE_COLUMNS = (
 PRODUCT_COLUMNS = (Column("name", "Name", 0, 20), Column("extension", "Ext", 6, drop_rank=1))
 _LEAST_NAME = 16
 Place = tuple[Kind, int]
-"""A row of a tree: (which tree, key)."""
+"""A row of a tree: (tree, key)."""
 
 
 class AssetTreeView(VTree):
-    """A tree; enter goes into the details of what is no folder."""
+    """A tree; enter goes to the details of a file."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "details", id="rows.open")]
 
@@ -64,13 +64,13 @@ class AssetTreeView(VTree):
         self._health_cells = 0
 
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns; in a narrow tree names give way to what is not well: few of them are long."""
+        """Return the columns; in a narrow tree names give way to problems, which are few and long."""
         name, *others = super()._measure_columns(width)
         free_width = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
         return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, free_width))), *others]
 
     def fit_health(self, health: TreeHealth | None) -> None:
-        """Give what is not well the room that it takes, none while all is well; it becomes wider and never narrower."""
+        """Fit the column of problems to its texts; it grows, never shrinks, and is hidden while there are no problems."""
         if health is None or self.columns[:1] != SOURCE_COLUMNS[:1]:
             return
         self._health_cells = max(self._health_cells, health.most_cells())
@@ -82,7 +82,7 @@ class AssetTreeView(VTree):
 
 
 class AssetTrees(Vertical):
-    """Holds the trees; `kind` is that of the one in front, `wanted` where the cursor shall go once its tree has come."""
+    """Holds the trees; `kind` is the front one, `wanted` the row that the cursor goes to once its tree is read."""
 
     def __init__(self, store: AssetsStore) -> None:
         super().__init__(id="assets-trees")
@@ -97,31 +97,31 @@ class AssetTrees(Vertical):
         yield from self._views.values()
 
     def on_mount(self) -> None:
-        """Show the models: after the first paint."""
+        """Show the models, after the first paint."""
         for kind, model in self.models.items():
             self._views[kind].set_tree(model)
 
     @property
     def view(self) -> AssetTreeView:
-        """The tree in front."""
+        """The front tree."""
         return self._views[self.kind]
 
     @property
     def model(self) -> AssetModel:
-        """What the tree in front shows."""
+        """The model of the front tree."""
         return self.models[self.kind]
 
     @property
     def place(self) -> tuple[Kind, int | None]:
-        """Where the cursor is."""
+        """The row under the cursor."""
         return self.kind, self.view.cursor_key
 
     def file_counts(self) -> dict[Kind, int]:
-        """Return how many files each tree holds, -1 = it was not read yet."""
+        """Return the number of files in each tree, -1 if it is not read yet."""
         return {kind: model.tree.file_count if model.tree is not None else -1 for kind, model in self.models.items()}
 
     def put_in_front(self, kind: Kind) -> None:
-        """Put another tree in front, with the focus if the one before had it."""
+        """Put another tree in front; it gets the focus of the previous one."""
         had_focus = self.app.focused is self.view and kind is not self.kind
         self.kind = kind
         for each, view in self._views.items():
@@ -130,7 +130,7 @@ class AssetTrees(Vertical):
             give_focus(self.view)
 
     def say_empty(self, text: str) -> None:
-        """Say why the tree in front has no rows."""
+        """Set the text of an empty front tree."""
         if self.view.empty_text != text:
             self.view.empty_text = text
             self.view.refresh()
@@ -140,11 +140,11 @@ class AssetTrees(Vertical):
 # well.
 
 SEARCH = "search"
-"""The kind of these queries."""
+"""Kind of the search queries."""
 
 
 class SearchResult(Struct, frozen=True):
-    """What a search found: the nodes to show, those that were hit, and of how many files; all of one tree."""
+    """A search result: the nodes to show, the hits, and the number of files; all of one tree."""
 
     text: str
     tree: AssetTree
@@ -154,10 +154,10 @@ class SearchResult(Struct, frozen=True):
 
 
 def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
-    """Search a tree; takes as long as its names are many.
+    """Search a tree; takes time in proportion to its names.
 
     Raises:
-        FilterError: the text cannot be understood.
+        FilterError: the text is not a valid filter.
     """
     hits: Mask = tree.search(text, reader)
     passing = tree.with_above_and_below(hits)
@@ -166,10 +166,10 @@ def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
 
 
 class TreeSearch:
-    """Has the tree in front show what stands in the box.
+    """Filters the front tree by the text of the box.
 
     Args:
-        shown: called with what was found, once the tree shows it.
+        shown: called with the result once the tree shows it.
     """
 
     def __init__(
@@ -177,26 +177,26 @@ class TreeSearch:
     ) -> None:
         self._shell, self._trees, self._box, self._queries, self._shown = shell, trees, box, queries, shown
         self._found: dict[Kind, SearchResult | None] = dict.fromkeys(Kind)
-        self._refused = ""  # the last search that cannot be understood, or answered
+        self._refused = ""  # the last search with a mistake or an error
 
     @property
     def found(self) -> SearchResult | None:
-        """What was found in the tree in front, None = all of it is shown."""
+        """The result for the front tree, None = all of it is shown."""
         return self._found[self._trees.kind]
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anything is searched for."""
+        """Whether the box has a text."""
         return bool(self._box.text.strip())
 
     @property
     def is_shown(self) -> bool:
-        """Whether the tree in front shows what stands in the box."""
+        """Whether the front tree shows the result for the text of the box."""
         return self._describe_found() == self._box.text
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the tree in front does not show yet what the search asks for."""
+        """Whether the front tree does not show the result yet."""
         return self.is_wanted and self._trees.store.error is None and not self.is_shown and self._box.text != self._refused
 
     def _describe_found(self) -> str:
@@ -210,7 +210,7 @@ class TreeSearch:
             self._queries.request(SEARCH, lambda reader: search(newest, text, reader), partial(self._show, kind))
 
     def lift(self) -> None:
-        """Show all of the tree in front: what was open before the search is open again, and the cursor stays in sight."""
+        """Show all of the front tree: nodes that were open before the search are open again, and the cursor stays visible."""
         trees, key = self._trees, self._trees.view.cursor_key
         self._box.text = ""
         self._found[trees.kind] = None
@@ -239,19 +239,19 @@ class TreeSearch:
         self._shown(found)
 
     def _go_to_first(self, found: SearchResult) -> None:
-        """Put the cursor on the first file that was hit, else on the first folder."""
+        """Put the cursor on the first file among the hits, else on the first folder."""
         files = found.hits[found.tree.keys[found.hits] >= 0]
         nodes = files if len(files) else found.hits
         if len(nodes):
             self._trees.view.reveal(int(nodes[0]))
 
     def show_count(self) -> None:
-        """Say how many files were found."""
+        """Show the number of files found."""
         found = self.found
         self._box.show_count(f"{found.file_count:,} of {found.tree.file_count:,}" if found is not None else "")
 
     def refuse(self, error: KnownError) -> None:
-        """Say what is wrong with the search, or why it cannot be answered."""
+        """Show the mistake in the search, or the error of its query."""
         self._refused = self._box.text
         if isinstance(error, FilterError):
             self._box.show_mistake(error.column - 1, error.what, error.hint)
@@ -259,7 +259,7 @@ class TreeSearch:
             self._shell.show_toast(str(error), "warning")
 
     def go_to_hit(self, step: int) -> None:
-        """Go to the next hit; stays where it is on the only one."""
+        """Go to the next hit."""
         found, node = self.found, self._trees.view.node
         if found is None or node is None or not len(found.hits):
             return
@@ -267,10 +267,10 @@ class TreeSearch:
         self._trees.view.reveal(int(found.hits[at % len(found.hits)]))
 
     def go_to_bad(self, step: int) -> None:
-        """Go to the next source with a failed job or errors; stays where it is on the only one."""
+        """Go to the next source with a failed job or errors."""
         health, node = self._trees.model.health, self._trees.view.node
         if self._trees.kind is Kind.PRODUCTS:
-            self._shell.show_toast("failed jobs have no products: t goes to the sources", seconds=2)
+            self._shell.show_toast("failed jobs have no products: press t for the sources", seconds=2)
         elif health is None or node is None:
             return
         elif (found := health.next_bad(node, step)) is None:
@@ -279,36 +279,34 @@ class TreeSearch:
             self.reveal(found)
 
     def reveal(self, node: int) -> None:
-        """Put the cursor on a node of the tree in front; a search that hides it is lifted."""
+        """Put the cursor on a node of the front tree; a search that hides it is removed."""
         if not self._trees.view.reveal(node):
             self.lift()
             self._trees.view.reveal(node)
 
 
-# The trees of the Assets screen, kept current: read again when news say so, no more often than reading takes.
-
 STALE_S = 1.0
-"""Trees are built anew at most so often while the engine works,"""
+"""Minimum interval between reads of a tree while the engine works (seconds)."""
 _REST_FACTOR = 4
-"""and take at most a fifth of the time of one processor."""
+"""Pause between reads in multiples of their duration: at most a fifth of one processor."""
 _MOST_READS = 10
-"""So often, a second apart, is looked who is not well until the database says what the news said."""
+"""Maximum number of reads, a second apart, until the database agrees with the notices."""
 _MAKES_IT = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
-"""There is, or soon will be, an engine that makes a database."""
+"""States in which an engine makes the database, now or soon."""
 _NOTHING = {
-    Kind.SOURCES: "no sources yet: files of the scan folders come here",
-    Kind.INTERMEDIATES: "no intermediates: products that are sources themselves come here",
-    Kind.PRODUCTS: "no products yet: what jobs make comes here",
+    Kind.SOURCES: "no sources yet: files of the scan folders appear here",
+    Kind.INTERMEDIATES: "no intermediates: products that are sources themselves appear here",
+    Kind.PRODUCTS: "no products yet: products of jobs appear here",
 }
-"""What would be in a tree that is empty."""
+"""{tree: text of an empty tree}."""
 
 
 class LiveTrees:
-    """Has trees read again, and shows the newest.
+    """Reads trees again after notices, no more often than reading allows, and shows the newest.
 
     Args:
         came: called when another tree is shown.
-        health_came: called when something else is known of how its rows are.
+        health_came: called when the problems of its rows changed.
     """
 
     def __init__(
@@ -323,11 +321,11 @@ class LiveTrees:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is to be read again."""
+        """Whether no read is pending."""
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
-        """Note that trees are not what they were, or other jobs not well; what runs waits as far as the database knows."""
+        """Note that trees, or the problems of jobs, may have changed; running jobs are not saved yet."""
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
@@ -335,7 +333,7 @@ class LiveTrees:
             self._is_health_stale = True
 
     def renew(self) -> None:
-        """Have what is stale read, now or when the last time is long enough ago."""
+        """Read the outdated parts, now or after the interval."""
         if not (self._is_stale or self._is_health_stale) or self._has_timer:
             return
         wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()
@@ -354,7 +352,7 @@ class LiveTrees:
         self._shell.wake()
 
     def take(self) -> None:
-        """Show a newer tree; with a search on, as soon as that was searched."""
+        """Show a newer tree; while a search is active, once the tree is searched."""
         model, view = self._trees.model, self._trees.view
         newest = self._store.tree(self._trees.kind)
         self.say_what_is_empty(newest)
@@ -373,7 +371,7 @@ class LiveTrees:
             self._came()
 
     def _read_until_current(self) -> None:
-        """Read again who is not well where what was read is older than the news: rows come after them."""
+        """Read the problems again if they are older than the notices: rows are saved after them."""
         unwell = self._store.unwell
         if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
             self._reads_left -= 1
@@ -381,7 +379,7 @@ class LiveTrees:
             self.renew()
 
     def search(self) -> None:
-        """Search the newest tree in front for what stands in the box, or show all of it again."""
+        """Search the newest front tree for the text of the box, or show all of it again."""
         if self._store.tree(self._trees.kind) is None:
             return
         if self._search.is_wanted:
@@ -392,12 +390,12 @@ class LiveTrees:
         self.take()
 
     def say_what_is_empty(self, newest: AssetTree | None) -> None:
-        """Say in a tree without rows why it has none."""
+        """Show in an empty tree why it has no rows."""
         error = self._store.error
         if newest is not None:
             nothing = _NOTHING[self._trees.kind]
         elif isinstance(error, NoDatabaseError) and self._shell.session.state in _MAKES_IT:
-            nothing = "nothing was processed yet; what the engine finds comes here"
+            nothing = "nothing was processed yet; sources appear here as the engine finds them"
         else:
             nothing = "reading…" if error is None else str(error)
         if self._search.is_wanted and newest is not None and newest.file_count:

@@ -1,6 +1,6 @@
-"""The Assets screen: the trees of sources, intermediates and products, the details of each, and the ways between them.
+"""The Assets screen: the trees of sources, intermediates and products, the details of each, and moves between them.
 
-What it does is its parts'; here is what people press and what is told. What is shown stays until something newer was read.
+This module has the keys, the messages and the layout; the parts do the work. Shown data stays until newer data is read.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from aptui.tui.screens.assets.asset_panel import Panel
 
 
-# How the Assets screen shares its room among tree, references and preview, and which of them has the keys.
-
 NARROW = 110
-"""On narrower screens the details take the place of the tree."""
+"""On narrower screens the details replace the tree."""
 _ROOMY, _TIGHT = 100, 72
 _PEEK = "-peek"
-"""The preview has all the room, and gives it back to the tree."""
+"""Class of a pane whose preview has all the room and returns it to the tree."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
 
 CSS = """
@@ -77,31 +75,31 @@ AssetsPane.-zoom-preview .for-references { display: none; }
 
 
 class AssetsLayout:
-    """Arranges one screen, by classes of its pane."""
+    """Divides the room among tree, references and preview, by classes of the pane."""
 
     def __init__(self, pane: Pane, trees: AssetTrees, detail: AssetDetail, selected: SelectedAsset, queries: QueryWorker) -> None:
         self._pane, self._trees, self._detail, self._selected, self._queries = pane, trees, detail, selected, queries
 
     def fit(self, width: int) -> None:
-        """Let the details take the place of the tree where there is no room beside it."""
+        """On narrow screens, let the details replace the tree."""
         self._pane.set_class(width < NARROW, "-narrow")
 
     def uncover_tree(self) -> None:
-        """Show the tree where something has its room."""
+        """Show the tree if another part has its room."""
         self._pane.remove_class(*_ABOVE_TREE)
 
     def go_into_tree(self) -> None:
-        """Show the tree and let the keys go there."""
+        """Show the tree and focus it."""
         self.uncover_tree()
         give_focus(self._trees.view)
 
     def go_into_details(self) -> None:
-        """Show the details and let the keys go to the references."""
+        """Show the details and focus the references."""
         self._pane.add_class("-detail")
         give_focus(self._detail.references)
 
     def keep_keys_from_search(self) -> None:
-        """Let the keys go to the tree where they would be typed into the search."""
+        """Move the focus from the search to the tree."""
         if isinstance(self._focused, Input):
             give_focus(self._trees.view)
 
@@ -114,7 +112,7 @@ class AssetsLayout:
         return [name for name in self._pane.classes if name.startswith("-zoom")]
 
     def walk_parts(self, step: int) -> None:
-        """Walk tree, references and preview, where a screen is narrow too; letters after it never end in the search line."""
+        """Focus the next part: tree, references, preview; never the search, so that letters are not typed into it."""
         tree, focused = self._trees.view, self._focused
         parts: list[Widget] = [tree, *self._detail.parts]
         if self._zooms:
@@ -125,7 +123,7 @@ class AssetsLayout:
         give_focus(part)
 
     def leave(self) -> bool:
-        """Leave the zoom, then the details; return whether there was anything to leave."""
+        """Leave the zoom, then the details; return whether there was something to leave."""
         if self._zooms and not self._pane.has_class(_PEEK):
             self._pane.remove_class(*self._zooms)
         elif self._focused is not self._trees.view:
@@ -135,7 +133,7 @@ class AssetsLayout:
         return True
 
     def zoom(self) -> None:
-        """Give the part with the keys all the room, or take it back; a tree that has it all gives it to the preview."""
+        """Give the focused part all the room, or share it again; a tree that has it gives it to the preview."""
         if self._pane.has_class(_PEEK):
             self.go_into_tree()
         elif self._zooms:
@@ -147,14 +145,14 @@ class AssetsLayout:
             self._pane.add_class("-zoom-detail", part)
 
     def _zoom_tree(self) -> None:
-        """Give the tree all the room; where it has that already, show what is under the cursor as soon as it is read."""
+        """Give the tree all the room; if it has it already, show the preview of the row once it is read."""
         if self._pane.has_class("-narrow"):
             self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
         else:
             self._pane.add_class("-zoom-tree")
 
     def _peek(self, panel: Panel) -> None:
-        """Give the preview all the room, of a picture or a text."""
+        """Give the preview all the room."""
         shown, preview = self._selected.panel, self._detail.query_one(FilePreview)
         if shown is None or (shown.kind, shown.key) != (panel.kind, panel.key):
             return
@@ -162,26 +160,26 @@ class AssetsLayout:
             self._pane.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
             give_focus(preview)
         else:
-            self._pane.shell.show_toast("there is nothing to preview: it is a folder, or its file is gone", seconds=2)
+            self._pane.shell.show_toast("no preview: it is a folder, or its file does not exist", seconds=2)
 
 
 def is_roomy(width: int) -> bool:
-    """Whether there is room for the counts of trees that are not in front."""
+    """Return whether there is room for the counts of all trees."""
     return width >= _ROOMY
 
 
 def is_brief(width: int) -> bool:
-    """Whether what a search finds has no room beside whole titles and the count of the tree in front."""
+    """Return whether the tabs must be brief to leave room for the search."""
     return width < _TIGHT
 
 
 _PLACEHOLDER = "name, path/, UUID or asset id"
-_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it says what is left out", "path": "no product has this path"}
-"""{what stands beside a reference that leads nowhere: why}."""
+_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it is an exclusion", "path": "no product has this path"}
+"""{note of a reference without a target: the reason}."""
 
 
 class AssetsPane(Pane):
-    """The screen; `reveal` is the way in from elsewhere."""
+    """The screen; other screens call `reveal`."""
 
     DEFAULT_CSS = CSS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -192,7 +190,7 @@ class AssetsPane(Pane):
         Binding("y", "row('copy')", "copy", id="assets.copy"),
         Binding("J", "row('jobs')", "jobs", id="assets.jobs"),
         Binding("x", "row('why')", "why", id="assets.why"),
-        Binding("r", "row('reprocess')", "reprocess", id="assets.reprocess"),
+        Binding("r", "row('reprocess')", "run again", id="assets.reprocess"),
         Binding("full_stop", "row('menu')", "menu", id="assets.menu"),
         Binding("left_square_bracket", "walk(-1)", "back", id="assets.back"),
         Binding("right_square_bracket", "walk(1)", "forward", id="assets.forward", show=False),
@@ -241,18 +239,18 @@ class AssetsPane(Pane):
             yield self.box
 
     def on_mount(self) -> None:
-        """Begin to read the tree that was shown last."""
+        """Read the tree that was shown last."""
         last = self.shell.memory.get("assets.tree", "")
         self.turn_to(Kind(last) if last in set(Kind) else Kind.SOURCES)
         self.shell.wake()
 
     def _take(self, take: Callable[..., object], *arguments: object) -> None:
-        """Take the answer to a query, unless the screen has gone meanwhile."""
+        """Handle the answer to a query, unless the screen was closed in the meantime."""
         if self.is_attached and self.is_running:
             take(*arguments)
 
     def _note_failed(self, kind: str, error: KnownError) -> None:
-        """Say what went wrong with a query."""
+        """Show the error of a query."""
         if kind == SEARCH:
             self.search.refuse(error)
         elif self.is_attached:
@@ -263,14 +261,14 @@ class AssetsPane(Pane):
         self.readers.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Share the room anew."""
+        """Divide the new room."""
         self.screen_layout.fit(event.size.width)
         self._show_tabs()
 
     # ------------------------------------------------------------------------------------------------------------- as a pane
 
     def activate(self) -> None:
-        """Let the keys go to the tree, not into the search."""
+        """Focus the tree instead of the search."""
         self.screen_layout.keep_keys_from_search()
 
     def deactivate(self) -> None:
@@ -279,14 +277,14 @@ class AssetsPane(Pane):
         self.shell.memory.put("assets.search", self.box.text)
 
     def on_news(self, batch: Batch) -> None:
-        """Note that trees or the asset that is shown are not what they were."""
+        """Note that trees or the shown asset may have changed."""
         self.live.note(batch)
         for each in self.extensions:
             each.note(batch)
         self.selected.note(batch)
 
     def on_frame(self) -> None:
-        """Take a newer tree if there is one, and read again what is beside it."""
+        """Show a newer tree, and read the details again."""
         self.live.renew()
         self.live.take()
         self.selected.renew()
@@ -298,25 +296,25 @@ class AssetsPane(Pane):
         self.shell.wake()
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of the `:` line."""
         trees = [
-            Command(kind.value, f"show the tree of {kind.value}; what follows is searched", partial(self._say_tree, kind))
+            Command(kind.value, f"show the tree of {kind.value}; search it for the rest of the line", partial(self._say_tree, kind))
             for kind in Kind
         ]
         asset = Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal)
         return [*trees, asset, *(command for each in self.extensions for command in each.commands())]
 
     def status(self) -> str:
-        """Return what is in front."""
+        """Return the name and size of the front tree."""
         tree = self.trees.model.tree
         return f"{TITLES[self.trees.kind]}: {tree.file_count:,}" if tree is not None else ""
 
     def reveal(self, text: str, came_from: str = "") -> None:
-        """Go to an asset; other screens call it."""
+        """Go to an asset; called by other screens."""
         self.navigation.reveal(text, came_from)
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: the first rows of a tree, what a search finds, an asset that is looked for."""
+        """Return what the next key waits for: the first rows, the search, the requested asset."""
         queries = self.readers.queries
         if self.trees.model.tree is None and self.readers.store.error is None:
             return "the first rows"
@@ -346,23 +344,23 @@ class AssetsPane(Pane):
             self.selected.show_row(key)
 
     def _say_tree(self, kind: Kind, text: str) -> None:
-        """Show a tree, searched if `text` says for what."""
+        """Show a tree, and search it for `text`."""
         self.turn_to(kind)
         if text:
             self.box.text = text
 
     def _show_tabs(self) -> None:
-        """Say in the tabs which tree is in front, and how much there is."""
+        """Update the tabs."""
         width = self.size.width
         self._tabs.show(self.trees.kind, self.trees.file_counts(), is_roomy=is_roomy(width), is_brief=is_brief(width))
 
     def _show_tree(self) -> None:
-        """Follow a tree that was read."""
+        """Update after a tree was read."""
         self._show_tabs()
         self.navigation.arrive()
 
     def _show_found(self, found: SearchResult) -> None:
-        """Follow a tree that was searched."""
+        """Update after a search."""
         self.live.say_what_is_empty(found.tree)
         if not len(found.hits):
             self.selected.clear()
@@ -371,7 +369,7 @@ class AssetsPane(Pane):
     # ------------------------------------------------------------------------------------------------------- what parts tell
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
-        """Show what the cursor is on; it may have gone on since this was said."""
+        """Show the row under the cursor; the cursor may have moved on since the message."""
         if event.rows is self.trees.view and event.key == event.rows.cursor_key:
             if (self.trees.kind, event.key) != self.selected.place:
                 for each in self.extensions:
@@ -379,7 +377,7 @@ class AssetsPane(Pane):
             self.selected.show_row(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Go into the details of a leaf; follow a reference."""
+        """Go to the details of a file; follow a reference."""
         event.stop()
         references = self.detail.references
         if event.rows is self.trees.view:
@@ -393,15 +391,15 @@ class AssetsPane(Pane):
     @on(ReferenceTree.DeadEnd)
     def _say_dead_end(self, event: ReferenceTree.DeadEnd) -> None:
         event.stop()
-        self.shell.show_toast(f"'{event.ref.text}' is no asset: {_NO_ASSET.get(event.ref.note, 'no builder takes it')}")
+        self.shell.show_toast(f"'{event.ref.text}' is not an asset: {_NO_ASSET.get(event.ref.note, 'no builder handles it')}")
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
-        """Open the menu where the right button was pressed."""
+        """Open the menu at the pointer."""
         event.stop()
         self.actions.menu_at((event.x, event.y))
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
-        """Search as people type."""
+        """Search for the typed text."""
         event.stop()
         self.live.search()
 
@@ -413,33 +411,33 @@ class AssetsPane(Pane):
         give_focus(self.trees.view)
 
     def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
-        """Show the tree whose tab was clicked."""
+        """Show the clicked tree."""
         self.turn_to(event.kind)
         self.screen_layout.go_into_tree()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what needs an engine where none can be asked."""
+        """Hide actions that need an engine while no engine runs."""
         return self.actions.can(str(parameters[0])) if action == "row" else super().check_action(action, parameters)
 
     def action_row(self, action_id: str) -> None:
-        """Do something with what is selected."""
+        """Run an action on the selected rows."""
         self.actions.do(action_id)
 
     def action_search(self) -> None:
-        """Let the keys go into the search; what it finds is in the tree."""
+        """Focus the search."""
         self.screen_layout.uncover_tree()
         self.box.begin()
 
     def action_next_tree(self, step: int) -> None:
-        """Show the next tree, and go into it."""
+        """Show the next tree and focus it."""
         kinds = list(Kind)
         self.turn_to(kinds[(kinds.index(self.trees.kind) + step) % len(kinds)])
         self.screen_layout.go_into_tree()
 
     async def action_walk(self, step: int) -> None:
-        """Go back, or forward again."""
+        """Go back or forward."""
         await self.navigation.walk(step)
 
     def action_next_hit(self, step: int) -> None:
@@ -447,15 +445,15 @@ class AssetsPane(Pane):
         self.search.go_to_hit(step)
 
     def action_next_bad(self, step: int) -> None:
-        """Go to the next source that is not well."""
+        """Go to the next source with a problem."""
         self.search.go_to_bad(step)
 
     def action_part(self, step: int) -> None:
-        """Walk tree, references and preview."""
+        """Focus the next part."""
         self.screen_layout.walk_parts(step)
 
     def action_zoom(self) -> None:
-        """Give one part all the room, or take it back."""
+        """Give one part all the room, or share it again."""
         self.screen_layout.zoom()
 
     def action_leave(self) -> None:

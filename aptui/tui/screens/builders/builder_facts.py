@@ -1,6 +1,7 @@
-"""What the Builders screen says of a builder: its row, its patterns, its details.
+"""Facts about builders for the Builders screen: rows, patterns, details, and the metrics as a tree.
 
-Made of configuration and database, nothing is drawn here.
+They come from configuration and database. Nothing is drawn here. The entries of the metrics are read in a thread when a group is
+opened.
 
 Tests: `tests/tui/screens/builders/test_builders_pane.py`.
 """
@@ -38,13 +39,11 @@ if TYPE_CHECKING:
     from aptui.config.model import Config
 
 
-# The parts of the Builders screen by name, for the modules that fill and arrange them. They are made in `pane`.
-
 TABS = ("patterns", "details", "metrics")
 
 
 class BuilderWidgets:
-    """The parts of one pane."""
+    """The widgets of one pane."""
 
     def __init__(self, pane: Widget) -> None:
         self.pane = pane
@@ -56,12 +55,12 @@ class BuilderWidgets:
 
     @property
     def side(self) -> Vertical:
-        """What is known of one of them."""
+        """The facts about one builder."""
         return self.pane.query_one("#builders-side", Vertical)
 
     @property
     def tabs(self) -> TabLine:
-        """Which part of that is shown."""
+        """The tabs of its parts."""
         return self.pane.query_one(TabLine)
 
     @property
@@ -76,7 +75,7 @@ class BuilderWidgets:
 
     @property
     def spent(self) -> VTree:
-        """What it cost."""
+        """Its metrics."""
         return self.pane.query_one("#builders-metrics", VTree)
 
     @property
@@ -109,7 +108,7 @@ _FLAGS = (
 
 
 class KnownBuilder(Struct, frozen=True):
-    """A builder as far as it is known: `builder` is None where only the database names it."""
+    """A builder; `builder` is None if only the database names it."""
 
     uuid: bytes
     name: str
@@ -118,19 +117,19 @@ class KnownBuilder(Struct, frozen=True):
 
     @property
     def all_spent(self) -> Spent:
-        """Its analyses and jobs together."""
+        """The time of its analyses and jobs together."""
         return self.spent.analyses + self.spent.jobs if self.spent else Spent()
 
 
 class FoundBuilders(Struct, frozen=True):
-    """All builders; `trouble` says what could not be read."""
+    """All builders; `trouble` is the error of a read."""
 
     builders: tuple[KnownBuilder, ...] = ()
     trouble: str = ""
 
 
 class BuilderPlaces(Struct, frozen=True):
-    """Where builders are looked for: in the configuration, completed by `complete` from their code, and in the database."""
+    """Sources of builders: the configuration, completed by `complete` from their code, and the database."""
 
     database: Path
     config: Config | None = None
@@ -139,7 +138,7 @@ class BuilderPlaces(Struct, frozen=True):
 
 
 def find(places: BuilderPlaces) -> FoundBuilders:
-    """Return all builders; may start a process and takes a second at a million jobs: call it in a thread."""
+    """Return all builders. May start a process, and takes a second at a million jobs: call it in a thread."""
     troubles: list[str] = []
     builders: Sequence[Builder] = places.config.project.builders if places.config else ()
     if places.complete is not None:
@@ -162,7 +161,7 @@ def find(places: BuilderPlaces) -> FoundBuilders:
 
 
 def columns_for(builders: Sequence[KnownBuilder]) -> tuple[Column, ...]:
-    """Return the columns of the list: names and patterns have what they need where there is room, names first."""
+    """Return the columns of the list, with the widths of names and patterns; names come first."""
     longest = max((width_of(each.name) for each in builders), default=0) + len("✗ ")
     least = max(_NARROWEST_NAME, min(_WIDEST_NAME, longest))
     patterns = max((width_of(_patterns_text(each.builder)) for each in builders if each.builder), default=0)
@@ -178,17 +177,17 @@ def _patterns_text(builder: Builder) -> str:
 
 
 def duration_cell(took_ms: float) -> Cell:
-    """Return how long something took; what took nothing, or was not done, has no duration, as in Jobs."""
+    """Return a duration; zero, or no run, shows none, as in Jobs."""
     return Cell(duration_text(round(took_ms))) if round(took_ms) else Cell(glyph("none"), "muted")
 
 
 def join_searched(known: KnownBuilder) -> str:
-    """Return what a filter of builders looks at: the name and the patterns."""
+    """Return the text that a filter of builders searches: the name and the patterns."""
     return f"{known.name} {' '.join(pattern.text for pattern in known.builder.patterns) if known.builder else ''}"
 
 
 def row_of(key: int, known: KnownBuilder, broken: str, all_ms: int) -> ListedRow:
-    """Return the row of a builder; `broken` says why it is not asked any more, "" = it is; `all_ms` is what all of them took."""
+    """Return the row of a builder; `broken` is why it is not used, "" if it is; `all_ms` is the time of all builders."""
     builder, spent = known.builder, known.all_spent
     of_jobs = known.spent.jobs if known.spent else Spent()
     jobs = of_jobs.count
@@ -243,7 +242,7 @@ def _place(known: KnownBuilder, config: Config | None) -> str:
 
 
 def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tuple[str, str]]:
-    """Return keys and values of all that is known of a builder besides its patterns and its metrics."""
+    """Return all facts about a builder except patterns and metrics, as (key, value)."""
     builder = known.builder
     if builder is None:
         return [("Name", known.name), ("Id", uuid_text(known.uuid)), ("Known from", "the asset database alone")]
@@ -289,7 +288,7 @@ def _limits(builder: Builder) -> str:
 
 
 def _limit(limit_s: float) -> str:
-    """Return a limit as people write it: 2m, 1h 30m."""
+    """Return a limit in the usual form: 2m, 1h 30m."""
     return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
 
 
@@ -328,13 +327,9 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
 
 
 def is_turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
-    """Whether a column that was chosen is sorted with the largest first: turned round where it was chosen already."""
+    """Return whether a chosen column is sorted descending: reversed if it was the current one."""
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
 
-
-# The metrics of a builder as a tree: its analyses and its jobs, and below them the sources that cost most.
-#
-# Read where they are opened, in a thread.
 
 METRICS = (
     Column("name", "Name", 0, 16, weight=3),
@@ -346,18 +341,18 @@ METRICS = (
     Column("bar", "Share", BAR_CELLS, drop_rank=5),
 )
 MOST = 1000
-"""So many entries are shown of each, the slowest."""
+"""Maximum number of entries of each group, the slowest."""
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32
-"""As long names are whole, and columns that say less go for them; longer ones have what is left."""
+"""Names up to this length are not cut; columns that say less are dropped for them."""
 _INDENT = 4
-"""So many cells stand before the name of an entry."""
+"""Cells before the name of an entry."""
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
 class MetricsGroup(Struct):
-    """The analyses (0) or the jobs (1) of a builder; `entries` is None until they were read."""
+    """The analyses (0) or the jobs (1) of a builder; `entries` is None until they are read."""
 
     which: int
     spent: Spent
@@ -371,7 +366,7 @@ class Metrics:
     Args:
         database: of the project.
         in_ui: calls a function in the app's thread.
-        changed: called there when entries came.
+        changed: called there when entries arrived.
     """
 
     def __init__(self, database: Path, in_ui: Callable[..., None], changed: Callable[[str], None]) -> None:
@@ -383,7 +378,7 @@ class Metrics:
         self._passes: Callable[[Sequence[Entry]], Sequence[Entry]] = lambda entries: entries
 
     def show(self, known: KnownBuilder | None) -> bool:
-        """Show a builder; nothing changes where it is the same with the same figures. Return whether anything did."""
+        """Show a builder; return whether anything changed."""
         if known == self._known:
             return False
         self._known = known
@@ -393,7 +388,7 @@ class Metrics:
         return True
 
     def sort_by(self, column_id: str, *, is_descending: bool) -> None:
-        """Sort entries from now on."""
+        """Set the order of entries."""
         self._sort = (column_id, is_descending)
         self._grow_all()
 
@@ -408,7 +403,7 @@ class Metrics:
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns as its entries need them."""
+        """Return the columns with the widths of the entries."""
         entries = [entry for group in self._groups for entry in group.entries or ()]
         return metrics_columns(entries, self._known.name if self._known else "")
 
@@ -418,7 +413,7 @@ class Metrics:
 
     @property
     def entry_count(self) -> int:
-        """How many entries there are below them."""
+        """Number of visible entries."""
         return self.tree.node_count - len(self.group_keys())
 
     def _put_roots(self) -> None:
@@ -488,7 +483,7 @@ def _spent_cells(spent: Spent) -> dict[str, Cell]:
 
 
 def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...]:
-    """Return the columns; sources and platforms have what their texts need where there is room, and no more."""
+    """Return the columns of the metrics, with the widths of sources and platforms."""
     needs = {
         "name": max((width_of(entry.source) + _INDENT for entry in entries), default=0),
         "platform": max((width_of(_where(entry, builder)) for entry in entries), default=0),
@@ -499,7 +494,7 @@ def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...
 
 
 def _where(entry: Entry, builder: str) -> str:
-    """Return the platforms of a job, and its key where it is not named like its builder."""
+    """Return the platforms of a job, and its key unless it is the builder's name."""
     where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
     return "" if entry.is_analysis else where.replace(",", ", ")
 

@@ -1,4 +1,4 @@
-"""How the Builders screen shares its room: the list, beside or below it one of three parts, or one of them alone.
+"""Layout of the Builders screen (list, and one of three parts beside or below it), and its filter line.
 
 Tests: `tests/tui/screens/builders/test_builders_pane.py`.
 """
@@ -15,24 +15,24 @@ from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.table import width_of_all
 
 _BESIDE_CELLS = 170
-"""From this width on the details stand beside the list, else below it."""
+"""Width from which the details stand beside the list."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
-"""So many twelfths of the width the list has beside them: what its texts need, between these two."""
+"""Minimum and maximum share of the list beside them, in twelfths of the width."""
 _LEAST_LIST = 4
 _AROUND_LIST = 2
-"""Cells beside its columns: the edge, and the bar that scrolls."""
+"""Cells beside the columns of the list: the edge and the scroll bar."""
 _DETAIL_LINES = 17
-"""So many lines do for most of what stands below the list; on a high screen the list has the rest."""
+"""Lines for the part below the list; a high screen gives the rest to the list."""
 _AROUND_PATTERNS = 3
-"""Lines above the patterns: a rule, the tabs, the head."""
+"""Lines above the patterns: a rule, the tabs, the header."""
 
 
 class BuildersLayout:
-    """Which part is shown, and whether it is alone.
+    """The shown part, and whether it is alone.
 
     Args:
-        row_count: returns how many builders are listed.
-        most_patterns: returns how many patterns a builder has at most: no line is kept for more, whoever the cursor is at.
+        row_count: returns the number of listed builders.
+        most_patterns: returns the largest number of patterns of a builder; the room does not depend on the cursor.
         shown: called when another part is shown.
     """
 
@@ -44,12 +44,12 @@ class BuildersLayout:
         self.is_zoomed = False
 
     def resize(self) -> None:
-        """Put the details beside the list where there is room."""
+        """Put the details beside the list if there is room."""
         self._widgets.pane.set_class(self._widgets.pane.size.width >= _BESIDE_CELLS, "-beside")
         self.divide_height()
 
     def divide_height(self) -> None:
-        """Let the list be as high as it needs to be, where the details stand below it."""
+        """Give the list the height that it needs, if the details stand below it."""
         pane = self._widgets.pane
         is_below = not pane.has_class("-beside") and not self.is_zoomed
         lines = min(_DETAIL_LINES, _AROUND_PATTERNS + max(1, self._most_patterns())) if self.part == TABS[0] else _DETAIL_LINES
@@ -73,7 +73,7 @@ class BuildersLayout:
         widgets.tabs.refresh_if_changed()
 
     def go_to(self, name: str) -> None:
-        """Show patterns, details or metrics; where they are shown already, go there."""
+        """Show patterns, details or metrics; focus them if they are shown already."""
         side_has_focus = self._widgets.side.has_focus_within
         was, self.part = self.part, name
         if self.is_zoomed and self._widgets.list.has_focus:
@@ -83,12 +83,12 @@ class BuildersLayout:
             self._widgets.part(name).focus()
 
     def zoom(self) -> None:
-        """Show the part with the focus alone, or both again."""
+        """Show only the focused part, or both again."""
         self.is_zoomed = not self.is_zoomed
         self.show()
 
     def go_to_list(self) -> bool:
-        """Go back to the list; return whether the focus was elsewhere."""
+        """Return to the list; return whether the focus was elsewhere."""
         if self._widgets.list.has_focus:
             return False
         self._widgets.list.display = True
@@ -97,15 +97,12 @@ class BuildersLayout:
         return True
 
 
-# What is searched for in the Builders screen: names in the list, sources in the metrics, each with a text of its own.
-
-
 class BuildersSearch:
-    """The filter line over one of the two.
+    """The filter line of the list (names and patterns) or of the metrics (sources), each with its own text.
 
     Args:
-        metrics: returns what a builder cost.
-        changed: called when another text narrows the list.
+        metrics: returns the metrics.
+        changed: called when the text for the list changed.
     """
 
     def __init__(self, widgets: BuilderWidgets, metrics: Callable[[], Metrics], changed: Callable[[], object]) -> None:
@@ -115,11 +112,11 @@ class BuildersSearch:
 
     @property
     def list_text(self) -> str:
-        """What the list is narrowed by."""
+        """The filter of the list."""
         return self._texts["list"]
 
     def begin(self) -> None:
-        """Narrow the list, or the metrics where the focus is there."""
+        """Open the filter line for the list, or for the metrics if they have the focus."""
         box = self._widgets.box
         self._place = "metrics" if self._widgets.spent.has_focus else "list"
         box.text = self._texts[self._place]
@@ -128,7 +125,7 @@ class BuildersSearch:
         box.begin()
 
     def take(self, event: FilterBox.Changed) -> None:
-        """Narrow by what is typed; go back when the line is left."""
+        """Filter by the typed text; return to the rows when the line is left."""
         if isinstance(event, FilterBox.FilterLeft):
             self._widgets.box.display = bool(event.text)
             (self._widgets.spent if self._place == "metrics" else self._widgets.list).focus()
@@ -142,7 +139,7 @@ class BuildersSearch:
         self._narrow("")
 
     def forget_list(self) -> None:
-        """Narrow the list by nothing, once it is filled again."""
+        """Drop the filter of the list; the caller fills the list again."""
         self._texts["list"] = ""
         self._hide()
 
@@ -150,7 +147,7 @@ class BuildersSearch:
         self._widgets.box.text, self._widgets.box.display = "", False
 
     def _narrow(self, text: str) -> None:
-        """Use a filter; one that is not understood is shown as such, and the view stays."""
+        """Apply a filter; a mistake is shown and keeps the view."""
         try:
             parse_filter(text)
         except KnownError as error:
@@ -164,17 +161,17 @@ class BuildersSearch:
             self._widgets.spent.refresh_model()
 
     def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
-        """Return the builders that pass."""
+        """Return the builders that pass the filter."""
         masks = parse_filter(self._texts["list"]).passing([join_searched(each) for each in builders])
         return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
 
     def show_list_count(self, count: int, of: int) -> None:
-        """Say how many builders passed."""
+        """Show the number of builders that passed."""
         if self._widgets.box.display and self._place == "list":
             self._widgets.box.show_count(f"{count} of {of}" if self._texts["list"] else "")
 
     def narrow_metrics(self) -> None:
-        """Show the entries of the metrics that pass."""
+        """Show the entries of the metrics that pass the filter."""
         found, metrics = parse_filter(self._texts["metrics"]), self._metrics()
 
         def passes(entries: Sequence[Entry]) -> Sequence[Entry]:

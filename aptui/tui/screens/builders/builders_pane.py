@@ -1,7 +1,4 @@
-"""The Builders screen: which builders there are, and of one of them its patterns, its details, and what it cost as a tree.
-
-When it reads is told in `builders.reading`.
-"""
+"""The Builders screen: the list of builders, and the patterns, details and metrics of one of them."""
 
 from __future__ import annotations
 
@@ -42,8 +39,9 @@ from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersS
 from aptui.tui.screens.jobs.job_texts import details as as_lines
 from aptui.tui.screens.jobs.job_texts import term
 from aptui.tui.screens.listing import ListedRows, fit_columns
+from aptui.tui.screens.programs import Copy, offer_copies
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import KeyValue, SideTable, Table
 from aptui.tui.widgets.tree import VTree
@@ -57,42 +55,25 @@ if TYPE_CHECKING:
     from aptui.tui.screens.listing import ListedRows
 
 
-# What can be copied of the Builders screen.
-
-
 def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
-    """Choose what to copy: of the part that has the focus, or of the builder with this name."""
+    """Open the menu of texts to copy: of the part that has the focus, or of the builder with this name."""
     panel = widgets.details
     part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
     pair = panel.current()
-    texts: dict[str, tuple[MenuItem, Callable[[], str]]] = {
-        "row": (MenuItem("row", "Row", "y"), lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys())),
-        "name": (MenuItem("name", "Name", "n"), lambda: builder),
-        "all": (MenuItem("all", "All details", "a"), lambda: "\n".join(as_lines(panel.pairs))),
-    }
+    everything: Copy = ("All details", "a", lambda: "\n".join(as_lines(panel.pairs)))
     if panel.has_focus and pair is not None:
-        key, value = pair
-        texts = {
-            "key": (MenuItem("key", "Key", "k"), lambda: key),
-            "value": (MenuItem("value", "Value", "y,v"), lambda: value),
-            "all": texts["all"],
-        }
-    Menu.ask(
-        shell.app, [item for item, _ in texts.values()],
-        lambda what: shell.copy_text(texts[what][1]()) if what else None,
-        title="Copy",
-    )  # fmt: skip
-
-
-# By which columns the Builders screen sorts: the list, and the metrics.
+        offer_copies(shell, [("Key", "k", lambda: pair[0]), ("Value", "y,v", lambda: pair[1]), everything])
+        return
+    row: Copy = ("Row", "y", lambda: "\n".join(part.row_text(key) for key in part.list_selected_keys()))
+    offer_copies(shell, [row, ("Name", "n", lambda: builder), everything])
 
 
 class BuildersOrder:
-    """Sorts.
+    """Sorts the list and the metrics.
 
     Args:
         rows: the rows of the list.
-        metrics: returns what a builder cost.
+        metrics: returns the metrics.
     """
 
     def __init__(self, widgets: BuilderWidgets, rows: ListedRows, metrics: Callable[[], Metrics]) -> None:
@@ -112,35 +93,31 @@ class BuildersOrder:
         tree.refresh_model()
 
     def turn(self, column_id: str, *, is_tree: bool) -> None:
-        """Sort by a column; one that is sorted by already turns round."""
+        """Sort by a column; the current one is reversed."""
         if is_tree:
             self._sort_tree(column_id, is_descending=is_turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
         else:
             self.sort_list(column_id, is_descending=is_turned(self._widgets.list.sort, column_id, DESCENDING))
 
     def ask(self, app: App[object]) -> None:
-        """Choose by what to sort, where the focus is."""
+        """Open the menu of orders for the focused part."""
         is_tree = self._widgets.spent.has_focus
         columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
         Menu.ask(app, items, lambda column_id: self.turn(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
 
 
-# When the Builders screen reads: when it is first shown, and again when jobs ended since, some time after the last read.
-#
-# Reads are done in a thread; nothing is polled. What is read is said in `builders.facts`.
-
 READ_AGAIN_S = 2.0
-"""So long after a read, at least, and five times as long as it took, the next one begins."""
+"""Minimum interval between reads (seconds), or five times the duration of the last one."""
 
 
 class BuilderReading:
-    """What was found by the last read, and when the next one begins.
+    """Reads the builders in a thread: when the screen is first shown, and again after jobs ended. Nothing is polled.
 
     Args:
-        set_timer: has a function called after so many seconds.
-        due: called when a read that had to wait may begin: `poll` is to be called.
-        taken: called in the app's thread with what had been found before, after each read.
+        set_timer: calls a function after some seconds.
+        due: called when a delayed read may begin: call `poll`.
+        taken: called in the app's thread with the previous result, after each read.
     """
 
     def __init__(
@@ -154,11 +131,11 @@ class BuilderReading:
         self.found = FoundBuilders()
         self.is_known = self.is_stale = False
         self.is_busy = False
-        """Whether a read is under way, or waits for its time."""
+        """Whether a read is running or delayed."""
         self.read_s = self._took_s = 0.0
 
     def poll(self) -> None:
-        """Read where that is wanted and its time has come."""
+        """Read if that is needed and due."""
         if not self.is_stale or self.is_busy:
             return
         wait_s = self.read_s + max(READ_AGAIN_S, 5 * self._took_s) - time.monotonic() if self.is_known else 0
@@ -233,8 +210,6 @@ class BuildersPane(Pane):
         self._is_visible = False
         self._wanted = ""
 
-    # ------------------------------------------------------------------------------------------------------------- the parts
-
     def compose(self) -> ComposeResult:
         """Make the parts."""
         self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._take_builders)
@@ -257,7 +232,7 @@ class BuildersPane(Pane):
         return (Part(current.name, "title"),) if current else ()
 
     def on_mount(self) -> None:
-        """Take up what is remembered."""
+        """Restore the remembered choices."""
         shell, memory = self.shell, self.shell.memory
         self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._take_entries)
         part = memory.get("builders.part", TABS[0])
@@ -269,21 +244,21 @@ class BuildersPane(Pane):
         self.widgets.patterns.set_model(self.patterns)
         self.widgets.spent.sort = ("total", True)
         self.widgets.spent.set_tree(self.metrics.tree)
-        self.widgets.spent.empty_text = "reading what it did"
+        self.widgets.spent.empty_text = "reading its metrics"
         self.parts.show()
 
     def on_resize(self) -> None:
-        """Put the details beside the list where there is room."""
+        """Put the details beside the list if there is room."""
         self.parts.resize()
 
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: the builders."""
+        """Return what the next key waits for: the builders."""
         return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
 
     def activate(self) -> None:
-        """Read what is not known, or not any more."""
+        """Read unknown or outdated builders."""
         self._is_visible = True
         self.reading.is_stale |= not self.reading.is_known
 
@@ -302,7 +277,7 @@ class BuildersPane(Pane):
             self._put()
 
     def on_frame(self) -> None:
-        """Read again where something happened, and draw."""
+        """Read again after jobs ended, and draw."""
         self.reading.poll()
         self.widgets.list.refresh_model()
         self.widgets.spent.refresh_model()
@@ -313,11 +288,11 @@ class BuildersPane(Pane):
         self.reading.is_stale, self.reading.is_known = True, False
 
     def status(self) -> str:
-        """Say how many there are."""
+        """Return the number of builders."""
         return f"{self.list.row_count()} builders"
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of the `:` line."""
         names = [each.name for each in self.reading.found.builders]
         return (
             Command("builder", "go to a builder", self.reveal, lambda: names),
@@ -327,13 +302,13 @@ class BuildersPane(Pane):
         )
 
     def reveal(self, name: str) -> None:
-        """Go to a builder by its name; other screens call it, also before the builders are known."""
+        """Go to a builder by its name; called by other screens, also before the builders are read."""
         name = name.strip()
         found = next((each for each in self.reading.found.builders if each.name == name), None)
         if found is None:
             self._wanted = "" if self.reading.is_known else name
             if self.reading.is_known:
-                self.shell.show_toast(f"there is no builder '{name}'", "warning")
+                self.shell.show_toast(f"no builder '{name}'", "warning")
             return
         self._wanted = ""
         if not self.widgets.list.move_to_key(self._keys[found.uuid]):
@@ -354,7 +329,7 @@ class BuildersPane(Pane):
         trouble = self.reading.found.trouble
         if trouble and trouble != was.trouble:
             self.shell.show_toast(trouble, "warning", 10)
-        self.widgets.spent.empty_text = "it did nothing yet"
+        self.widgets.spent.empty_text = "it has not run yet"
         self._put()
         if self._wanted:
             self.reveal(self._wanted)
@@ -378,7 +353,7 @@ class BuildersPane(Pane):
         return dict(health.broken_builders).get(name, "") if health else ""
 
     def _put(self) -> None:
-        """Put the builders that pass the filter into the list."""
+        """Fill the list with the builders that pass the filter."""
         found = self.reading.found
         for each in found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
@@ -386,7 +361,7 @@ class BuildersPane(Pane):
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
         self.widgets.list.set_columns(known.columns_for(builders))
         self.list.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
-        self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "there is no builder"
+        self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "no builder"
         self.widgets.list.refresh_model()
         self.search.show_list_count(len(builders), len(found.builders))
         self.parts.divide_height()
@@ -405,7 +380,7 @@ class BuildersPane(Pane):
             panel.show(pairs)
         table = self.widgets.patterns
         table.empty_text = (
-            "no pattern is known: only the database names this builder" if current and not current.builder else "no pattern"
+            "unknown patterns: only the database names this builder" if current and not current.builder else "no pattern"
         )
         if table.columns != (columns := fit_columns(known.PATTERNS, rows)):
             table.set_columns(columns)
@@ -416,7 +391,7 @@ class BuildersPane(Pane):
         self.widgets.tabs.refresh_if_changed()
 
     def _open_groups(self) -> None:
-        """Open both groups, once they are looked at."""
+        """Open both groups when the metrics are shown."""
         for key in self.metrics.group_keys() if self.parts.part == "metrics" else ():
             node = self.metrics.tree.node_of(key)
             if node is not None:
@@ -443,22 +418,22 @@ class BuildersPane(Pane):
         self.widgets.part(self.parts.part).focus()
 
     def action_part(self, name: str) -> None:
-        """Show patterns, details or metrics; where they are shown already, go there."""
+        """Show patterns, details or metrics; focus them if they are shown already."""
         self.parts.go_to(name)
 
     def action_back(self) -> None:
-        """Go back to the list; there, take the filter away."""
+        """Return to the list; from there, remove the filter."""
         if not self.parts.go_to_list() and self.search.list_text:
             self.search.clear_list()
 
     def action_zoom(self) -> None:
-        """Show the part with the focus alone, or both again."""
+        """Show only the focused part, or both again."""
         self.parts.zoom()
 
     # ---------------------------------------------------------------------------------------------------- filter and order
 
     def action_filter(self) -> None:
-        """Narrow the list, or the metrics where the focus is there."""
+        """Open the filter line of the list, or of the focused metrics."""
         self.search.begin()
 
     @on(FilterBox.Changed, "#builders-filter")
@@ -473,7 +448,7 @@ class BuildersPane(Pane):
             self.order.turn(event.column_id, is_tree=event.rows is self.widgets.spent)
 
     def action_sort(self) -> None:
-        """Choose by what to sort; the column that is chosen already turns round."""
+        """Open the menu of orders; the current column is reversed."""
         self.order.ask(self.shell.app)
 
     # -------------------------------------------------------------------------------------------------------------------- row
@@ -497,26 +472,19 @@ class BuildersPane(Pane):
             self.shell.reveal("jobs", goal)
 
     def action_copy(self) -> None:
-        """Choose what to copy."""
+        """Open the menu of copies."""
         ask_what_to_copy(self.shell, self.widgets, self._shown_name)
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Say what can be done here."""
-        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
-            "jobs": ("Show its jobs", "J", self.action_jobs),
-            "copy": ("Copy…", "y", self.action_copy),
-            "sort": ("Sort by…", "S", self.action_sort),
-            "filter": ("Filter…", "slash", self.action_filter),
-            **{name: (f"{name.capitalize()}", name[0], partial(self.action_part, name)) for name in TABS},
-        }
-        items = [MenuItem(name, label, key, name != "jobs" or bool(self._shown_name)) for name, (label, key, _) in actions.items()]
-        Menu.ask(
-            self.shell.app,
-            items,
-            lambda what: actions[what][2]() if what else None,
-            title=self._shown_name or "Builders",
-            place=place,
-        )
+        """Open the menu of this screen."""
+        choices: list[MenuChoice] = [
+            (MenuItem("jobs", "Show its jobs", "J", bool(self._shown_name)), self.action_jobs),
+            (MenuItem("copy", "Copy…", "y"), self.action_copy),
+            (MenuItem("sort", "Sort by…", "S"), self.action_sort),
+            (MenuItem("filter", "Filter…", "slash"), self.action_filter),
+            *((MenuItem(name, name.capitalize(), name[0]), partial(self.action_part, name)) for name in TABS),
+        ]
+        Menu.run_one(self.shell.app, choices, title=self._shown_name or "Builders", place=place)
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:

@@ -33,11 +33,12 @@ from aptui.tui.screens.jobs.job_details import (
 )
 from aptui.tui.screens.jobs.job_texts import job_facts
 from aptui.tui.screens.jobs.log_lines import EventLines, LogSearch, window_cells
+from aptui.tui.screens.programs import Copy, offer_copies
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import fit
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.logpane import LogPane
-from aptui.tui.widgets.menu import Checks, Menu, MenuItem
+from aptui.tui.widgets.menu import Checks, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import KeyValue
 
@@ -47,17 +48,14 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.logpane import LogPane
 
 
-# What stands beside the line under the cursor of a job's log; where it has nothing, what is known of the job.
-
-
 class LineContext(Vertical):
-    """A title, and keys with values."""
+    """The context of the line under the cursor, or, for a line without context, facts about the job."""
 
     def __init__(self) -> None:
         super().__init__(id="event-side")
         self.panel = KeyValue(id="details")
         self.is_about_job = False
-        """Whether they are those of the job."""
+        """Whether facts about the job are shown."""
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -74,7 +72,7 @@ class LineContext(Vertical):
         self.is_about_job = False
 
     def show(self, context: Sequence[tuple[str, str]], job_details: JobDetails | None) -> bool:
-        """Show what stands beside a line, else of its job, None = nothing; return whether that is something else."""
+        """Show the context of a line, else facts about `job_details` unless that is None; return whether they changed."""
         is_about_job = not context and job_details is not None
         pairs = job_facts(job_details) if is_about_job and job_details is not None else list(context)
         is_other = pairs != self.panel.pairs or is_about_job != self.is_about_job
@@ -84,57 +82,43 @@ class LineContext(Vertical):
         return is_other
 
 
-# The copy menus of the event log and of a line's details; what the texts look like is decided in `screens.jobs.texts`.
-
 Place = tuple[int, int] | None
-_Copies = list[tuple[MenuItem, Callable[[], str]]]
 
 
 def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int], place: Place) -> None:
-    """Ask what of a log to copy; `keys` are the lines that are meant."""
+    """Open the menu of texts to copy from a log; `keys` are the selected lines."""
     if job_details is None or not job_details.records:
         shell.show_toast("there is no line to copy", "warning")
         return
     lines = [job_details.records[key] for key in keys if key < len(job_details.records)]
     word = "line" if len(lines) == 1 else f"{len(lines):,} lines"
-    copies: _Copies = [
-        (MenuItem("line", f"Copy {word}", "y", bool(lines)), lambda: job_texts.log_text(lines, has_details=False)),
-        (MenuItem("details", f"Copy {word} with details", "d", bool(lines)), lambda: job_texts.log_text(lines, has_details=True)),
-        (MenuItem("all", "Copy all", "a"), lambda: job_texts.log_text(job_details.records, has_details=True)),
-        (MenuItem("report", "Copy a bug report (Markdown)", "b"), lambda: job_texts.bug_report(job_details)),
+    selected: list[Copy] = [
+        (f"Copy {word}", "y", lambda: job_texts.log_text(lines, has_details=False)),
+        (f"Copy {word} with details", "d", lambda: job_texts.log_text(lines, has_details=True)),
     ]
-    _ask(shell, copies, place)
+    whole: list[Copy] = [
+        ("Copy all", "a", lambda: job_texts.log_text(job_details.records, has_details=True)),
+        ("Copy a bug report (Markdown)", "b", lambda: job_texts.bug_report(job_details)),
+    ]
+    offer_copies(shell, [*(selected if lines else []), *whole], place)
 
 
 def ask_details(shell: Shell, pair: tuple[str, str] | None, pairs: Sequence[tuple[str, str]], place: Place) -> None:
-    """Ask what of the details to copy; `pair` is the one under the cursor."""
-    if pair is None:
-        return
-    copies: _Copies = [
-        (MenuItem("value", "Copy selected value", "y,v"), lambda: pair[1]),
-        (MenuItem("key", "Copy selected key", "k"), lambda: pair[0]),
-        (MenuItem("all", "Copy all values", "a"), lambda: "\n".join(f"{key} = {value}" for key, value in pairs)),
-    ]
-    _ask(shell, copies, place)
-
-
-def _ask(shell: Shell, copies: _Copies, place: Place) -> None:
-    def take_choice(what: str | None) -> None:
-        for item, text in copies:
-            if item.id == what:
-                shell.copy_text(text())
-
-    Menu.ask(shell.app, [item for item, _ in copies], take_choice, title="Copy", place=place)
-
-
-# Where the cursor of a job's log goes by itself: to what matters most in it.
+    """Open the menu of texts to copy from the details; `pair` is the one under the cursor."""
+    if pair is not None:
+        copies: list[Copy] = [
+            ("Copy selected value", "y,v", lambda: pair[1]),
+            ("Copy selected key", "k", lambda: pair[0]),
+            ("Copy all values", "a", lambda: "\n".join(f"{key} = {value}" for key, value in pairs)),
+        ]
+        offer_copies(shell, copies, place)
 
 
 class LogCursor:
-    """The cursor of one log.
+    """Moves the cursor of a log to its most important line.
 
     Args:
-        pane: returns whose cursor it is.
+        pane: returns the pane with the cursor.
     """
 
     def __init__(self, pane: Callable[[], LogPane]) -> None:
@@ -142,23 +126,23 @@ class LogCursor:
         self._is_wanted = False
 
     def want(self) -> None:
-        """Have it go to what matters once the log was read."""
+        """Move the cursor once the log is read."""
         self._is_wanted = True
 
     def forget(self) -> None:
-        """Leave it where it is."""
+        """Leave the cursor where it is."""
         self._is_wanted = False
 
     def reach(self, job_details: JobDetails | None) -> None:
-        """Go to what matters in a log that was read, if that is wanted."""
+        """Move the cursor in a log that was read, if that was requested."""
         if self._is_wanted and job_details is not None:
             self._is_wanted = False
             self.go(job_details)
 
     def go(self, job_details: JobDetails | None) -> None:
-        """Go to the first error, else the first warning, else the last line that says more than how many there are.
+        """Go to the first error, else the first warning, else the last line that is not the count of errors.
 
-        Of a run that goes on the last line matters.
+        In the log of a running job, go to the last line.
         """
         if job_details is not None and job_details.running_key:
             self._pane().action_last()
@@ -166,18 +150,14 @@ class LogCursor:
             self.leave_tally(job_details.records if job_details is not None else ())
 
     def leave_tally(self, records: Sequence[JobLogLine]) -> None:
-        """Go to what was said last where it is on the line that counts errors."""
+        """Move up from the line that counts errors."""
         pane = self._pane()
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
 
 
-# The line above a job's log: whose it is, which run, and at the right what is searched for, which levels show and how many
-# lines.
-
-
 class TitledLog(Struct, frozen=True):
-    """What the line is about: `info` is the job under the cursor, `job_details` what is shown, which may still be another's."""
+    """Input of the title: `info` is the job under the cursor; `job_details` are shown and may belong to the previous job."""
 
     info: JobRowInfo | None
     job_details: JobDetails | None
@@ -189,10 +169,10 @@ class TitledLog(Struct, frozen=True):
 
 
 def title(log: TitledLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-    """Return both ends of the line."""
+    """Return both ends of the title: job and run at the left; search, levels and number of lines at the right."""
     info, job_details = log.info, log.job_details
     if log.is_reading and job_details is not None:
-        info = job_details.info  # whose lines still stand below
+        info = job_details.info  # its lines are still shown
     role = "title" if log.has_focus else "header"
     if info is None:
         return (Part("Event log", role),), ()
@@ -213,7 +193,7 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
     if job_details is not None and job_details.running_key:
         parts.append(Part(f" · run {job_details.running_key}", "muted"))
     elif job_details is not None and job_details.run is not None:
-        # Counted as `log --history` and `restore` do: 1 is the last run.
+        # Numbered as in `log --history` and `restore`: 1 is the last run.
         number = f" · run {job_details.at + 1} of {len(job_details.runs)}"
         parts.append(Part(number, "muted" if job_details.is_newest else "warning"))
     if info is not None and info.status == "processing":
@@ -223,14 +203,14 @@ def _run_parts(info: JobRowInfo | None, job_details: JobDetails | None) -> list[
 
 _MOST_DETAILS = 10
 _TITLES = 3
-"""That of the log, that of the details, and the heads of their columns."""
+"""Rows of titles: of the log, of the details, and the heads of their columns."""
 WIDE = 120
-"""From so many columns on log and details stand side by side."""
+"""Width in columns from which log and details stand side by side."""
 _LEVELS = (("I", "infos"), ("W", "warnings"), ("E", "errors"), ("D", "debug lines"))
 
 
 class EventLog(Vertical):
-    """Log and details; `show` says of which job. The reader is given once there is a database to read."""
+    """Log and details of the job that `show` selects. The reader is set once there is a database."""
 
     DEFAULT_CSS = """
     EventLog { width: 1fr; height: auto; }
@@ -251,10 +231,10 @@ class EventLog(Vertical):
     ]
 
     class LogLeft(Message):
-        """Esc: the cursor goes back to the jobs."""
+        """Esc: the focus returns to the jobs."""
 
     class DetailsShown(Message):
-        """Other job_details are shown, or the size of the details is another one."""
+        """Other details are shown, or their size changed."""
 
     def __init__(self, *, is_wide: bool = False) -> None:
         super().__init__(id="event-log", classes="-wide" if is_wide else None)
@@ -268,7 +248,7 @@ class EventLog(Vertical):
         self._running_lines: RunningLines | None = None
         self._asking: RunningLog | None = None
         self.chosen_run = 0
-        """Which run people stepped to; 0 = the newest, be it under way."""
+        """The run that the user stepped to; 0 = the newest, which may be running."""
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -280,7 +260,7 @@ class EventLog(Vertical):
             yield self.side
 
     def on_mount(self) -> None:
-        """Begin with nothing."""
+        """Start without a job."""
         self.log_pane.empty_text = "no job is selected"
         self._show_details()
 
@@ -296,12 +276,12 @@ class EventLog(Vertical):
 
     @property
     def search_box(self) -> FilterBox:
-        """Where people type what is searched for."""
+        """The input line of the search."""
         return self.query_one("#event-filter", FilterBox)
 
     @property
     def records(self) -> Sequence[Record]:
-        """The lines of the log, as they were read."""
+        """The lines of the log as read."""
         return self.job_details.records if self.job_details else ()
 
     def show_title(self) -> None:
@@ -316,11 +296,11 @@ class EventLog(Vertical):
     # ------------------------------------------------------------------------------------------------------------ the job
 
     def show(self, info: JobRowInfo | None, *, expects: tuple[str, int] | None = None, run_key: int = 0) -> None:
-        """Show the log of a job, as soon as it is read; None = of none.
+        """Show the log of a job once it is read; None = no job.
 
         Args:
-            expects: (status, run key) as news told them; the database is read until it says the same.
-            run_key: which run; 0 = the newest.
+            expects: (status, run key) of the last notice; the database is read until it agrees.
+            run_key: the run; 0 = the newest.
         """
         self.info, self.chosen_run = info, run_key
         if info is None or self.reader is None:
@@ -331,7 +311,7 @@ class EventLog(Vertical):
         self.show_title()
 
     def take_details(self, job_details: JobDetails | None) -> None:
-        """Show what was read; what is not wanted any more is let go."""
+        """Show details that were read, unless another job is selected by now."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
         if job_details is not None and self.info is not None and self._running_lines is not None:
@@ -358,24 +338,24 @@ class EventLog(Vertical):
 
     @property
     def running_id(self) -> int:
-        """The job whose running log is wanted: it runs, and its lines have a place to be seen; 0 = none."""
+        """The job whose running log is needed: it runs and its log is visible; 0 = none."""
         info = self.info
         is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
         return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
 
     def refresh_running(self) -> None:
-        """Have a job that runs say what it has logged since; call it with each frame."""
+        """Request the new lines of a running job; call it with each frame."""
         self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
         self._asking.ask()
 
     def take_running(self, running: RunningLines) -> None:
-        """Show what a job that runs has logged so far."""
+        """Show the lines that a running job has logged so far."""
         if self.is_mounted and self.running_id == running.job_id:
             self._running_lines = running
             self.take_details(self.job_details)
 
     def _go_on(self, job_details: JobDetails) -> None:
-        """Show more of the same log, or all of it now that its run has ended; nothing jumps."""
+        """Show more lines of the same log, or the final log of its run, without moving the view."""
         pane = self.log_pane
         self.search.forget(is_other=False)
         pane.set_window_cells(window_cells(job_details))
@@ -388,7 +368,7 @@ class EventLog(Vertical):
         self.search.forget(is_other=True)
         pane.set_window_cells(window_cells(job_details))
         pane.set_source(EventLines(job_details.lines if job_details else ()))
-        self.side.clear()  # what stood there was of another log
+        self.side.clear()  # it belonged to another log
         if pane.is_following:
             pane.action_last()
         else:
@@ -397,17 +377,17 @@ class EventLog(Vertical):
 
     @property
     def is_reading(self) -> bool:
-        """Whether another job's log is to be shown than the one that is."""
+        """Whether the log of the selected job is still being read."""
         return self.info is not None and (self.job_details is None or self.job_details.info.key != self.info.key)
 
     def go_to_first_error(self) -> None:
-        """Put the cursor there, now or when the log was read."""
+        """Put the cursor on the first error, now or once the log is read."""
         self.cursor.want()
         if self.info is not None and not self.is_reading:
             self.cursor.reach(self.job_details)
 
     def step_run(self, step: int) -> None:
-        """Show the run after (1) or before (-1) the one that is shown."""
+        """Show the next (1) or previous (-1) run."""
         job_details = self.job_details
         if job_details is None or self.info is None or job_details.info.key != self.info.key or not job_details.runs:
             return
@@ -416,12 +396,12 @@ class EventLog(Vertical):
         if first <= at < len(job_details.runs):
             self.show(self.info, run_key=job_details.runs[at].run_key if at > first else 0)
         else:
-            self.shell.show_toast("there is no later run" if step > 0 else "no run before this one is kept", seconds=2)
+            self.shell.show_toast("there is no later run" if step > 0 else "no earlier run is kept", seconds=2)
 
     # ---------------------------------------------------------------------------------------------------------- its places
 
     def lay_out(self, only: str, *, is_alone: bool = False) -> None:
-        """Show both panes ("" ), or only "log" or "details"; side by side where there is room, unless one is to be alone."""
+        """Show both panes ("") or only "log" or "details"; side by side on wide screens unless `is_alone`."""
         self._only, self._is_alone = only, is_alone
         self._show_details()
 
@@ -431,8 +411,8 @@ class EventLog(Vertical):
         return bool(self.details.pairs) and not (self.side.is_about_job and not self.has_class("-wide"))
 
     def _show_details(self) -> None:
-        """Give each part its room."""
-        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # as guessed, until it is known
+        """Divide the room."""
+        shows_wide = self.size.width >= WIDE if self.size.width else self.has_class("-wide")  # a guess before the first layout
         is_wide = shows_wide and not self._is_alone
         if is_wide != self.has_class("-wide"):
             self.set_class(is_wide, "-wide")
@@ -455,13 +435,13 @@ class EventLog(Vertical):
             bar.refresh_if_changed()
 
     def _fits_both(self) -> bool:
-        """Return whether the whole log leaves the details of its line the rows that they need, titles included."""
+        """Return whether the whole log and the details of its line fit, titles included."""
         if self._is_alone or not (self.size.height and self.has_details):
             return False
         return self.log_pane.fits_into(self.size.height - self.details.count_rows() - _TITLES)
 
     def _swap(self, one: str, other: str) -> None:
-        """Go from log to details or back; where only one of them shows, the other takes its place."""
+        """Go from log to details or back; if only one of them is visible, the other replaces it."""
         target = self.details if other == "details" else self.log_pane
         target.display = True
         self.screen.set_focus(target)
@@ -469,7 +449,7 @@ class EventLog(Vertical):
         self._show_details()
 
     def on_resize(self) -> None:
-        """Give the details their share of the new height."""
+        """Divide the new height."""
         self._show_details()
 
     def _title(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -499,7 +479,7 @@ class EventLog(Vertical):
                 self.post_message(self.DetailsShown())
 
     def _show_context(self, key: int | None) -> bool:
-        """Show what stands beside a line; return whether that is something else."""
+        """Show the context of a line; return whether it changed."""
         records = self.records
         context = records[key].context if key is not None and key < len(records) else ()
         return self.side.show(context, self.job_details if self.has_class("-wide") else None)
@@ -511,7 +491,7 @@ class EventLog(Vertical):
             self._swap("log", "details")
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
-        """Offer to copy."""
+        """Open the menu of copies."""
         event.stop()
         self.action_copy((event.x, event.y))
 
@@ -521,7 +501,7 @@ class EventLog(Vertical):
         self.show_title()
 
     def on_descendant_focus(self) -> None:
-        """Show which part has the keys."""
+        """Mark the focused part."""
         for bar in self.query(Bar):
             bar.refresh_if_changed()
 
@@ -539,29 +519,29 @@ class EventLog(Vertical):
     # -------------------------------------------------------------------------------------------------------------- search
 
     def action_search(self) -> None:
-        """Ask what to search for."""
+        """Open the search line."""
         if self._only == "details":
             self.action_back()
         self.search.begin()
 
     def action_only_hits(self) -> None:
-        """Show the lines with a hit alone, or all again."""
+        """Show only lines with a hit, or all."""
         self.search.turn_only_hits()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
-        """Search as people type."""
+        """Search for the typed text."""
         event.stop()
         self.search.search(event.text)
 
     def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
-        """Go to the first hit, if there is one."""
+        """Go to the first hit."""
         event.stop()
         self.search.leave(stays=event.is_remembered)
 
     # ------------------------------------------------------------------------------------------------------- levels, copying
 
     def action_levels(self) -> None:
-        """Choose which levels show: Space and letters toggle, Enter and Esc go back."""
+        """Open the menu of levels."""
         pane = self.log_pane
         items = [MenuItem(level, word, level.lower()) for level, word in _LEVELS]
 
@@ -572,7 +552,7 @@ class EventLog(Vertical):
         Checks.offer(self.app, items, set(pane.levels), show, title="Levels")
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
-        """Ask what to copy: of the details, or of the log."""
+        """Open the menu of copies: of the details, or of the log."""
         if self.details.has_focus:
             ask_details(self.shell, self.details.current(), self.details.pairs, place)
         else:

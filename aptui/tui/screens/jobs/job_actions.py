@@ -1,6 +1,4 @@
-"""What can be done with jobs, each by a key and in the row menu.
-
-Who does it stands beside: engine, other screens, programs, copies.
+"""Actions on jobs: each has a key and an entry of the row menu, and one line in `ROW_ACTIONS`.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -8,306 +6,352 @@ Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from aptui import feature
 from aptui.core.paths import cache_path
+from aptui.shared.errors import KnownError
+from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
 from aptui.store import joblog
 from aptui.store.db.schema import uuid_text
-from aptui.store.queries.reader import Reader
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import run_in_background
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame import terminal_control
 from aptui.tui.screens.jobs import job_texts
-from aptui.tui.screens.jobs.job_details import native
 from aptui.tui.screens.jobs.job_texts import log_text, why_lines
-from aptui.tui.screens.jobs.selection import JobsView, call_in_background, path_of, query_in_background
-from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
+from aptui.tui.screens.jobs.selection import JobsView
+from aptui.tui.screens.programs import copy_paths, editor, native, pager
+from aptui.tui.widgets.menu import Confirm, Menu, MenuChoice, MenuItem
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
+    from aptui.tui.screens.jobs.job_details import JobDetails
 
-
-# From jobs to other screens: to the source, a product, the builder.
+T = TypeVar("T")
+Place = tuple[int, int] | None
+Infos = Sequence[JobRowInfo]
 
 _MOST_PRODUCTS = 20
+"""Maximum number of products in the menu that asks for one."""
+_ASKS_FROM = 100
+"""From this number of jobs on, running them again or cancelling them is confirmed."""
 
 
-class Navigation:
-    """Goes there."""
+class RowActions:
+    """Offers and runs the actions of one Jobs screen on its selected jobs."""
 
     def __init__(self, view: JobsView) -> None:
-        self._view = view
+        self._view, self._shell = view, view.shell
+        self.is_asking_why = False
+        """Whether the sheet of `why` is being read; the next key waits for it."""
 
-    def can_reveal(self, pane_id: str) -> bool:
-        """Return whether a pane can be told where to go; looking imports it, so only who acts or opens a menu looks."""
-        return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self._view.shell.panes)
+    def can(self, action_id: str) -> bool:
+        """Return whether an action is available here at all."""
+        action = next((each for each in ROW_ACTIONS if each.id == action_id), None)
+        if action is None or (action.needs_engine and not self._shell.can_ask):
+            return False
+        return not action.pane or any(each.id == action.pane for each in self._shell.panes)
 
-    def source(self, infos: Sequence[JobRowInfo]) -> None:
-        """Go to the source on the Assets screen."""
+    def menu(self, place: Place = None) -> None:
+        """Open the menu of all actions."""
+        infos = self._view.list_selected()
+        if not infos:
+            return
+        keys, items, group = self._shell.keys.keymap.actions, list[MenuItem | None](), 0
+        for action in ROW_ACTIONS:
+            if not self.can(action.id) or (action.pane and not self._can_reveal(action.pane)):
+                continue
+            if action.group != group and items:
+                items.append(None)
+            group = action.group
+            key = keys.get(f"jobs.{action.id}")
+            items.append(MenuItem(action.id, action.label, ",".join(key.keys) if key else "", self._is_possible(action.id, infos)))
+        title = infos[0].source if len(infos) == 1 else f"{len(infos):,} jobs"
+        Menu.ask(self._shell.app, items, lambda what: self._run(what, infos) if what else None, title=title, place=place)
+
+    def _is_possible(self, action_id: str, infos: Infos) -> bool:
+        if action_id == "cancel":
+            return any(info.status in ("pending", "processing") for info in infos)
+        if action_id == "capsule":
+            return len(infos) == 1 and infos[0].key > 0 and self._shell.config is not None
+        if action_id in ("pager", "log_editor", "log_folder"):
+            return bool(self._log_of(infos[0])) or (action_id == "pager" and self._is_logging(infos[0]))
+        return True
+
+    def do(self, action_id: str) -> None:
+        """Run an action on the selected jobs."""
+        infos = self._view.list_selected()
+        if not infos or not self.can(action_id):
+            return
+        changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
+        if changes_something and len(infos) == 1 and self._view.resting.has_just_flipped:
+            self._shell.show_toast(f"the row changed just now to {infos[0].source}: press the key again to act on it", "warning")
+            return
+        self._run(action_id, infos)
+
+    def _run(self, action_id: str, infos: Infos) -> None:
+        next(each for each in ROW_ACTIONS if each.id == action_id).run(self, infos)
+
+    # ------------------------------------------------------------------------------------------------------ background work
+
+    def _call(self, work: Callable[[], T], then: Callable[[T], object], ended: Callable[[], object]) -> None:
+        """Call `work` in a thread, then `then` with its result in the app's thread, where errors are shown, and `ended`."""
+
+        def run() -> None:
+            try:
+                result = work()
+            except KnownError as error:
+                self._shell.in_ui(self._shell.show_toast, str(error), "error")
+            else:
+                self._shell.in_ui(then, result)
+            finally:
+                self._shell.in_ui(ended)
+
+        run_in_background("aptui-jobs", run)
+
+    def query(self, question: Callable[[Reader], T], then: Callable[[T], object]) -> None:
+        """Query the database in a thread and call `then` in the app's thread; keys wait for the answer."""
+
+        def work() -> T:
+            with closing(open_reader(self._view.database)) as reader:
+                return question(reader)
+
+        self._call(work, then, self._shell.hold_keys("the answer"))
+
+    # -------------------------------------------------------------------------------------------------------- other screens
+
+    def _can_reveal(self, pane_id: str) -> bool:
+        """Return whether a screen has `reveal`; this imports the screen, so only actions and menus check it."""
+        return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self._shell.panes)
+
+    def _go(self, pane_id: str, name: str) -> None:
+        if self._can_reveal(pane_id):
+            self._shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
+        else:
+            self._shell.show_toast("that screen cannot show it", "warning")
+
+    def source(self, infos: Infos) -> None:
+        """Show the source on the Assets screen."""
         self._go("assets", infos[0].source)
 
-    def builder(self, infos: Sequence[JobRowInfo]) -> None:
-        """Go to the builder on the Builders screen."""
+    def builder(self, infos: Infos) -> None:
+        """Show the builder on the Builders screen."""
         self._go("builders", infos[0].builder)
 
-    def products(self, infos: Sequence[JobRowInfo]) -> None:
-        """Go to the product on the Assets screen; ask which where there are several."""
+    def products(self, infos: Infos) -> None:
+        """Show the product on the Assets screen; ask for one if there are several."""
 
         def ask(names: list[str]) -> None:
             if not names:
-                self._view.shell.show_toast("this job made no product")
+                self._shell.show_toast("this job made no product")
             elif len(names) == 1:
                 self._go("assets", names[0])
             else:
                 items = [MenuItem(name, name) for name in names[:_MOST_PRODUCTS]]
-                Menu.ask(self._view.shell.app, items, lambda name: self._go("assets", name) if name else None, title="Products")
+                Menu.ask(self._shell.app, items, lambda name: self._go("assets", name) if name else None, title="Products")
 
-        query_in_background(self._view, lambda reader: [product.name for product in reader.products_of(infos[0].key)], ask)
+        self.query(lambda reader: [product.name for product in reader.products_of(infos[0].key)], ask)
 
-    def _go(self, pane_id: str, name: str) -> None:
-        if not self.can_reveal(pane_id):
-            self._view.shell.show_toast("that screen cannot show it", "warning")
-            return
+    def why(self, infos: Infos) -> None:
+        """Show the sheet that explains the state of the job."""
 
-        self._view.shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
+        def end() -> None:
+            self.is_asking_why = False
 
+        self.is_asking_why = True
+        question = partial(why_lines, self._view.database, infos[0], self._shell.app.size.width - 1)
+        self._call(question, self._shell.sheets.show, end)
 
-# What can be copied of jobs: paths, UUIDs, rows, commands, a bug report.
+    # -------------------------------------------------------------------------------------------------------------- copying
 
-
-class RowCopying:
-    """Copies it."""
-
-    def __init__(self, view: JobsView) -> None:
-        self._view = view
-
-    def copy(self, infos: Sequence[JobRowInfo]) -> None:
-        """Ask what to copy."""
-        word = "s" if len(infos) > 1 else ""
+    def _shown_details(self, info: JobRowInfo) -> JobDetails | None:
+        """Return the details in the lower panes if they are about this job."""
         job_details = self._view.event_log.job_details
-        has_job_details = job_details is not None and job_details.info.key == infos[0].key
-        commands = [command for info in infos if (command := job_texts.rerun_command(info, self._project_dir()))]
-        items = [
-            MenuItem("path", f"Copy path{word}", "y"),
-            MenuItem("relative", f"Copy path{word} in the scan folder", "r"),
-            MenuItem("product", "Copy product paths", "p"),
-            MenuItem("log", "Copy path of the log", "l", bool(job_details and has_job_details and job_details.log)),
-            MenuItem("uuid", f"Copy source UUID{word}", "u"),
-            MenuItem("text", f"Copy row{word} as text", "t"),
-            MenuItem("command", f"Copy command{word} that run{'' if word else 's'} this alone", "c", bool(commands)),
-            MenuItem("report", "Copy a bug report (Markdown)", "b", has_job_details),
+        return job_details if job_details is not None and job_details.info.key == info.key else None
+
+    def copy(self, infos: Infos) -> None:
+        """Open the menu of texts to copy."""
+        word = "s" if len(infos) > 1 else ""
+        shown = self._shown_details(infos[0])
+        project_dir = str(self._shell.config.project_dir) if self._shell.config else ""
+        commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
+        copy_text, copy_files = self._shell.copy_text, partial(copy_paths, self._shell)
+        choices: list[MenuChoice] = [
+            (
+                MenuItem("path", f"Copy path{word}", "y"),
+                lambda: self.query(lambda reader: [path_of(reader, info) for info in infos], copy_files),
+            ),
+            (
+                MenuItem("relative", f"Copy path{word} in the scan folder", "r"),
+                lambda: copy_files([info.source for info in infos]),
+            ),
+            (MenuItem("product", "Copy product paths", "p"), lambda: self.query(partial(self._product_paths, infos), copy_files)),
+            (
+                MenuItem("log", "Copy path of the log", "l", bool(shown and shown.log)),
+                lambda: copy_files([shown.log if shown else ""]),
+            ),
+            (
+                MenuItem("uuid", f"Copy source UUID{word}", "u"),
+                lambda: self.query(lambda reader: _uuids(reader, infos), lambda found: copy_text("\n".join(found))),
+            ),
+            (
+                MenuItem("text", f"Copy row{word} as text", "t"),
+                lambda: copy_text("\n".join(filter(None, (self._view.table.row_text(info.key) for info in infos)))),
+            ),
+            (
+                MenuItem("command", f"Copy command{word} that run{'' if word else 's'} this alone", "c", bool(commands)),
+                lambda: copy_text("\n".join(commands)),
+            ),
+            (
+                MenuItem("report", "Copy a bug report (Markdown)", "b", shown is not None),
+                lambda: copy_text(job_texts.bug_report(shown)) if shown else None,
+            ),
         ]
+        Menu.run_one(self._shell.app, choices, title="Copy")
 
-        def take_choice(what: str | None) -> None:
-            match what:
-                case "path":
-                    query_in_background(self._view, lambda reader: [path_of(reader, info) for info in infos], self._copy_paths)
-                case "relative":
-                    self._copy_paths([info.source for info in infos])
-                case "product":
-                    query_in_background(self._view, partial(self._product_paths, infos), self._copy_paths)
-                case "log" if job_details is not None:
-                    self._copy_paths([job_details.log])
-                case "uuid":
-                    query_in_background(
-                        self._view, lambda reader: _uuids(reader, infos), lambda found: self._view.shell.copy_text("\n".join(found))
-                    )
-                case "text":
-                    rows = [self._view.table.row_text(info.key) for info in infos]
-                    self._view.shell.copy_text("\n".join(filter(None, rows)))
-                case "command":
-                    self._view.shell.copy_text("\n".join(commands))
-                case "report" if job_details is not None:
-                    self._view.shell.copy_text(job_texts.bug_report(job_details))
-
-        Menu.ask(self._view.shell.app, items, take_choice, title="Copy")
-
-    def _product_paths(self, infos: Sequence[JobRowInfo], reader: Reader) -> list[str]:
-        cache = self._view.shell.session.cache_dir
+    def _product_paths(self, infos: Infos, reader: Reader) -> list[str]:
+        cache = self._shell.session.cache_dir
         return [f"{cache}/{cache_path(product.name)}" for info in infos if info.key > 0 for product in reader.products_of(info.key)]
 
-    def _copy_paths(self, paths: Sequence[str]) -> None:
-        r"""Copy paths as the bytes they are on the disk; a name with control characters is made safe instead."""
-        known = [path for path in paths if path]
-        if not known:
-            self._view.shell.show_toast("there is nothing to copy", "warning")
-            return
-        names = [native(path) for path in known]
-        is_safe = all(char.isprintable() or "\udc80" <= char <= "\udcff" for name in names for char in name)
-        self._view.shell.copy_text("\n".join(names), raw=is_safe)
+    # ----------------------------------------------------------------------------------------------------------- the engine
 
-    def _project_dir(self) -> str:
-        return str(self._view.shell.config.project_dir) if self._view.shell.config else ""
+    def reprocess(self, infos: Infos) -> None:
+        """Run jobs again; many of them only after a confirmation."""
+        from aptui.link.port import ReprocessJobs  # for start-up: the requests come after the first paint
 
+        keys, ids = _split(infos)
+        requests = [ReprocessJobs(keys=keys)] if keys else []
+        requests += [ReprocessJobs(job_ids=ids)] if ids else []
 
-def _uuids(reader: Reader, infos: Sequence[JobRowInfo]) -> list[str]:
-    sources = (reader.source(path) for path in dict.fromkeys(info.source for info in infos))
-    return [uuid_text(source.uuid) for source in sources if source is not None]
+        def ask() -> None:
+            for request in requests:
+                self._shell.ask(request, then=partial(self._report, "queued to run again"))
 
+        self._confirm(len(infos), f"Run {len(infos):,} jobs again?", "run them", ask)
 
-# What the engine can do with jobs when people ask for it: run again, cancel, escalate, show.
-
-_ASKS_FROM = 100
-"""So many jobs are not run again or stopped without asking."""
-
-
-class EngineActions:
-    """Asks the engine."""
-
-    def __init__(self, view: JobsView) -> None:
-        self._view = view
-
-    def reprocess(self, infos: Sequence[JobRowInfo]) -> None:
-        """Run jobs again; many only after asking."""
-        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
-
-        keys = tuple(info.source.lower() for info in infos if info.key < 0)
-        ids = tuple(info.key for info in infos if info.key > 0)
-        verbs = [ReprocessJobs(keys=keys)] if keys else []
-        verbs += [ReprocessJobs(job_ids=ids)] if ids else []
-
-        def ask(yes: bool) -> None:  # as `Confirm` answers
-            for verb in verbs if yes else ():
-                self._view.shell.ask(verb, then=partial(self._report, "to be run again"))
-
-        self._confirm(infos, f"Run {len(infos):,} jobs again?", "run them", ask)
-
-    def cancel(self, infos: Sequence[JobRowInfo]) -> None:
-        """Cancel what is pending or processing; many jobs only after asking."""
+    def cancel(self, infos: Infos) -> None:
+        """Cancel pending and running jobs; many of them only after a confirmation."""
         from aptui.link.port import Cancel  # for start-up, as above
 
         ids = tuple(info.key for info in infos if info.key > 0 and info.status in ("pending", "processing"))
         if not ids:
-            self._view.shell.show_toast("only what is pending or processing can be cancelled", "warning")
+            self._shell.show_toast("only pending and running jobs can be cancelled", "warning")
             return
+        ask = partial(self._shell.ask, Cancel(ids), then=partial(self._report, "cancelled"))
+        self._confirm(len(infos), f"Cancel {len(ids):,} jobs?", "cancel them", ask)
 
-        def ask(yes: bool) -> None:  # as `Confirm` answers
-            if yes:
-                self._view.shell.ask(Cancel(ids), then=partial(self._report, "cancelled"))
-
-        self._confirm(infos, f"Cancel {len(ids):,} jobs?", "cancel them", ask)
-
-    def escalate(self, infos: Sequence[JobRowInfo]) -> None:
-        """Put jobs before all others."""
+    def escalate(self, infos: Infos) -> None:
+        """Run jobs before all others."""
         from aptui.link.port import EscalateJobs  # for start-up, as above
 
-        keys = tuple(info.source.lower() for info in infos if info.key < 0)
-        ids = tuple(info.key for info in infos if info.key > 0)
+        keys, ids = _split(infos)
         if infos and not keys and not any(info.status in ("pending", "processing") for info in infos):
-            self._view.shell.show_toast("nothing to hurry: what is not pending runs no earlier; 'r' runs it again", "warning")
+            self._shell.show_toast("this job is not waiting; 'r' runs it again", "warning")
             return
-        self._view.shell.ask(EscalateJobs(job_ids=ids, keys=keys), then=partial(self._report, "escalated"))
+        self._shell.ask(EscalateJobs(job_ids=ids, keys=keys), then=partial(self._report, "put first in the queue"))
 
-    def show(self, infos: Sequence[JobRowInfo]) -> None:
-        """Show the source in the editors that are connected."""
+    def show(self, infos: Infos) -> None:
+        """Show the source in the connected editors."""
         request = feature.find_request("show_source")
-        if self._view.shell.session.gateway is None or request is None:
-            self._view.shell.show_toast("no gateway runs, so no editor is connected", "warning")
+        if self._shell.session.gateway is None or request is None:
+            self._shell.show_toast("the gateway is not running, so no editor is connected", "warning")
             return
         done = f"the connected editors show '{infos[0].source}'"
-        self._view.shell.ask(request(source=infos[0].source), then=lambda _answer: self._view.shell.show_toast(done))
+        self._shell.ask(request(source=infos[0].source), then=lambda _answer: self._shell.show_toast(done))
 
-    def _confirm(self, infos: Sequence[JobRowInfo], question: str, yes: str, then: Callable[[bool], None]) -> None:
-        if len(infos) < _ASKS_FROM:
-            then(True)  # as `Confirm` answers
+    def _confirm(self, job_count: int, question: str, yes: str, ask: Callable[[], object]) -> None:
+        if job_count < _ASKS_FROM:
+            ask()
         else:
-            Confirm.ask(self._view.shell.app, question, then, yes=yes)
+            Confirm.ask(self._shell.app, question, lambda is_sure: ask() if is_sure else None, yes=yes)
 
     def _report(self, what: str, answer: Answer) -> None:
-        count = answer.get("count")
-        jobs = "" if not isinstance(count, int) else f"{count:,} job{'' if count == 1 else 's'} "
-        self._view.shell.show_toast(f"{jobs}{what}")
+        number = answer.get("count")
+        self._shell.show_toast(f"{count(number, 'job')} {what}" if isinstance(number, int) else what)
 
+    # ------------------------------------------------------------------------------------------------------- other programs
 
-# Other programs for what belongs to a job: the pager, the editor, the file browser; they borrow the terminal until they end.
+    def _log_of(self, info: JobRowInfo) -> str:
+        """Return the path of the log that is shown for a job, "" if none is shown."""
+        shown = self._shown_details(info)
+        return native(shown.log) if shown is not None and shown.log else ""
 
+    def _is_logging(self, info: JobRowInfo) -> bool:
+        """Return whether the log of a running job is shown; it has no file yet."""
+        shown = self._shown_details(info)
+        return shown is not None and shown.running_key != 0
 
-class Programs:
-    """Runs them."""
-
-    def __init__(self, view: JobsView) -> None:
-        self._view = view
-
-    def log_of(self, info: JobRowInfo) -> str:
-        """Return the path of the log that is shown for a job, "" = none is."""
-        job_details = self._view.event_log.job_details
-        return native(job_details.log) if job_details is not None and job_details.info.key == info.key and job_details.log else ""
-
-    def is_logging(self, info: JobRowInfo) -> bool:
-        """Whether what is shown for a job is the log of a run that goes on, which has no file yet."""
-        job_details = self._view.event_log.job_details
-        return job_details is not None and job_details.info.key == info.key and job_details.running_key != 0
-
-    def pager(self, infos: Sequence[JobRowInfo]) -> None:
-        """Open the log in the pager."""
-        command = shlex.split(os.environ.get("PAGER", "")) or ([found] if (found := shutil.which("less")) else [])
-        if not command:
-            self._view.shell.show_toast("there is no pager: set $PAGER", "warning")
+    def pager(self, infos: Infos) -> None:
+        """Show the log in the pager as text: time, level, origin, message, details; of a running job, what it has logged."""
+        command, log, shown = pager(os.environ), self._log_of(infos[0]), self._shown_details(infos[0])
+        if not shutil.which(command[0]):
+            self._shell.show_toast(f"'{command[0]}' is not installed: set $PAGER", "warning")
+        elif shown is not None and self._is_logging(infos[0]):
+            self._page(command, shown.records)
+        elif not log or not os.path.exists(log):
+            self._shell.show_toast("no log", "warning")
         else:
-            self._read(command, infos[0])
-
-    def _read(self, command: list[str], info: JobRowInfo) -> None:
-        """Show a log in the pager as people read it: time, level, origin, text, details; of a run that goes on what there is."""
-        job_details, log = self._view.event_log.job_details, self.log_of(info)
-        if job_details is not None and self.is_logging(info):
-            self._page(command, job_details.records)
-            return
-        if not log or not os.path.exists(log):
-            self._view.shell.show_toast("no log", "warning")
-            return
-        try:
-            lines = joblog.parse_text(Path(log).read_bytes().decode("utf-8", "replace"), 0)
-        except OSError as error:
-            self._view.shell.show_toast(f"the log cannot be read: {(error.strerror or 'no reason given').lower()}", "error")
-            return
-        self._page(command, lines)
+            try:
+                self._page(command, joblog.parse_text(Path(log).read_bytes().decode("utf-8", "replace"), 0))
+            except OSError as error:
+                self._shell.show_toast(f"the log cannot be read: {(error.strerror or 'no reason given').lower()}", "error")
 
     def _page(self, command: list[str], lines: Sequence[joblog.JobLogLine]) -> None:
         with NamedTemporaryFile("w", prefix="aptui-", suffix=".log", encoding="utf-8", errors="replace") as readable:
             readable.write("\n".join(map(sanitize, log_text(lines, has_details=True).split("\n"))) + "\n")
             readable.flush()
-            self.run_outside([*command, readable.name])
+            terminal_control.lend(self._shell, [*command, readable.name])
 
-    def log_folder(self, infos: Sequence[JobRowInfo]) -> None:
-        """Show the folder with the log of the run."""
-        log = self.log_of(infos[0])
-        if log:
-            terminal_control.show_folder(self._view.shell, os.path.dirname(log))
-        else:
-            self._view.shell.show_toast("no log", "warning")
-
-    def log_editor(self, infos: Sequence[JobRowInfo]) -> None:
+    def log_editor(self, infos: Infos) -> None:
         """Open the log in the editor."""
-        self._open(_editor(), self.log_of(infos[0]), "no log")
+        self._edit(self._log_of(infos[0]), "no log")
 
-    def editor(self, infos: Sequence[JobRowInfo]) -> None:
-        """Open the source in the editor; the log where that has the keys."""
+    def editor(self, infos: Infos) -> None:
+        """Open the source in the editor; the log if the log has the focus."""
         if self._view.event_log.has_focus_within:
             self.log_editor(infos)
         else:
-            self._open_source(infos[0], lambda path: self._open(_editor(), path, "the source is gone"))
+            self.query(lambda reader: path_of(reader, infos[0]), lambda path: self._edit(native(path), "the source is gone"))
 
-    def folder(self, infos: Sequence[JobRowInfo]) -> None:
-        """Show the folder of the source."""
-        self._open_source(infos[0], lambda path: terminal_control.show_folder(self._view.shell, os.path.dirname(path)))
+    def _edit(self, path: str, lacking: str) -> None:
+        if not path or not os.path.exists(path):
+            self._shell.show_toast(lacking, "warning")
+        else:
+            terminal_control.lend(self._shell, [*editor(os.environ), path])
 
-    def capsule(self, infos: Sequence[JobRowInfo]) -> None:
-        """Have `aptui capsule` write the job into a file where the screen was started; it reads inputs, which may take a while."""
-        config = self._view.shell.config
+    def folder(self, infos: Infos) -> None:
+        """Open the folder of the source, in a file browser or a shell."""
+
+        def show(path: str) -> None:
+            terminal_control.show_folder(self._shell, os.path.dirname(native(path)))
+
+        self.query(lambda reader: path_of(reader, infos[0]), show)
+
+    def log_folder(self, infos: Infos) -> None:
+        """Open the folder of the log."""
+        log = self._log_of(infos[0])
+        if log:
+            terminal_control.show_folder(self._shell, os.path.dirname(log))
+        else:
+            self._shell.show_toast("no log", "warning")
+
+    def capsule(self, infos: Infos) -> None:
+        """Run `aptui capsule` in a thread; it writes the job into a file in the folder where the screen was started."""
+        config = self._shell.config
         if config is None:
-            self._view.shell.show_toast("there is no project here that a capsule could be made of", "warning")
+            self._shell.show_toast("a capsule needs a project", "warning")
             return
         run_in_background("aptui-capsule", self._write_capsule, str(config.project_dir), infos[0])
 
@@ -318,136 +362,55 @@ class Programs:
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
         output = (ended.stderr + ended.stdout).strip() or "it printed nothing"
         severity = "error" if ended.returncode else "information"
-        self._view.shell.in_ui(self._view.shell.show_toast, output.removeprefix("aptui: "), severity, 15)
-
-    def _open(self, command: list[str], path: str, lacking: str) -> None:
-        if not path or not os.path.exists(path):
-            self._view.shell.show_toast(lacking, "warning")
-        else:
-            self.run_outside([*command, path])
-
-    def run_outside(self, command: list[str], folder: str | None = None, note: str = "") -> None:
-        """Lend the terminal to a program until it ends; `note` is written above what it writes."""
-        terminal_control.lend(self._view.shell, command, folder, note)
-
-    def _open_source(self, info: JobRowInfo, then: Callable[[str], object]) -> None:
-        query_in_background(self._view, lambda reader: path_of(reader, info), lambda path: then(native(path)))
-
-
-def _editor() -> list[str]:
-    return shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "") or ["vi"]
-
-
-Place = tuple[int, int] | None
-Run = Callable[[Sequence[JobRowInfo]], None]
+        self._shell.in_ui(self._shell.show_toast, output.removeprefix("aptui: "), severity, 15)
 
 
 class RowAction(Struct, frozen=True):
-    """One thing that can be done: `id` as in `jobs.<id>` of the keymap, `group` orders the menu."""
+    """An action: `jobs.<id>` is its key in the keymap; a rule in the menu separates groups.
+
+    Args:
+        needs_engine: it is a request to the engine.
+        pane: the screen that it goes to.
+    """
 
     id: str
     label: str
     group: int
+    run: Callable[[RowActions, Infos], object]
     needs_engine: bool = False
     pane: str = ""
 
 
 ROW_ACTIONS = (
-    RowAction("source", "View source asset", 0, pane="assets"),
-    RowAction("products", "View product asset…", 0, pane="assets"),
-    RowAction("builder", "View builder", 0, pane="builders"),
-    RowAction("pager", "Open log in $PAGER", 1),
-    RowAction("log_editor", "Open log in $EDITOR", 1),
-    RowAction("editor", "Open source in $EDITOR", 1),
-    RowAction("folder", "Show the folder of the source", 1),
-    RowAction("log_folder", "Show the folder of the log", 1),
-    RowAction("copy", "Copy…", 1),
-    RowAction("capsule", "Write a capsule: the job in a file", 1),
-    RowAction("reprocess", "Reprocess", 2, needs_engine=True),
-    RowAction("cancel", "Cancel", 2, needs_engine=True),
-    RowAction("escalate", "Escalate", 2, needs_engine=True),
-    RowAction("why", "Why", 2),
-    RowAction("show", "Show in the editor that is connected", 2, needs_engine=True),
+    RowAction("source", "Go to source", 0, RowActions.source, pane="assets"),
+    RowAction("products", "Go to product…", 0, RowActions.products, pane="assets"),
+    RowAction("builder", "Go to builder", 0, RowActions.builder, pane="builders"),
+    RowAction("pager", "Open log in $PAGER", 1, RowActions.pager),
+    RowAction("log_editor", "Open log in $EDITOR", 1, RowActions.log_editor),
+    RowAction("editor", "Open source in $EDITOR", 1, RowActions.editor),
+    RowAction("folder", "Open the source's folder", 1, RowActions.folder),
+    RowAction("log_folder", "Open the log's folder", 1, RowActions.log_folder),
+    RowAction("copy", "Copy…", 1, RowActions.copy),
+    RowAction("capsule", "Write a capsule: the job in a file", 1, RowActions.capsule),
+    RowAction("reprocess", "Run again", 2, RowActions.reprocess, needs_engine=True),
+    RowAction("cancel", "Cancel", 2, RowActions.cancel, needs_engine=True),
+    RowAction("escalate", "Run next", 2, RowActions.escalate, needs_engine=True),
+    RowAction("why", "Why", 2, RowActions.why),
+    RowAction("show", "Show in the connected editor", 2, RowActions.show, needs_engine=True),
 )
 
 
-class RowActions:
-    """Offers and does them for one screen."""
+def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the keys of sources whose analysis failed, and the ids of jobs."""
+    return tuple(info.source.lower() for info in infos if info.key < 0), tuple(info.key for info in infos if info.key > 0)
 
-    def __init__(self, view: JobsView) -> None:
-        self._view = view
-        self.is_asking_why = False
-        """Whether the sheet that says why is on its way: the next key is for it."""
-        self.programs, self.navigation = Programs(view), Navigation(view)
-        engine, copying = EngineActions(view), RowCopying(view)
-        self._runs: dict[str, Run] = {
-            "source": self.navigation.source,
-            "products": self.navigation.products,
-            "builder": self.navigation.builder,
-            "pager": self.programs.pager,
-            "log_editor": self.programs.log_editor,
-            "editor": self.programs.editor,
-            "folder": self.programs.folder,
-            "log_folder": self.programs.log_folder,
-            "copy": copying.copy,
-            "capsule": self.programs.capsule,
-            "reprocess": engine.reprocess,
-            "cancel": engine.cancel,
-            "escalate": engine.escalate,
-            "why": self._why,
-            "show": engine.show,
-        }
 
-    def can(self, action_id: str) -> bool:
-        """Whether something can be done here at all."""
-        action = next((each for each in ROW_ACTIONS if each.id == action_id), None)
-        if action is None or (action.needs_engine and not self._view.shell.can_ask):
-            return False
-        return not action.pane or any(each.id == action.pane for each in self._view.shell.panes)
+def _uuids(reader: Reader, infos: Infos) -> list[str]:
+    sources = (reader.source(path) for path in dict.fromkeys(info.source for info in infos))
+    return [uuid_text(source.uuid) for source in sources if source is not None]
 
-    def menu(self, place: Place = None) -> None:
-        """Offer everything that can be done."""
-        infos = self._view.list_selected()
-        if not infos:
-            return
-        keys, items, group = self._view.shell.keys.keymap.actions, list[MenuItem | None](), 0
-        for action in ROW_ACTIONS:
-            if not self.can(action.id) or (action.pane and not self.navigation.can_reveal(action.pane)):
-                continue
-            if action.group != group and items:
-                items.append(None)
-            group = action.group
-            key = keys.get(f"jobs.{action.id}")
-            items.append(MenuItem(action.id, action.label, ",".join(key.keys) if key else "", self._is_possible(action.id, infos)))
-        title = infos[0].source if len(infos) == 1 else f"{len(infos):,} jobs"
-        Menu.ask(self._view.shell.app, items, lambda what: self._runs[what](infos) if what else None, title=title, place=place)
 
-    def _is_possible(self, action_id: str, infos: Sequence[JobRowInfo]) -> bool:
-        if action_id == "cancel":
-            return any(info.status in ("pending", "processing") for info in infos)
-        if action_id == "capsule":
-            return len(infos) == 1 and infos[0].key > 0 and self._view.shell.config is not None
-        if action_id in ("pager", "log_editor", "log_folder"):
-            return bool(self.programs.log_of(infos[0])) or (action_id == "pager" and self.programs.is_logging(infos[0]))
-        return True
-
-    def do(self, action_id: str) -> None:
-        """Do something with what is selected."""
-        infos = self._view.list_selected()
-        if not infos or not self.can(action_id):
-            return
-        changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
-        if changes_something and len(infos) == 1 and self._view.resting.has_just_flipped:
-            self._view.shell.show_toast(
-                f"this row has just become another job: {infos[0].source}; again, if you mean it", "warning"
-            )
-            return
-        self._runs[action_id](infos)
-
-    def _why(self, infos: Sequence[JobRowInfo]) -> None:
-        self.is_asking_why = True
-        question = partial(why_lines, self._view.database, infos[0], self._view.shell.app.size.width - 1)
-        call_in_background(self._view.shell, question, self._view.shell.sheets.show, self._explain_disabled)
-
-    def _explain_disabled(self) -> None:
-        self.is_asking_why = False
+def path_of(reader: Reader, info: JobRowInfo) -> str:
+    """Return the path of a job's source in text form, below its scan folder if that is known."""
+    source = reader.source(info.source)
+    return f"{source.root}/{source.source}" if source else info.source

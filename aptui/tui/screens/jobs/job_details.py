@@ -1,10 +1,9 @@
-"""What the Jobs screen reads about one job, in a thread of its own: its row, its runs, and the log of one of them.
+"""Reads of the Jobs screen about one job: its row, its runs, the log of one run; and the lines of a running job, from the engine.
 
-Nothing is drawn here.
+Nothing is drawn here. The database is read in a thread: only the newest request, and none while a key is held down. The engine is
+asked about a running job once per 0.8 s while its log is visible; frames set the pace, so a slow line or processor asks less often.
 
-Only the newest request is read. While requests come faster than people read (a key held down), nothing is read until they pause.
-
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_running.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.notices import LogRecord
-from aptui.core.paths import builder_uuid, from_text
+from aptui.core.paths import builder_uuid
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
@@ -32,6 +31,7 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow, open_reader
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.data.session import SessionState
+from aptui.tui.screens.programs import native
 from aptui.tui.widgets.log_sources import LogPaneLine, level_letter
 from aptui.tui.words import size_text
 
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.06
-"""So long nobody asks for another job before one is read, when they ask fast."""
+"""Delay before a job is read while requests come fast (seconds)."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Rows may be written after their news; after so long each we look again."""
+"""Delays between reads while the database is older than the notices (seconds)."""
 LARGEST_BYTES = 8 << 20
-"""Of a larger log its end is shown; the pager has all of it."""
+"""Larger logs are shown from this distance to their end; the pager has everything."""
 
 
 class DetailsRequest(Struct, frozen=True):
-    """What is to be read.
+    """A request.
 
     Args:
-        run_key: which run; 0 = the newest.
-        expects: (status, run key) that news told; the database may not know yet.
+        run_key: the run; 0 = the newest.
+        expects: (status, run key) of the last notice; the database may be older.
     """
 
     info: JobRowInfo
@@ -63,15 +63,15 @@ class DetailsRequest(Struct, frozen=True):
 
 
 class JobDetails(Struct, frozen=True):
-    """One job as it rests, and the log of one run.
+    """A job as stored, and the log of one run.
 
     Args:
-        runs: the newest first; empty where none is recorded.
-        at: which of them is shown.
-        log: the path of its log in text form, "" = it has none.
-        records: the lines of the log with their context, and `lines` the same as they are drawn.
+        runs: the newest first; empty if no run is recorded.
+        at: index of the shown run.
+        log: path of its log in text form, "" if it has no log.
+        records: the lines of the log with their context; `lines` are the same as drawn.
         nothing: why there are no lines.
-        running_key: of the run that is under way, where the lines are what it has logged so far; 0 = they are of `run`.
+        running_key: the current run whose lines so far are shown; 0 = the lines are those of `run`.
     """
 
     info: JobRowInfo
@@ -86,18 +86,13 @@ class JobDetails(Struct, frozen=True):
 
     @property
     def run(self) -> RunRow | None:
-        """The run that is shown."""
+        """The shown run."""
         return self.runs[self.at] if self.runs else None
 
     @property
     def is_newest(self) -> bool:
-        """Whether it is the last run."""
+        """Whether the last run is shown."""
         return self.at == 0
-
-
-def native(path: str) -> str:
-    """Return a path in text form as Python's file functions want it."""
-    return os.fsdecode(from_text(path))
 
 
 class DetailsReader:
@@ -109,7 +104,7 @@ class DetailsReader:
         self.read_count = 0
 
     def request(self, request: DetailsRequest) -> None:
-        """Ask for a job; what was asked for before and not read yet is dropped."""
+        """Request a job; an earlier request that was not read yet is dropped."""
         self._worker.put(request)
 
     def close(self) -> None:
@@ -117,7 +112,7 @@ class DetailsReader:
         self._worker.close()
 
     def _read_current(self, _kind: str, request: DetailsRequest) -> None:
-        """Read until the database knows what news told, and deliver that, unless another job is asked for."""
+        """Read until the database agrees with the notices, and deliver, unless another job is requested."""
         details = self.read(request)
         for pause_s in CATCH_UP_S:
             if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
@@ -147,19 +142,21 @@ class DetailsReader:
             except KnownError as error:
                 nothing = error.what
         elif details.info.status == "processing":
-            nothing = "no log yet: the run has logged nothing so far"
+            nothing = "no log yet: the run has not logged anything"
         elif details.info.status == "cancelled":
             nothing = "no log: the job was cancelled before it ended"
         elif details.row is not None and details.row.status in ("pending", "processing"):
-            nothing = "no log yet: it comes when the job runs"
+            nothing = "no log yet: the job has not run"
         else:
-            nothing = details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote nothing"
+            nothing = (
+                details.row.error.partition("\n")[0] if details.row and details.row.error else "no log: the run wrote no lines"
+            )
         lines = tuple(draw_record(record) for record in records)
         return JobDetails(details.info, details.row, details.runs, details.at, details.log, tuple(records), lines, nothing)
 
 
 def read_log(path: str) -> list[joblog.JobLogLine]:
-    """Return the lines of a log, of a very large one its end.
+    """Return the lines of a log, or the end of a very large one.
 
     Raises:
         HostError: it cannot be read.
@@ -172,7 +169,7 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
             data = stream.read(LARGEST_BYTES)
     except FileNotFoundError:
         name = path.rpartition("/JobLogs/")[2]
-        raise HostError(f"the log '{name}' does not exist: old logs are deleted", hint="the next run writes one") from None
+        raise HostError(f"the log '{name}' does not exist: old logs are deleted", hint="the next run writes a log") from None
     except OSError as error:
         raise HostError(
             f"the log cannot be read: {(error.strerror or 'no reason given').lower()} ('{path}')", hint="check its permissions"
@@ -181,11 +178,14 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
     if not left_out:
         return joblog.parse_text(data.decode("utf-8", "replace"), now_ms)
     lines = joblog.parse_text(data.partition(b"\n")[2].decode("utf-8", "replace"), now_ms)
-    return [joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} before this are left out; the pager has all", now_ms), *lines]
+    return [
+        joblog.JobLogLine(1, "aptui", f"{size_text(left_out)} of earlier lines are left out; the pager has all", now_ms),
+        *lines,
+    ]
 
 
 def find_job(reader: Reader, info: JobRowInfo) -> JobRow | None:
-    """Return a job, or a failed analysis, as it rests."""
+    """Return the row of a job, or of a failed analysis."""
     if info.key > 0:
         return reader.job(info.key)
     source = None if info.source_id else reader.source(info.source)
@@ -199,23 +199,18 @@ def _is_current(details: JobDetails, request: DetailsRequest) -> bool:
 
 
 def draw_record(record: joblog.JobLogLine) -> LogPaneLine:
-    """Return a line of a log as it is drawn."""
+    """Return a line of a log as drawn."""
     moment = datetime.fromtimestamp(record.time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     time_of_day = f"{moment:%H:%M:%S}.{record.time_ms % 1000:03d}"
     return LogPaneLine(time_of_day, level_letter(record.level), record.window, joblog.spoken(record.text), bool(record.context))
 
 
-# What the selected job has logged so far while it runs: asked of the engine about once a second, as long as it is shown.
-#
-# Nothing is asked of a job that is not shown or does not run, nor while an answer is awaited; frames give the beat, and they
-# come later where line or processor is slow. How lines look is the event log's business.
-
 FIRST_S, AGAIN_S = 0.25, 0.8
-"""So long a job is looked at before it is asked about; and so long after an answer it is asked about again."""
+"""Delay before the first request about a job, and the interval after an answer (seconds)."""
 
 
 class RunningLines(Struct, frozen=True):
-    """The lines so far of the run `run_key` of the job `job_id`, and as they are drawn; `records` are what they were made of."""
+    """The lines so far of the run `run_key` of the job `job_id`, and as drawn; `records` are their source."""
 
     job_id: int
     run_key: int = 0
@@ -226,21 +221,21 @@ class RunningLines(Struct, frozen=True):
 
 
 class RunningView(Protocol):
-    """Where the lines are shown."""
+    """The view of the lines."""
 
     @property
     def running_id(self) -> int:
-        """The job whose running log is wanted; 0 = none."""
+        """The job whose running log is needed; 0 = none."""
 
     def take_running(self, running: RunningLines) -> None:
-        """Show them."""
+        """Show the lines."""
 
 
 class RunningLog:
-    """Asks about the job that `view` shows.
+    """Requests the log of the running job that `view` shows.
 
     Args:
-        later: has a frame drawn in so many seconds.
+        later: requests a frame after some seconds.
         clock: seconds of a monotonic clock.
     """
 
@@ -252,10 +247,10 @@ class RunningLog:
         self._due_s = 0.0
         self._is_asking = False
         self._deaf_pid = 0
-        """The process of an engine that does not know the question."""
+        """Process id of an engine that does not know the request."""
 
     def ask(self) -> None:
-        """Ask, if it is time; call it with each frame."""
+        """Send a request if it is due; call it with each frame."""
         job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
         if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._deaf_pid:
             self._known = RunningLines(0)
@@ -273,7 +268,7 @@ class RunningLog:
             answer.add_done_callback(lambda done: self._take_answer(known, done))
 
     def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
-        """Make lines of an answer; called in the session's thread."""
+        """Make lines from an answer, in the session's thread."""
         from aptui.link.run_log import make_run_log
 
         pid, found = 0, known
@@ -284,7 +279,7 @@ class RunningLog:
         except UserError:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
-            pass  # it is asked again
+            pass  # it is requested again
         self._shell.in_ui(self._take, found, pid)
 
     def _take(self, found: RunningLines, deaf_pid: int) -> None:
@@ -298,7 +293,7 @@ class RunningLog:
 
 
 def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:
-    """Return what is known now; lines that were made already stay."""
+    """Return the known lines with the new ones; lines that exist are kept."""
     if not run_key:
         return known
     is_more = run_key == known.run_key and records[: len(known.records)] == known.records
@@ -310,12 +305,12 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return what is to be shown of a job, and what is known of its run: its lines stand instead of those of a run before.
+    """Return the details to show and the known lines of the run: its lines replace those of the previous run.
 
     Args:
-        job_details: what was read.
-        info: the job as its row is now.
-        is_wanted: nobody stepped to another run.
+        job_details: as read.
+        info: the current row of the job.
+        is_wanted: False if the user stepped to another run.
     """
     is_over = info.status != "processing" or any(run.run_key == running.run_key for run in job_details.runs)
     if is_over or running.job_id != job_details.info.key:
@@ -327,7 +322,7 @@ def with_running(
 
 
 def goes_on(before: JobDetails | None, now: JobDetails) -> bool:
-    """Whether these lines are those of before with more to them: of one run, while it goes on or when it has ended."""
+    """Return whether these lines continue the previous ones: the same run, still running or just ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

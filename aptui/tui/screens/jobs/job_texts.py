@@ -1,6 +1,6 @@
-"""What is copied from the Jobs screen: lines of a log, a bug report, commands; text in, text out.
+"""Texts about a job: copied lines, a bug report, the explanation of its state; and marks of checks, computed in a thread.
 
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_check_marks.py`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,12 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import duration_text
 
-# What the checks of the configuration find, computed in a thread when the database changed; where nothing is checked, nothing
-# is.
-
 _REST_FACTOR, _REST_S = 4, 1.0
-"""After looking the thread rests four times as long as that took, and a second: it takes a fifth of one processor at most."""
+"""Pause after a computation: four times its duration and a second, so that it uses at most a fifth of one processor."""
 
 
 class CheckMarks:
-    """The newest marks; `mark_stale` and `take` are called by the UI, `wake` by the thread when there is something to take."""
+    """The newest marks of the configured checks. The app calls `mark_stale` and `take`; the thread calls `wake` for new marks."""
 
     def __init__(self, database: Path, checks: Sequence[Check], wake: Callable[[], None]) -> None:
         self._database, self._checks, self._wake = database, tuple(checks), wake
@@ -51,12 +48,12 @@ class CheckMarks:
         self._worker = LatestOnly[None]("aptui-checks", self._check)
 
     def mark_stale(self) -> None:
-        """Have everything looked at again, soon."""
+        """Compute everything again, soon."""
         if self._checks:
             self._worker.put(None)
 
     def take(self) -> Mapping[int, CheckMark] | None:
-        """Return what was found, once; None = nothing new."""
+        """Return new marks once, None if there are no new ones."""
         with self._lock:
             found, self._found = self._found, None
             return found
@@ -71,7 +68,7 @@ class CheckMarks:
             with closing(open_reader(self._database)) as reader:
                 found = check_marks(reader, self._checks)
         except KnownError:
-            return  # the feed says it
+            return  # the feed reports it
         with self._lock:
             self._found = found
         self._wake()
@@ -81,18 +78,18 @@ class CheckMarks:
 _WORDS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Warn", LogLevel.ERROR: "ERROR"}
 _BEFORE_ERROR = 3
 _TO_COME = {"pending": "Waits because", "processing": "Runs because"}
-"""{status of a job whose newest run has yet to end: what stands before its reason}."""
+"""{status of a job whose newest run has not ended: label of its reason}."""
 _REGEX_SIGNS = re.compile(r"[.^$*+?{}\[\]|()\\#&~-]")
 
 
 def moment(time_ms: int) -> str:
-    """Return a moment with its day, in local time."""
+    """Return a time with its day, in local time."""
     when = datetime.fromtimestamp(time_ms / 1000)  # noqa: DTZ006  # the wall clock beside people
     return f"{when:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
 
 
 def line_text(line: JobLogLine, *, has_details: bool) -> str:
-    """Return a line in the form in which the Asset Processor's Event Log copies it, its details below."""
+    """Return a line in the form of the Asset Processor's Event Log, with its details below."""
     head = f"{moment(line.time_ms)} | {_WORDS.get(LogLevel(line.level), 'Info')} | origin: {line.window} | {spoken(line.text)}"
     return "\n".join([head, *details(line.context)]) if has_details else head
 
@@ -108,13 +105,13 @@ def log_text(lines: Sequence[JobLogLine], *, has_details: bool) -> str:
 
 
 def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
-    """Return what is known of a job and the run that is shown, as (name, value); what is not known is left out."""
+    """Return the known facts about a job and the shown run as (name, value)."""
     info, row, run = job_details.info, job_details.row, job_details.run
     ended, took = (moment(run.completed_ms), duration_text(run.duration_ms)) if run and run.completed_ms else ("", "")
     is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
     reason = info.reason if is_to_come else (run.reason if run else "") or info.reason
-    if reason.strip() == error.strip():  # a job that was refused ran for no reason of its own
+    if reason.strip() == error.strip():  # the reason of a refused job is its error
         reason = ""
     facts = [
         ("Source", info.source),
@@ -125,8 +122,8 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
         (_TO_COME[info.status] if is_to_come else "Ran because", reason),
         *([("Last run", f"{ended}, {took}" if ended else "")] if is_to_come else [("Ended", ended), ("Took", took)]),
         ("Flaky", f"succeeded after failed runs: {row.flaky}" if row and row.flaky and job_details.is_newest else ""),
-        ("Draft", "its final is still to come, or failed" if row and row.is_draft and job_details.is_newest else ""),
-        ("Critical", "it runs before others" if row and row.is_critical else ""),
+        ("Draft", "its final version is pending or failed" if row and row.is_draft and job_details.is_newest else ""),
+        ("Critical", "it runs before other jobs" if row and row.is_critical else ""),
         ("Fingerprint", f"{run.fingerprint:016x}" if run and run.fingerprint else ""),
         ("Checks", info.check),
         ("Error", error.strip() if info.status == "failed" or not job_details.is_newest else ""),
@@ -135,7 +132,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
 
 
 def bug_report(job_details: JobDetails) -> str:
-    """Return what somebody needs to know who shall mend a job, in Markdown."""
+    """Return a report for the person who fixes the job, in Markdown."""
     info, run = job_details.info, job_details.run
     facts = [
         *job_facts(job_details),
@@ -159,7 +156,7 @@ def _first_error(job_details: JobDetails) -> list[str]:
 
 
 def _code(value: str) -> str:
-    """Return a value that Markdown shows as it is."""
+    """Return a value as Markdown code."""
     text = sanitize(value)
     ticks = "`" * (_longest_ticks(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -171,7 +168,7 @@ def _longest_ticks(text: str) -> int:
 
 
 def rerun_command(info: JobRowInfo, project_dir: str) -> str:
-    """Return the command that runs a job alone, "" for an analysis, which cannot be."""
+    """Return the command that runs a job alone, "" for an analysis, which cannot run alone."""
     if info.key <= 0:
         return ""
     where = f"--project {shlex.quote(project_dir)} " if project_dir else ""
@@ -179,21 +176,17 @@ def rerun_command(info: JobRowInfo, project_dir: str) -> str:
 
 
 def term(field: str, text: str, *, is_whole: bool = False) -> str:
-    """Return a filter term that looks for this very text."""
+    """Return a filter term that matches exactly this text."""
     pattern = _REGEX_SIGNS.sub(lambda found: f"\\{found[0]}", text).replace('"', '\\"')
     return f'{field}:"{"^" if is_whole else ""}{pattern}{"$" if is_whole else ""}"'
 
-
-# The sheet that says why a job is as it is: the reason, what it was made of, what it waits for, its earlier runs.
-#
-# Read in a thread.
 
 _KIND_CELLS, _LABEL_CELLS = 22, 14
 _MOST = 200
 
 
 def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]:
-    """Return the sheet of a job; what is too long for a line goes on in the next.
+    """Return the sheet that explains a job; long lines are continued in the next row.
 
     Raises:
         KnownError: the database cannot be read.
@@ -202,11 +195,11 @@ def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]
         row = find_job(reader, info)
         if row is None:
             return [(Part(" the job is gone", "muted"),)]
-        return [line for text in _explain(row, info, reader) for line in _break_line(text, width)]
+        return [line for text in explain_job(row, info.builder, reader) for line in _break_line(text, width)]
 
 
 def _break_line(line: Parts, width: int) -> Iterator[Parts]:
-    """Yield a line; what of its last part has no room goes below where that begins."""
+    """Yield a line; the rest of a long last part is indented below it."""
     lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
     if not last or width_of(line) <= width or at > width * 2 // 3:
         yield line
@@ -216,10 +209,11 @@ def _break_line(line: Parts, width: int) -> Iterator[Parts]:
     yield from ((Part(" " * at), Part(row.lstrip(), last[0].role)) for row in rows[1:])
 
 
-def _explain(row: JobRow, info: JobRowInfo, reader: Reader) -> Iterator[Parts]:
+def explain_job(row: JobRow, builder: str, reader: Reader) -> Iterator[Parts]:
+    """Yield the explanation of a job: its state and reason, its last run, its inputs and products, its earlier runs."""
     runs = reader.runs_of(row.job_id) if row.job_id else []
     edges = [edge for edge in reader.edges_of(row.source_id) if edge.builder == row.builder]
-    title = f"{row.platform} · {describe_key(row.job_key, info.builder)}" + (f"  #{row.job_id}" if row.job_id else "")
+    title = f"{row.platform} · {describe_key(row.job_key, builder)}" + (f"  #{row.job_id}" if row.job_id else "")
     yield ()
     yield (
         Part(f" {sanitize(row.source)}", "title"),
@@ -232,7 +226,9 @@ def _explain(row: JobRow, info: JobRowInfo, reader: Reader) -> Iterator[Parts]:
     if row.completed_ms:
         took = f"{moment(row.completed_ms)}, after {duration_text(int(row.duration_s * 1000))}"
         yield from _pairs(
-            "Last run", [f"{took}, builder {info.builder}" + (f", run {row.run_key}" if row.run_key else "")], "value"
+            "Last run",
+            [took + (f", builder {builder}" if builder else "") + (f", run {row.run_key}" if row.run_key else "")],
+            "value",
         )
     if runs and runs[0].fingerprint:
         yield from _pairs("Fingerprint", [f"{runs[0].fingerprint:016x}"], "value")
@@ -254,7 +250,7 @@ def _pairs(label: str, values: Iterable[str], role: str) -> Iterator[Parts]:
 def _inputs(inputs: Sequence[tuple[str, str, str]]) -> Iterator[Parts]:
     if inputs:
         yield ()
-        yield (Part(" Made of, when it was last committed", "header"),)
+        yield (Part(" Inputs of the last committed run", "header"),)
     for kind, name, digest in inputs[:_MOST]:
         shown = digest if digest == MISSING else digest[:12]
         yield (Part(f"   {sanitize(kind):<{_KIND_CELLS}}", "muted"), Part(f"{sanitize(name)}  "), Part(sanitize(shown), "muted"))

@@ -1,7 +1,4 @@
-"""The Jobs screen: the table of jobs above, the log of the selected one and the details of a line below.
-
-What can be chosen and done is beside.
-"""
+"""The Jobs screen: the table of jobs above, the log of the selected job and the details of a line below."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.bars import Bar
 from aptui.tui.screens.jobs.event_log import WIDE, EventLog
-from aptui.tui.screens.jobs.job_actions import ROW_ACTIONS, RowActions
+from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader
 from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
@@ -43,31 +40,29 @@ if TYPE_CHECKING:
     from aptui.tui.screens.jobs.selection import JobsView
 
 
-# The line above the Jobs table: the filter, how many jobs it leaves, the order; and which columns say something.
-
 _ROOMY, _LEAST = 100, 60
 
 
 class Head:
-    """What stands above the table of one pane."""
+    """The line above the table: the filter, the number of jobs, the order."""
 
     def __init__(self, view: JobsView, store: JobsStore, choices: Choices, causes: Causes) -> None:
         self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
 
     def count_words(self) -> str:
-        """Return how many jobs there are, and of how many."""
+        """Return the number of jobs that pass the filter, and of all jobs."""
         hits, total = self._store.hit_count, self._store.total
         if not self._store.is_loaded:
             return ""
-        if self._store.is_filtering and self._choices.mistake() is None:  # with a mistake the last good view stays
-            return "filtering…"  # what stands below is what passed the filter before
+        if self._store.is_filtering and self._choices.mistake() is None:  # a mistake keeps the last valid view
+            return "filtering…"  # the rows are still those of the previous filter
         return f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
 
     def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         """Return both ends of the line."""
         text, mistake = self._choices.text, self._choices.mistake()
         press = "keys.press('slash')"
-        if self._jobs.shows_causes:  # no filter holds for them
+        if self._jobs.shows_causes:  # filters do not apply to causes
             return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:
@@ -84,11 +79,11 @@ class Head:
 
 
 _SPLIT_STEP = 8
-"""Per cent of the height by which the border moves."""
+"""Step of the border, in per cent of the height."""
 
 
 class JobsPane(ThreePanes):
-    """Jobs; other screens may call `reveal`."""
+    """The Jobs screen; other screens call `reveal`."""
 
     DEFAULT_CSS = """
     JobsPane { layout: vertical; }
@@ -99,9 +94,9 @@ class JobsPane(ThreePanes):
         Binding("slash", "filter", "filter", id="jobs.filter"),
         Binding("s", "choose('statuses')", "status", id="jobs.status"),
         Binding("y", "row('copy')", "copy", id="jobs.copy"),
-        Binding("r", "row('reprocess')", "reprocess", id="jobs.reprocess"),
+        Binding("r", "row('reprocess')", "run again", id="jobs.reprocess"),
         Binding("x", "row('why')", "why", id="jobs.why"),
-        Binding("plus", "row('escalate')", "escalate", id="jobs.escalate"),
+        Binding("plus", "row('escalate')", "run next", id="jobs.escalate"),
         Binding("f", "causes", "causes", id="jobs.causes"),
         Binding("full_stop", "menu", "menu", id="jobs.menu"),
         Binding("c", "row('cancel')", "cancel", id="jobs.cancel"),
@@ -121,10 +116,10 @@ class JobsPane(ThreePanes):
         Binding("E", "next('errors', -1)", "previous failed", show=False, id="jobs.previous_failed"),
         Binding("w", "next('warnings', 1)", "next with warnings", show=False, id="jobs.next_warning"),
         Binding("W", "next('warnings', -1)", "previous with warnings", show=False, id="jobs.previous_warning"),
-        Binding("left_curly_bracket", "run(-1)", "run before", show=False, id="jobs.earlier_run"),
-        Binding("right_curly_bracket", "run(1)", "run after", show=False, id="jobs.later_run"),
-        Binding("left_square_bracket", "view(-1)", "view before", show=False, id="jobs.earlier_view"),
-        Binding("right_square_bracket", "view(1)", "view after", show=False, id="jobs.later_view"),
+        Binding("left_curly_bracket", "run(-1)", "earlier run", show=False, id="jobs.earlier_run"),
+        Binding("right_curly_bracket", "run(1)", "later run", show=False, id="jobs.later_run"),
+        Binding("left_square_bracket", "view(-1)", "earlier filter", show=False, id="jobs.earlier_view"),
+        Binding("right_square_bracket", "view(1)", "later filter", show=False, id="jobs.later_view"),
         Binding("less_than_sign", f"split({_SPLIT_STEP})", "more room for the log", show=False, id="jobs.more_log"),
         Binding("greater_than_sign", f"split(-{_SPLIT_STEP})", "more room for the table", show=False, id="jobs.less_log"),
         Binding("tab", "part(1)", "next part", show=False, id="app.next_part"),
@@ -160,10 +155,10 @@ class JobsPane(ThreePanes):
         )
         yield JobsTableView(id="jobs-table")
         yield CausesTable(id="jobs-causes")
-        yield EventLog(is_wide=self.app.size.width >= WIDE)  # another guess would have all of it styled twice
+        yield EventLog(is_wide=self.app.size.width >= WIDE)  # a wrong guess would style everything twice
 
     def on_mount(self) -> None:
-        """Take up what was chosen last time; the first rows come with the first frame."""
+        """Restore the remembered choices; the first rows arrive with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
         self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.take_details))
@@ -191,12 +186,12 @@ class JobsPane(ThreePanes):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return what an action is about: the marked jobs, or the one under the cursor."""
+        """Return the jobs for an action: the marked ones, or the one under the cursor."""
         keys = self.table.list_selected_keys()
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: the first rows, a sheet, the rows of a filter, the log that is being read."""
+        """Return what the next key waits for: the first rows, a sheet, the rows of a filter, the log that is being read."""
         if not self.store.is_loaded and not self._trouble:
             return "the first rows"
         if self.actions.is_asking_why:
@@ -208,13 +203,13 @@ class JobsPane(ThreePanes):
         return "the filter" if self.store.is_busy else ""
 
     def activate(self) -> None:
-        """Take the stage."""
+        """Show the screen."""
         if not self.has_focus_within or self.box.has_focus_within:
             self.upper.focus()
         self.arrange_parts()
 
     def deactivate(self) -> None:
-        """Remember what is chosen."""
+        """Remember the choices."""
         if self.store.error is None:
             self.choices.keep()
 
@@ -223,15 +218,15 @@ class JobsPane(ThreePanes):
         self.selection.mark_stale()
 
     def status(self) -> str:
-        """Return how many jobs show."""
+        """Return the number of visible jobs."""
         return f"{self.head.count_words()}, {self.choices.order_words()}"
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said on the `:` line."""
+        """Return the commands of the `:` line."""
         return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()))
 
     def reveal(self, text: str) -> None:
-        """Show a job (`#12`), or the jobs that pass a filter; other screens call it."""
+        """Show a job (`#12`), or the jobs that pass a filter; called by other screens."""
         self.by_cause.close()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
@@ -248,7 +243,7 @@ class JobsPane(ThreePanes):
             self.shell.wake()
 
     def on_news(self, batch: Batch) -> None:
-        """Note what happened."""
+        """Apply notices."""
         table = self.table
         self.store.hold(table.top, table.top + table.page_rows)
         self.store.apply(batch)
@@ -258,7 +253,7 @@ class JobsPane(ThreePanes):
             self._checks.mark_stale()
 
     def on_frame(self) -> None:
-        """Draw what changed."""
+        """Draw changes."""
         if self._checks is not None and (found := self._checks.take()) is not None:
             self.store.set_checks(found)
         if self.store.is_loaded:
@@ -289,7 +284,7 @@ class JobsPane(ThreePanes):
     # --------------------------------------------------------------------------------------------------------------- leaving
 
     def action_back(self) -> None:
-        """Leave causes or zoom, then clear marks, then take the filter away."""
+        """Leave causes or zoom, then clear marks, then the filter."""
         if self.shows_causes:
             self.by_cause.close()
             self.table.focus()
@@ -316,7 +311,7 @@ class JobsPane(ThreePanes):
             self.by_cause.highlight(event.key)
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Go into the log of a job, or to the jobs of a cause."""
+        """Go to the log of a job, or to the jobs of a cause."""
         event.stop()
         if event.rows is self.table:
             if event.key != self.selection.key:
@@ -327,13 +322,13 @@ class JobsPane(ThreePanes):
             self.by_cause.open(event.key)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
-        """Offer what can be done."""
+        """Open the menu of actions."""
         event.stop()
         if event.rows is self.table:
             self.actions.menu((event.x, event.y))
 
     def on_rows_marks_changed(self, event: Rows.MarksChanged) -> None:
-        """Say how many are marked."""
+        """Show the number of marked jobs."""
         event.stop()
         self._say()
 
@@ -350,18 +345,17 @@ class JobsPane(ThreePanes):
         self.go_to("table")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only what can be done: nothing of the engine where there is none, no panes that do not exist."""
+        """Offer only available actions: none of the engine's without an engine, none for missing screens."""
         if action == "row":
             return self.actions.can(str(parameters[0]))
         return super().check_action(action, parameters)
 
     def action_row(self, action_id: str) -> None:
-        """Do something with what is selected."""
-        assert action_id in {action.id for action in ROW_ACTIONS}
+        """Run an action on the selected jobs."""
         self.actions.do(action_id)
 
     def action_menu(self) -> None:
-        """Offer everything that can be done."""
+        """Open the menu of all actions."""
         self.actions.menu()
 
     def action_next(self, word: str, step: int) -> None:
@@ -375,16 +369,16 @@ class JobsPane(ThreePanes):
         self.event_log.step_run(step)
 
     def action_view(self, step: int) -> None:
-        """Go to the filter of before, or forward again."""
+        """Go to the previous or next filter."""
         self.choices.walk(step)
 
     def action_choose(self, what: str) -> None:
-        """Choose statuses, the column to sort by, or columns."""
+        """Open the menu of statuses, of sort columns, or of columns."""
         ask = {"statuses": self.choices.ask_statuses, "order": self.choices.ask_order, "columns": self.choices.ask_columns}
         ask[what]()
 
     def action_failed_first(self) -> None:
-        """Sort with what failed first, and go there."""
+        """Sort failed jobs first, and go to the top."""
         self.choices.sort_by(FAILED_FIRST)
         self.goal.be_first()
         self._say()
@@ -396,7 +390,7 @@ class JobsPane(ThreePanes):
     # -------------------------------------------------------------------------------------------------------------- filter
 
     def action_filter(self) -> None:
-        """Filter as people type."""
+        """Open the filter line."""
         self.by_cause.close()
         if self._part != "table":
             self.go_to("table")
@@ -411,13 +405,13 @@ class JobsPane(ThreePanes):
         self._say()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
-        """Filter by what is typed."""
+        """Filter by the typed text."""
         event.stop()
         self.choices.type(event.text)
         self._say()
 
     def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
-        """Go back to the table; a filter that holds a mistake is kept in the line until it is mended."""
+        """Return to the table; a filter with a mistake keeps the line open."""
         event.stop()
         if event.is_remembered and self.choices.mistake() is not None:
             return

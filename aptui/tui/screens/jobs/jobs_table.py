@@ -1,6 +1,4 @@
-"""The tables of the upper pane: which columns the Jobs table has, how it sorts, and the list of causes.
-
-What is in them is the store's.
+"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices, which are remembered.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -47,21 +45,21 @@ COLUMNS = (
     Column("errors", "Errors", 8, align="right", drop_rank=1),
     Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All there are; on narrow screens they go by their rank: what a person asked for last, the status and the source never."""
+"""All columns. Narrow screens drop them by rank: those that the user added last, status and source never."""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
-"""Those that are shown unless people choose others."""
+"""Columns that are shown by default."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
-"""What is sorted with the largest first."""
+"""Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""Where nothing failed, why jobs ran goes before how long they took."""
+"""Rank of the reason if nothing failed: it is dropped before the duration."""
 _STEP = 4
-"""Cells by which a column becomes wider at a time."""
+"""Step in cells by which a column becomes wider."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
 """Columns that are as wide as their texts, and their maximum width in cells."""
 _UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
-"""The order that is in force until people choose another: running jobs, failed jobs, those with errors, with warnings, the rest."""
+"""The default order: running jobs, failed jobs, jobs with errors, with warnings, the rest."""
 _CAUSES = (
     Column("count", "Jobs", 7, align="right"),
     Column("cause", "Cause", 0, 24, weight=3, is_prose=True),
@@ -72,13 +70,13 @@ _CAUSES = (
 def choose_columns(
     ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
 ) -> tuple[Column, ...]:
-    """Return these columns in their order; without any that exists, the usual ones.
+    """Return these columns in their order; the usual ones if no id is known.
 
     Args:
-        has_failed: whether there is an error that wants room. Else the reason takes no more than it needs.
-        alike: columns in which all jobs say the same. They yield to what says more; the reason does not where errors stand there,
-            nor what is shown because a person asked for it.
-        needs: how many cells the texts of columns take: {column id: cells}.
+        has_failed: whether there are errors to show. Otherwise the reason takes only the room that it needs.
+            alike: columns with one value for all jobs. They are dropped early, except the reason while it shows errors, and columns
+            that the user added.
+        needs: {column id: width of its texts in cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
     columns = tuple(_fit_column(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
@@ -93,7 +91,7 @@ def choose_columns(
 
 
 def _fit_column(column: Column, needs: int) -> Column:
-    """Return a column that is as wide as its texts, as far as that is known."""
+    """Return a column that is as wide as its texts, if their width is known."""
     if not needs:
         return column
     if not column.width:
@@ -105,12 +103,12 @@ def _fit_column(column: Column, needs: int) -> Column:
 
 
 def title_of(column_id: str) -> str:
-    """Return what stands over a column."""
+    """Return the title of a column."""
     return next(column.title for column in COLUMNS if column.id == column_id)
 
 
 class JobsTableView(Table):
-    """The Jobs table; its columns are measured by who knows all rows (`needs`)."""
+    """The Jobs table; the store measures its columns (`needs`), because it knows all rows."""
 
     fits_texts: ClassVar[bool] = False
     keeps_titles: ClassVar[bool] = True
@@ -118,7 +116,7 @@ class JobsTableView(Table):
 
 
 class Causes:
-    """Failures by cause, as a table shows them; keys are places in `groups`."""
+    """The `TableModel` of failures by cause; keys are indices of `groups`."""
 
     def __init__(self, store: JobsStore) -> None:
         self._store = store
@@ -126,14 +124,14 @@ class Causes:
         self.groups: list[CauseGroup] = []
 
     def renew(self) -> None:
-        """Group again."""
+        """Group the failures again."""
         groups = self._store.failure_groups()
         if groups != self.groups:
             self.groups = groups
             self.version += 1
 
     def row_count(self) -> int:
-        """Return how many causes there are."""
+        """Return the number of causes."""
         return len(self.groups)
 
     def key(self, index: int) -> int:
@@ -165,25 +163,23 @@ class CausesTable(Table):
         self.empty_text = "nothing failed"
 
 
-# What people choose about the Jobs table and what is remembered of it: filter, saved filters, statuses, order, columns.
-
 _STATUSES = (
     ("failed", "failed", "f"), ("warnings", "completed with warnings", "w"), ("errors", "completed with errors", "e"),
     ("completed", "completed", "c"), ("processing", "processing", "r"), ("pending", "pending", "p"),
     ("cancelled", "cancelled", "x"),
 )  # fmt: skip
-"""(status word, what the menu says, its key)."""
+"""(status word, label in the menu, its key)."""
 _ORDER_KEYS = {
     FAILED_FIRST: "f", "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
     "builder": "b", "folder": "l", "warnings": "w", "errors": "o", "number": "n",
 }  # fmt: skip
-"""Which letter of the menu sorts by what."""
+"""{order: its letter in the menu}."""
 _VERBS = ("save", "delete")
 _MOST_VIEWS = 50
 
 
 class Choices:
-    """The choices of one pane."""
+    """The choices of one pane: filter, saved filters, statuses, order, columns."""
 
     def __init__(self, view: JobsView, store: JobsStore) -> None:
         self._jobs, self._store = view, store
@@ -201,11 +197,11 @@ class Choices:
 
     @property
     def memory(self) -> UiMemory:
-        """What is remembered of the project."""
+        """The memory of the project."""
         return self.shell.memory
 
     def restore(self) -> None:
-        """Take up what was chosen last time."""
+        """Restore the remembered choices."""
         order = self.memory.get("jobs.sort", [FAILED_FIRST, False])
         if len(order) == 2 and order[0] in _ORDER_KEYS:
             self._store.set_sort(str(order[0]), is_descending=bool(order[1]))
@@ -217,15 +213,15 @@ class Choices:
 
     @property
     def text(self) -> str:
-        """The filter as it was typed; it may hold a mistake."""
+        """The filter as typed; it may hold a mistake."""
         return self._text
 
     def history(self) -> list[str]:
-        """Return the filters that were kept, the newest first."""
+        """Return the kept filters, the newest first."""
         return self.memory.history("jobs.filter_history")[::-1]
 
     def type(self, text: str) -> None:
-        """Filter by a text that people are still typing."""
+        """Filter by a text that the user is typing."""
         self._text = text
         self._store.set_filter(text)
 
@@ -244,24 +240,24 @@ class Choices:
             self._view = len(self._views) - 1
 
     def walk(self, step: int) -> None:
-        """Go to the view before (-1) or after (1) this one."""
+        """Go to the previous (-1) or next (1) filter."""
         place = self._view + step
         if 0 <= place < len(self._views):
             self._view = place
             self.type(self._views[place])
             self.memory.put("jobs.filter", self._text or None)
         else:
-            self.shell.show_toast("there is no later view" if step > 0 else "there is no view before this one", seconds=2)
+            self.shell.show_toast("this is the newest filter" if step > 0 else "this is the oldest filter", seconds=2)
 
     def mistake(self) -> tuple[int, str, str] | None:
-        """Return (column from 0, what is wrong, advice) of the filter that was typed."""
+        """Return (column from 0, what is wrong, advice) of the typed filter."""
         error: KnownError | None = self._store.error
         if error is None:
             return None
         return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
 
     def show_count(self, box: FilterBox, count: str) -> None:
-        """Say in the filter box how many there are, or what is wrong."""
+        """Show the number of jobs in the filter box, or the mistake."""
         mistake = self.mistake()
         if mistake is not None:
             box.show_mistake(*mistake, count=count)
@@ -269,7 +265,7 @@ class Choices:
             box.show_count(count, self._store.filter.hint)
 
     def ask_statuses(self) -> None:
-        """Choose which statuses show: Space and letters toggle, Enter alone takes the status under the cursor, Esc goes back."""
+        """Open the menu of statuses: Space and letters toggle, Enter alone takes the one under the cursor, Esc closes."""
         counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
             MenuItem(
@@ -299,7 +295,7 @@ class Choices:
     # ------------------------------------------------------------------------------------------------------ order, columns
 
     def sort_by(self, order: str) -> None:
-        """Sort by a column, or failed first; by the column that is sorted by, the other way round."""
+        """Sort by a column, or failed first; the current column is reversed."""
         before, is_descending = self._store.sort
         turned = not is_descending if order == before != FAILED_FIRST else order in DESCENDING
         self._store.set_sort(order, is_descending=turned)
@@ -307,7 +303,7 @@ class Choices:
         self.memory.put("jobs.sort", [order, turned])
 
     def ask_order(self) -> None:
-        """Choose what to sort by."""
+        """Open the menu of orders."""
         current, is_descending = self._store.sort
         arrow = glyph("descending" if is_descending else "ascending")
         titles = [(FAILED_FIRST, "Failed first"), *((column.id, column.title) for column in COLUMNS)]
@@ -316,18 +312,18 @@ class Choices:
         _at(menu, next(place for place, (order, _) in enumerate(titles) if order == current))
 
     def order_words(self) -> str:
-        """Return what the table is sorted by."""
+        """Return the current order in words."""
         order, is_descending = self._store.sort
         if order == FAILED_FIRST:
             return "failed first"
         return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
-        """Give columns the room that their texts take, those that say nothing of any job less, those with errors more."""
+        """Fit the columns to their texts; columns with one value give way, columns with errors get more."""
         if not self._store.is_loaded:
             return
         known = self._needs if self._store.filter.text == self._measured else {}
-        # While the filter stays they become wider and never narrower: nothing jumps to and fro as jobs come in.
+        # While the filter is unchanged they only become wider, so that nothing jumps as jobs arrive.
         needs = {name: max(cells, known.get(name, 0)) for name, cells in self._store.needs.items()}
         facts = (self._store.has_failed, self._store.alike)
         if facts != self._facts or needs != self._needs:
@@ -342,7 +338,7 @@ class Choices:
             self._jobs.table.set_columns(columns)
 
     def ask_columns(self) -> None:
-        """Choose which columns show."""
+        """Open the menu of columns."""
         remembered = set(self.memory.get("jobs.columns", list(USUAL))) | {"source"}
         items = [MenuItem(column.id, column.title, is_enabled=column.id != "source") for column in COLUMNS]
 
@@ -355,12 +351,10 @@ class Choices:
     # ------------------------------------------------------------------------------------------------------------ commands
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said on the `:` line."""
+        """Return the commands of the `:` line."""
         return (
-            Command("filter", "filter by a saved one, 'save NAME', 'delete NAME', or a text", self._say_filter, self._filter_words),
-            Command(
-                "sort", "sort by a column, or failed first; again: the other way round", self._say_sort, lambda: list(_ORDER_KEYS)
-            ),
+            Command("filter", "apply a saved filter or a text; 'save NAME', 'delete NAME'", self._say_filter, self._filter_words),
+            Command("sort", "sort by a column, or failed first; repeat to reverse", self._say_sort, lambda: list(_ORDER_KEYS)),
             Command("job", "go to a job by its number", self._say_job),
         )
 
@@ -380,7 +374,7 @@ class Choices:
             self._save(name, saved)
         elif verb == "delete":
             if saved.pop(name, None) is None:
-                self.shell.show_toast(f"there is no saved filter '{name}'", "warning")
+                self.shell.show_toast(f"no saved filter '{name}'", "warning")
             else:
                 self.memory.put("jobs.filters", saved)
                 self.shell.show_toast(f"filter '{name}' deleted")
@@ -392,12 +386,12 @@ class Choices:
     def _save(self, name: str, saved: dict[str, str]) -> None:
         if not name or name in _VERBS or self.mistake() is not None or not self._text:
             self.shell.show_toast(
-                "say ':filter save NAME' while there is a filter" if self.mistake() is None else "this filter holds a mistake",
+                "type ':filter save NAME' while a filter is set" if self.mistake() is None else "this filter has a mistake",
                 "warning",
             )
             return
         self.memory.put("jobs.filters", {**saved, name: self._text})
-        self.shell.show_toast(f"':filter {name}' brings it back")
+        self.shell.show_toast(f"saved: ':filter {name}' applies it")
 
     def _say_sort(self, order: str) -> None:
         if order in _ORDER_KEYS:
@@ -410,10 +404,10 @@ class Choices:
         if digits.isdigit():
             self._jobs.reveal(f"#{digits}")
         else:
-            self.shell.show_toast("say ':job #12'", "warning")
+            self.shell.show_toast("type ':job #12'", "warning")
 
 
 def _at(menu: Menu, place: int) -> None:
-    """Let a menu begin where people were."""
-    menu._chosen = place  # noqa: SLF001  # it has no other way in
+    """Put the cursor of a menu on an item."""
+    menu._chosen = place  # noqa: SLF001  # no public way
     menu.refresh()

@@ -1,4 +1,4 @@
-"""The lines of one log, all or those with a hit, and the search in them; how they look is the log pane's business.
+"""The lines of one log, all or those with a hit, and the search in them. The log pane draws them.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""So many lines are looked at for how wide their window's name is, and so many cells it gets at most."""
+"""Number of lines that are sampled for the width of their window's name, and its maximum in cells."""
 
 
 class EventLines:
-    """A `LineSource` over lines that do not change; a line's key is its place in the log, whatever is left out."""
+    """A `LineSource` over lines that do not change; the key of a line is its position in the whole log."""
 
     def __init__(self, lines: Sequence[LogPaneLine] = ()) -> None:
         self._lines = lines
@@ -45,12 +45,12 @@ class EventLines:
         self.version = 1
 
     def keep(self, keys: Sequence[int] | None) -> None:
-        """Show these lines alone; None = all."""
+        """Show only these lines; None = all."""
         self._filtered = keys
         self.version += 1
 
     def line_count(self) -> int:
-        """Return how many lines there are."""
+        """Return the number of lines."""
         return len(self._lines) if self._filtered is None else len(self._filtered)
 
     def line(self, index: int) -> LogPaneLine:
@@ -58,11 +58,11 @@ class EventLines:
         return self._lines[self.key(index)]
 
     def key(self, index: int) -> int:
-        """Return a line's place in the log."""
+        """Return the position of a line in the log."""
         return index if self._filtered is None else self._filtered[index]
 
     def index_of(self, key: int) -> int | None:
-        """Return where a line is."""
+        """Return the index of a line."""
         if self._filtered is None:
             return key if 0 <= key < len(self._lines) else None
         at = bisect.bisect_left(self._filtered, key)
@@ -79,7 +79,10 @@ class EventLines:
 
 
 class LogColumns:
-    """A log for the filter language: a bare term is about the message, `error` and `warning` are levels, fields the window."""
+    """A log as columns of the filter language.
+
+    A bare term matches the message, `error` and `warning` are levels, fields match the window.
+    """
 
     def __init__(self, records: Sequence[Record]) -> None:
         count = len(records)
@@ -97,7 +100,7 @@ class LogColumns:
         }
 
     def row_count(self) -> int:
-        """Return how many lines there are."""
+        """Return the number of lines."""
         return self._count
 
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
@@ -105,7 +108,7 @@ class LogColumns:
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
 
     def read_log_lines(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
-        """Return what these lines say: the log is here."""
+        """Return the texts of these lines."""
         return [self._messages[int(row)] for row in rows]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
@@ -114,21 +117,21 @@ class LogColumns:
 
 
 class LineSearch:
-    """A search in a log that was understood: `hits` are places, `spans` what is to be highlighted in a message."""
+    """A valid search in a log: `hits` are positions, `spans` the matches in a message."""
 
     def __init__(self, found: Filter, hits: list[int]) -> None:
         self.filter, self.hits = found, hits
 
     def spans(self, text: str) -> Spans:
-        """Return where a message is hit."""
+        """Return the matches in a message."""
         return self.filter.spans([text])[0]
 
 
 def search(text: str, columns: LogColumns) -> LineSearch:
-    """Search a log; takes milliseconds: call it in a thread.
+    """Search a log. Takes milliseconds, more at the first call: call it in a thread.
 
     Raises:
-        KnownError: the text is no filter.
+        KnownError: the text is not a valid filter.
     """
     found = parse(text)
     found.check()
@@ -136,19 +139,14 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 
 
 def window_cells(job_details: JobDetails | None) -> int:
-    """Return how wide the column of windows is: as the widest name in the first lines."""
+    """Return the width of the window column: that of the widest name in the first lines."""
     windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
-    windows |= {"aptui"} if job_details and job_details.running_key else set()  # who says the last line of every log
+    windows |= {"aptui"} if job_details and job_details.running_key else set()  # origin of the last line of every log
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
 
 
-# What is searched for in a job's log: as people type, in a thread, and again when another log is shown.
-#
-# What a search finds is decided in `lines`.
-
-
 class SearchedLog(Protocol):
-    """What this needs of the lower panes."""
+    """The part of the lower panes that the search uses."""
 
     @property
     def shell(self) -> Shell:
@@ -156,7 +154,7 @@ class SearchedLog(Protocol):
 
     @property
     def is_mounted(self) -> bool:
-        """Whether they are on the screen still."""
+        """Whether they are on the screen."""
 
     @property
     def log_pane(self) -> LogPane:
@@ -164,11 +162,11 @@ class SearchedLog(Protocol):
 
     @property
     def search_box(self) -> FilterBox:
-        """The line to type in."""
+        """The input line."""
 
     @property
     def records(self) -> Sequence[Record]:
-        """The lines of the log, as they were read."""
+        """The lines of the log as read."""
 
     def show_title(self) -> None:
         """Draw the title again."""
@@ -178,7 +176,7 @@ class SearchedLog(Protocol):
 
 
 class LogSearch:
-    """The search in the log of one job after the other; its text stays."""
+    """The search in the log of the selected job; its text stays when another job is selected."""
 
     def __init__(self, log: SearchedLog) -> None:
         self._log = log
@@ -189,14 +187,14 @@ class LogSearch:
         self._shows_only_hits = False
 
     def begin(self) -> None:
-        """Ask what to search for."""
+        """Open the search line."""
         box = self._log.search_box
         box.disabled, box.display = False, True
         box.text = self.text
         box.begin()
 
     def leave(self, *, stays: bool) -> None:
-        """Go to the first hit, if there is one."""
+        """Go to the first hit."""
         box, pane = self._log.search_box, self._log.log_pane
         box.display, box.disabled = False, True
         pane.focus()
@@ -204,24 +202,24 @@ class LogSearch:
             pane.action_hit(1)
 
     def turn_only_hits(self) -> None:
-        """Show the lines with a hit alone, or all again."""
+        """Show only lines with a hit, or all."""
         self._shows_only_hits = not self._shows_only_hits
         self._keep_hits()
 
     def forget(self, *, is_other: bool) -> None:
-        """The log has more lines, or is another one: before it is shown."""
+        """Discard the columns, and for another log (`is_other`) the hits too; call it before the log is shown."""
         self._columns = None
         if is_other:
             self._found = None
             self._log.log_pane.set_search(None)
 
     def again(self) -> None:
-        """Search in what is shown now."""
+        """Search in the current log."""
         if self.text:
             self.search(self.text)
 
     def search(self, text: str) -> None:
-        """Search for a text, "" = for nothing any more."""
+        """Search for a text; "" ends the search."""
         self.text, self._number = text, self._number + 1
         if not text:
             self._take(self._number, None)
@@ -262,7 +260,7 @@ class LogSearch:
         self._log.show_title()
 
     def parts(self) -> list[Part]:
-        """Return what the title says of it."""
+        """Return the search for the title."""
         if not self.text:
             return []
         found = self._found

@@ -1,19 +1,15 @@
-"""What the parts of the Jobs screen may use of it, and how they read beside it; the screen itself is `pane`.
+"""The selected job of the Jobs screen, the target of its cursor, and when rows may move; `JobsView` is the screen for its parts.
 
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
+Tests: `tests/tui/screens/jobs/test_resting.py`, `tests/tui/screens/jobs/test_goal.py`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aptui.shared.errors import KnownError
-from aptui.store.queries.reader import Reader, open_reader
-from aptui.tui.background import run_in_background
 from aptui.tui.widgets.menu import Menu
 
 if TYPE_CHECKING:
@@ -28,11 +24,8 @@ if TYPE_CHECKING:
     from aptui.tui.widgets.table import Table
 
 
-# The job that the log of the Jobs screen is about: which it is, and whether it has to be read again since something happened.
-
-
 class SelectedJob:
-    """Shows one job of the store in the log.
+    """Shows one job of the store in the log, and reads it again after a notice.
 
     Args:
         log: returns the lower panes.
@@ -43,19 +36,19 @@ class SelectedJob:
         self.key: int | None = None
         self._is_stale = False
         self._expects: tuple[str, int] | None = None
-        """(status, run key) as news told them; the database is read until it says the same."""
+        """(status, run key) of the last notice; the database is read until it agrees."""
 
     def be(self, key: int | None) -> None:
-        """Show another job, None = none."""
+        """Show another job, None = no job."""
         self.key, self._is_stale, self._expects = key, False, None
         self._log().show(None if key is None else self._store.info(key))
 
     def mark_stale(self) -> None:
-        """Have it read again with the next frame."""
+        """Read it again with the next frame."""
         self._is_stale = True
 
     def note(self, batch: Batch) -> None:
-        """Note what news say of it."""
+        """Note the notices about it."""
         self._is_stale |= batch.table is not None
         for news in batch.jobs:
             if news.notice.job_id == self.key and news.notice.status:
@@ -64,7 +57,7 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show what became of it; none where the table has no row any more."""
+        """Show its current state; no job if the table is empty."""
         if self.key is None:
             return
         if cursor_key is None:
@@ -74,17 +67,15 @@ class SelectedJob:
             self._is_stale, self._expects = False, None
 
 
-# Where the cursor of the Jobs table is to go once the rows that were asked for are there: to a job, or to the first row.
-
 _FIRST = 0
 
 
 class CursorGoal:
-    """The goal of the cursor, until it is reached.
+    """The target of the cursor, until the rows are complete.
 
     Args:
-        table: whose cursor it is.
-        clear_filter: takes the filter away.
+        table: returns the table.
+        clear_filter: removes the filter.
         show_toast: shows a message.
     """
 
@@ -95,21 +86,21 @@ class CursorGoal:
         self._goal: int | None = None
 
     def be_first(self) -> None:
-        """Have the cursor go to the first row of the view that is being made."""
+        """Go to the first row once the view is complete."""
         self._goal = _FIRST
 
     def be(self, job_id: int) -> None:
-        """Put the cursor on a job; the filter is removed where it hides it."""
+        """Go to a job; the filter is removed if it hides the job."""
         if not self._store.is_loaded:
             self._goal = job_id
         elif self._store.info(job_id) is None:
-            self._show_toast(f"there is no job #{job_id}", "warning")
+            self._show_toast(f"no job #{job_id}", "warning")
         elif not self._table().move_to_key(job_id):
             self._clear_filter()
             self._goal = job_id
 
     def reach(self) -> None:
-        """Put the cursor where it was to be, if the view is complete."""
+        """Move the cursor to its target if the view is complete."""
         if self._goal is None or not self._store.is_loaded or self._store.is_busy:
             return
         goal, self._goal = self._goal, None
@@ -119,18 +110,16 @@ class CursorGoal:
             self.be(goal)
 
 
-# When the Jobs table is sorted and filtered again: once it is not in use, and not too often. What is sorted is the store's.
-
 HOLD_S = 1.2
-"""So long after the last key, or the mouse, rows stay where they are."""
+"""Rows do not move for this time after a key or the mouse (seconds)."""
 AGAIN_S = 0.5
-"""So long after it was sorted the table is not sorted again; longer where that costs something."""
+"""Minimum interval between two sorts (seconds); longer for many rows."""
 _ROWS_A_SECOND = 200_000
 _FLIPPED_S = 0.3
 
 
 class Resting:
-    """Counts the time since people did something and since the table was put in order.
+    """Measures the time since the last input and since the last sort.
 
     Args:
         clock: seconds of a monotonic clock.
@@ -141,43 +130,41 @@ class Resting:
         self._sorted_s = self._flipped_s = -1e9
 
     def due_in(self, touched_s: float, row_count: int) -> float:
-        """Return in how many seconds rows may move; not more than 0 = now."""
+        """Return the seconds until rows may move; at most 0 = now."""
         again_s = self._sorted_s + AGAIN_S + row_count / _ROWS_A_SECOND
         return max(touched_s + HOLD_S, again_s) - self._clock()
 
     def note_sorted(self) -> None:
-        """Rows are put in order now."""
+        """Note that rows were sorted now."""
         self._sorted_s = self._clock()
 
     def note_cursor(self, touched_s: float) -> None:
-        """The cursor is on another row now: by itself, unless somebody just did something."""
+        """Note that the cursor is on another row: moved by new rows, unless there was input just before."""
         if self._clock() - touched_s > _FLIPPED_S:
             self._flipped_s = self._clock()
 
     @property
     def has_just_flipped(self) -> bool:
-        """Whether the row under the cursor became another one so short a time ago that people cannot have seen it."""
+        """Whether the row under the cursor changed so recently that the user cannot have seen it."""
         return self._clock() - self._flipped_s < _FLIPPED_S
 
 
-# What changes in the Jobs table without news: durations count on, and rows come back into order. When they may is `resting`'s.
-
 _TICK_S = 1.0
 _CHECK_S = 0.2
-"""So long after an open menu kept rows in their places it is looked for again."""
+"""Interval of checks while an open menu keeps rows in place (seconds)."""
 
 
 class TableChanges:
-    """Lets durations count on while somebody looks, and puts rows in order unless somebody is at them."""
+    """Updates durations of running jobs, and sorts rows while there is no input."""
 
     def __init__(self, view: JobsView, store: JobsStore, resting: Resting) -> None:
         self._view, self._store, self._resting = view, store, resting
         self._waits = False
         self.ticks = False
-        """Whether durations are to be drawn again soon."""
+        """Whether durations are updated soon."""
 
     def keep(self) -> None:
-        """Sort and count where that is due; else look again when it may be. Called with each frame."""
+        """Sort and update durations if due, else check again later. Called with each frame."""
         self._sort()
         if not self.ticks and self._store.tick():
             self.ticks = True
@@ -203,18 +190,15 @@ class TableChanges:
     def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
-            self._sort()  # what comes of it is drawn, and not before
+            self._sort()  # only the result is drawn
 
     @property
     def _is_on_top(self) -> bool:
         return cast("object", self._view) is self._view.shell.pane
 
 
-T = TypeVar("T")
-
-
 class JobsView(Protocol):
-    """The screen."""
+    """The screen as its parts see it."""
 
     @property
     def shell(self) -> Shell:
@@ -230,7 +214,7 @@ class JobsView(Protocol):
 
     @property
     def resting(self) -> Resting:
-        """When rows move by themselves."""
+        """Times at which rows may move."""
 
     @property
     def database(self) -> Path:
@@ -241,51 +225,17 @@ class JobsView(Protocol):
         """Whether the upper pane groups the failures instead of listing jobs."""
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return what an action is about: the marked jobs, or the one under the cursor."""
+        """Return the jobs for an action: the marked ones, or the one under the cursor."""
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that pass a filter."""
 
     def action_filter(self) -> None:
-        """Filter as people type."""
+        """Open the filter line."""
 
     @property
     def screen(self) -> Screen[Any]:
-        """The screen with what pops up."""
+        """Textual's screen, with its pop-ups."""
 
     def set_timer(self, delay: float, callback: Callable[[], None]) -> object:
-        """Have a function called after so many seconds."""
-
-
-def call_in_background(
-    shell: Shell, work: Callable[[], T], then: Callable[[T], object], ended: Callable[[], object] = lambda: None
-) -> None:
-    """Do `work` in a thread and hand its result to `then` in the app's; errors are shown. `ended` is called there after either."""
-
-    def run() -> None:
-        try:
-            result = work()
-        except KnownError as error:
-            shell.in_ui(shell.show_toast, str(error), "error")
-        else:
-            shell.in_ui(then, result)
-        finally:
-            shell.in_ui(ended)
-
-    run_in_background("aptui-jobs", run)
-
-
-def query_in_background(view: JobsView, question: Callable[[Reader], T], then: Callable[[T], object]) -> None:
-    """Ask the database in a thread and hand the answer to `then` in the app's, for which keys wait; errors are shown."""
-
-    def work() -> T:
-        with closing(open_reader(view.database)) as reader:
-            return question(reader)
-
-    call_in_background(view.shell, work, then, view.shell.hold_keys("the answer"))
-
-
-def path_of(reader: Reader, info: JobRowInfo) -> str:
-    """Return the path of a job's source in text form; below its scan folder where that is known."""
-    source = reader.source(info.source)
-    return f"{source.root}/{source.source}" if source else info.source
+        """Call a function after some seconds."""

@@ -1,6 +1,4 @@
-"""How the Jobs screen shares its room among table, event log and details, and which of them has the keys.
-
-What they hold is `jobs`' business.
+"""Layout of the Jobs screen: the room of table, event log and details, and the focus among them.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
 """
@@ -24,12 +22,8 @@ if TYPE_CHECKING:
     from aptui.tui.screens.jobs.selection import CursorGoal, SelectedJob
 
 
-# The failures by cause, in the place of the jobs: shown, left again, and one of them opened. How they are grouped is the
-# store's.
-
-
 class CausesView:
-    """Shows the causes, and the jobs of one.
+    """Shows the failures by cause in place of the jobs, and the jobs of one cause.
 
     Args:
         left: called when the jobs are shown again.
@@ -55,13 +49,13 @@ class CausesView:
         self._pane.go_to("table")
 
     def draw(self) -> None:
-        """Group them again, where they are shown."""
+        """Group them again if they are visible."""
         if self._pane.causes.display:
             self._causes.renew()
             self._pane.causes.refresh_model()
 
     def close(self) -> None:
-        """Show the jobs again, if they are not."""
+        """Show the jobs again."""
         if self._pane.shows_causes:
             self._pane.shows_causes = False
             self._selection.be(self._pane.table.cursor_key)
@@ -74,7 +68,7 @@ class CausesView:
             self._selection.be(self._causes.groups[place].keys[0])
 
     def open(self, place: int) -> None:
-        """Show the jobs that failed for a cause; a single one at once."""
+        """Show the jobs that failed for a cause; a single job directly."""
         group = self._causes.groups[place]
         self.close()
         if len(group.keys) == 1:
@@ -87,17 +81,17 @@ class CausesView:
 
 
 _FOLDED_BELOW, _ALONE_BELOW = 26, 12
-"""Lower than so many lines the lower panes fold to one; and only one pane is shown at a time."""
+"""Heights in lines below which the lower panes fold into one, and only one pane is visible."""
 _LEAST_LOWER = 5
 _SPLIT = 40
-"""Per cent of the height for the lower panes, unless people moved the border."""
+"""Default height of the lower panes in per cent."""
 _NARROWEST, _WIDEST = 16, 80
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
-"""Filter and header stand above the rows; so many rows keep their room also where there are fewer."""
+"""Lines above the rows (filter and header); minimum number of rows that keep their room."""
 
 
 class ThreePanes(Pane):
-    """Table, event log, details: at once where there is room, else two or one; `Tab` walks them, `z` zooms one."""
+    """Table, event log and details: together if there is room, else two or one; `Tab` walks them, `z` zooms one."""
 
     _part = "table"
     _is_zoomed = False
@@ -131,7 +125,7 @@ class ThreePanes(Pane):
         return causes if causes.display else self.table
 
     def arrange_parts(self) -> None:
-        """Give each part its room: all three, two, or the one that is zoomed."""
+        """Divide the room: all three, two, or the zoomed one."""
         height = self.size.height
         if not height:
             return
@@ -147,13 +141,13 @@ class ThreePanes(Pane):
         log.lay_out(("details" if self._part == "details" else "log") if is_folded else "", is_alone=is_alone)
 
     def _lower_height(self, height: int) -> int:
-        """Return how high the lower panes are: what people chose, else their share and what few rows leave them."""
+        """Return the height of the lower panes: chosen by the user, else a share and the room that few rows leave."""
         share = self.shell.memory.get("jobs.split", 0)
         wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
 
     def follow_rows(self) -> None:
-        """Move the border where the rows became so few, or so many, that the lower panes have other room."""
+        """Move the border when the number of rows changes the room of the lower panes."""
         height = self.size.height
         if height and not self._is_zoomed and height >= _ALONE_BELOW:
             wanted = self._lower_height(height)
@@ -166,7 +160,7 @@ class ThreePanes(Pane):
         self.arrange_parts()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Note which part has the keys."""
+        """Note the focused part."""
         log = self.event_log
         part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
         if part is not None and part != self._part:
@@ -175,7 +169,7 @@ class ThreePanes(Pane):
                 self.arrange_parts()
 
     def go_to(self, part: str) -> None:
-        """Show a part and give it the keys; only then hide what had them, or they would go astray."""
+        """Show a part and focus it; hide the previous part only after that, so that no key is lost."""
         self._part = part
         upper = self.causes if self.shows_causes else self.table
         target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
@@ -192,7 +186,7 @@ class ThreePanes(Pane):
         self.go_to(parts[(at + step) % len(parts)])
 
     def action_zoom(self) -> None:
-        """Give all the room to one pane, or to all again."""
+        """Give all the room to one pane, or share it again."""
         self._is_zoomed = not self._is_zoomed
         self.arrange_parts()
 

@@ -1,8 +1,7 @@
-"""The engine's log as a source of lines: `LogReader` finds the lines of a view, `RecordLines` draws them from the file.
+"""The engine's log as a source of lines: `LogReader` finds the lines of a view in a thread, `RecordLines` draws them from the file.
 
-A line costs nine bytes, so that levels, filters and hits are known of all of them; a file too large for that is shown as it is, by
-`FileLines`. What the engine appends is read when somebody says `look`: nothing is polled. Context records belong to the next line
-and are no lines.
+A line costs nine bytes, so that levels, filters and hits are known for all lines; a larger file is shown as it is, by `FileLines`.
+New lines are read after `check`; nothing is polled. Context records belong to the next line and are not lines.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -31,7 +30,7 @@ from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, filter
 from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
-"""Of a larger file no line is remembered: it has no levels and no hits here, and the pager has both."""
+"""Maximum size of a file whose lines are remembered. Larger ones have no levels and hits here; the pager has both."""
 _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 64 << 10
@@ -40,7 +39,7 @@ _MOST_LINES = 4096
 
 
 class LogView(Struct, frozen=True):
-    """What is wanted of a log: the lines of a tab, and what a search finds in them; all others are left out if `hits_only`."""
+    """A requested view: the lines of a tab and the hits of a search; only the hits if `hits_only`."""
 
     path: Path
     tab: LogTab = STANDARD[0]
@@ -49,7 +48,7 @@ class LogView(Struct, frozen=True):
 
 
 class _ParsedView(Struct, frozen=True):
-    """A view whose filters were understood."""
+    """A view with parsed filters."""
 
     view: LogView
     shows: LineFilter
@@ -57,7 +56,7 @@ class _ParsedView(Struct, frozen=True):
 
 
 class OpenLogFile:
-    """An open log; it is closed when nobody has it any more."""
+    """An open log; it is closed with the last reference."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -68,11 +67,11 @@ class OpenLogFile:
             os.close(self.descriptor)
 
     def read(self, start: int, count: int) -> bytes:
-        """Return bytes from a place."""
+        """Return bytes from an offset."""
         return os.pread(self.descriptor, count, start)
 
     def record(self, start: int, *, has_context: bool = False) -> joblog.JobLogLine:
-        """Return the line that begins at a place, on request with the context that stands before it."""
+        """Return the line at an offset, on request with the context before it."""
         raw = self.read(start, _LINE_BYTES).partition(b"\n")[0]
         before = self._context_before(start) if has_context else b""
         return (_records(before + raw) or [_NO_RECORD])[-1]
@@ -87,11 +86,11 @@ class OpenLogFile:
 
     @property
     def size(self) -> int:
-        """Return how long it is."""
+        """Its length."""
         return os.fstat(self.descriptor).st_size
 
     def is_in_place(self) -> bool:
-        """Whether the path still names this file: a full log is renamed, and another takes its place."""
+        """Return whether the path still names this file: a full log is renamed and replaced."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -101,17 +100,17 @@ class OpenLogFile:
 
 
 class LogPiece(Struct):
-    """Lines that were found. They take the place of all lines from `start` on; `file` is set where a view begins.
+    """Lines that were found. They replace all lines from `start` on; `file` is set at the start of a view.
 
     Args:
-        view: what they answer, and `search` what its search means.
-        starts, levels: where each line begins, and its level.
-        detailed: where those lines begin that carry context.
-        hits: where those lines begin that the search finds.
+        view: the request, and `search` its parsed search.
+        starts, levels: offset and level of each line.
+        detailed: offsets of lines with context.
+        hits: offsets of lines that the search finds.
         is_whole: False = only the last lines, the others follow.
-        large: the file is too large for all this; here it is as it is.
-        nothing: why there are none.
-        mistake: why the search is none; what was shown stays.
+        large: the file as it is, if it is too large for all this.
+        nothing: why there are no lines.
+        mistake: a mistake in the search; the shown lines stay.
     """
 
     view: LogView
@@ -129,7 +128,7 @@ class LogPiece(Struct):
 
 
 class RecordLines:
-    """A `LineSource` over the lines that were found; keys are where lines begin in the file. For the app's thread alone."""
+    """A `LineSource` over found lines; keys are offsets in the file. For the app's thread only."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -141,7 +140,7 @@ class RecordLines:
         self._known: dict[int, LogPaneLine] = {}
 
     def take(self, piece: LogPiece) -> None:
-        """Take what was found."""
+        """Add a piece."""
         if piece.file is not None:
             self._file = piece.file
             self._known.clear()
@@ -157,15 +156,15 @@ class RecordLines:
         self.version += 1
 
     def line_count(self) -> int:
-        """Return how many lines there are."""
+        """Return the number of lines."""
         return len(self.starts)
 
     def key(self, index: int) -> int:
-        """Return where a line begins."""
+        """Return the offset of a line."""
         return self.starts[index]
 
     def index_of(self, key: int) -> int | None:
-        """Return which line begins there."""
+        """Return the line at an offset."""
         at = bisect.bisect_left(self.starts, key)
         return at if at < len(self.starts) and self.starts[at] == key else None
 
@@ -180,11 +179,11 @@ class RecordLines:
         return known
 
     def record(self, index: int) -> joblog.JobLogLine:
-        """Return a line as it is written."""
+        """Return a line as written."""
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
     def records(self) -> Callable[[int], joblog.JobLogLine]:
-        """Return what gives lines by their keys, with context; it may be called in any thread, and stays with this file."""
+        """Return a function from keys to lines with context; any thread may call it, and it stays with this file."""
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
 
@@ -206,12 +205,12 @@ _NO_RECORD = joblog.JobLogLine(1, "", "", 0)
 
 
 def _records(data: bytes) -> list[joblog.JobLogLine]:
-    r"""Return the lines of some bytes; a `\r` within one is no line end here."""
+    r"""Return the lines of some bytes; a `\r` within a line does not end it."""
     return joblog.parse_text(data.replace(b"\r", b"").decode("utf-8", "surrogateescape"), 0)
 
 
 def draw_record(record: joblog.JobLogLine, *, has_details: bool = False) -> LogPaneLine:
-    """Return a record as a pane draws it; the day stands there where it is not today."""
+    """Return a record as a pane draws it; the day is shown unless it is today."""
     return LogPaneLine(_moment(record.time_ms), level_letter(record.level), record.window, record.text, has_details)
 
 
@@ -225,7 +224,7 @@ def _moment(time_ms: int) -> str:
 
 
 def parse_large(data: bytes) -> LogPaneLine:
-    """Return a line of a file that is shown as it is."""
+    """Return a line of a large file."""
     return draw_record((_records(data) or [joblog.JobLogLine(1, "", data.decode("utf-8", "surrogateescape"), 0)])[-1])
 
 
@@ -236,7 +235,7 @@ _VIEW, _CHECK = "view", "look"
 
 
 class LogReader:
-    """Reads logs in a thread: finds the lines of the newest view, and those that come.
+    """Reads logs in a thread: the lines of the newest view, and new lines.
 
     `wake` is called there when there is something to `take`.
     """
@@ -254,17 +253,17 @@ class LogReader:
         self._retired: list[FileLines] = []
 
     def show(self, view: LogView) -> None:
-        """Show something else; what was shown before is given up."""
+        """Show another view; the previous one is dropped."""
         with self._lock:
             self._pieces.clear()
             self._worker.put(view, _VIEW, interrupts=True)
 
     def check(self) -> None:
-        """Look whether the file has grown, was cut off or replaced."""
+        """Check whether the file has grown, was truncated or replaced."""
         self._worker.put(None, _CHECK)
 
     def take(self) -> list[LogPiece]:
-        """Return what was found and nobody took."""
+        """Return the new pieces, once."""
         with self._lock:
             pieces, self._pieces = self._pieces, []
             return pieces
@@ -304,13 +303,13 @@ class LogReader:
             self._publish(LogPiece(wanted.view, nothing=_why(wanted.view.path, error)))
 
     def _is_same(self) -> bool:
-        """Whether the file we read is still the one at the path, and not shorter than it was."""
+        """Return whether the open file is still the one at the path, and has not shrunk."""
         return self._file is not None and self._file.is_in_place() and self._file.size >= self._end
 
     def _begin(self, wanted: _ParsedView) -> None:
-        """Read a log from its beginning, its end first."""
+        """Read a log, its end first."""
         if self._large is not None and self._large_path != wanted.view.path:
-            self._retired.append(self._large)  # it may be on the screen still
+            self._retired.append(self._large)  # it may still be on the screen
             self._large = None
         self._file, self._end = OpenLogFile(wanted.view.path), 0
         size = self._file.size
@@ -338,7 +337,7 @@ class LogReader:
             self._publish(LogPiece(view, large=self._large))
 
     def _find_lines(self, wanted: _ParsedView, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
-        """Return the lines of a range of the file; a line that has no end yet is read again when the file has grown."""
+        """Return the lines of a range; a line without its end is read again when the file has grown."""
         piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first
         batch: list[_LogRow] = []
@@ -351,7 +350,7 @@ class LogReader:
                 batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
-            if is_ended and not has_context:  # context whose line did not come yet is read again
+            if is_ended and not has_context:  # context without its line is read again
                 self._end = start + len(raw) + 1
             if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)
@@ -361,13 +360,13 @@ class LogReader:
 
     def _publish(self, piece: LogPiece) -> None:
         with self._lock:
-            if not self._worker.is_superseded(_VIEW):  # else people want something else by now
+            if not self._worker.is_superseded(_VIEW):  # else another view is requested by now
                 self._pieces.append(piece)
         self._wake()
 
 
 def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield (where it begins, its bytes, whether its end is there) of each physical line."""
+    """Yield (offset, bytes, whether its end is there) of each physical line."""
     at, rest = first, b""
     while at < last:
         block = file.read(at, min(_BLOCK_BYTES, last - at))
@@ -380,7 +379,7 @@ def _physical(file: OpenLogFile, first: int, last: int) -> Iterator[tuple[int, b
         for raw in lines:
             yield start, raw, True
             start += len(raw) + 1
-        if len(rest) > _BLOCK_BYTES:  # nobody reads a line of a megabyte
+        if len(rest) > _BLOCK_BYTES:  # longer lines are skipped
             rest = b""
     if rest:
         yield at - len(rest), rest, False
@@ -394,7 +393,7 @@ class _LogRow(NamedTuple):
 
 
 def _add(wanted: _ParsedView, piece: LogPiece, batch: list[_LogRow]) -> None:
-    """Add the lines of a batch that the view shows, and note which the search finds."""
+    """Add the lines of a batch that the view shows, and note the hits."""
     batch = _passing(wanted.shows, [seen for seen in batch if seen.level in wanted.view.tab.levels])
     if wanted.search.terms:
         hits = _passing(wanted.search, batch)
@@ -422,32 +421,29 @@ def _searchable(text: str) -> str:
 
 def _why(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"no log yet: there is no '{path}'"
+        return f"no log yet: '{path}' does not exist"
     return f"the log '{path}' cannot be read: {(error.strerror or 'no reason given').lower()}"
 
 
-# What the lines of the Logs screen were in their log, with context: of a file, of what the engine says, of a large log.
-
-
 class LogRecords:
-    """The two sources whose records are known: `lines` of a file, `live` where there is none."""
+    """The two sources with known records: `lines` of a file, `live` without a file."""
 
     def __init__(self) -> None:
         self.lines, self.live = RecordLines(), MemoryLines()
         self._lines: list[JobLogLine] = []
 
     def add(self, messages: Iterable[EngineMessage]) -> None:
-        """Take what the engine said now."""
+        """Add messages of the engine."""
         new = [JobLogLine(each.level, "aptui", each.text, int(time.time() * 1000)) for each in messages]
         self._lines += new
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
-        """Whether all records of a source are known."""
+        """Return whether all records of a source are known."""
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
-        """Return a line of a source by its key; one of a large log as far as it is shown."""
+        """Return a line of a source by its key; for a large log, the shown part of it."""
         place = None if key is None else source.index_of(key)
         if place is None or key is None:
             return None
@@ -459,7 +455,7 @@ class LogRecords:
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
-        """Return what gives the lines of a source by their keys, and whether another thread may call it."""
+        """Return a function from keys to lines of a source, and whether another thread may call it."""
         if source is self.lines:
             return self.lines.records(), True
         return lambda key: self.record(source, key), False

@@ -1,8 +1,7 @@
-"""Which lines of the engine's log a tab shows: the standard tabs, people's own, and the filter language for lines.
+"""The tabs of the engine's log: standard ones and the user's own; and the filter language for lines.
 
-A bare term is a regex on the text, `source:` one on where a line came from, `status:` one on its level, and so are the bare words
-`error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); what is no field of a line is
-refused.
+A bare term is a regex on the text, `source:` one on the origin of a line, `status:` one on its level, and so are the bare words
+`error` and `warning`; `!` inverts, `"…"` keeps blanks. Patterns take linear time (`store.filter`); other fields are mistakes.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -35,7 +34,7 @@ _LONGEST_NAME = 24
 
 
 class LogTab(Struct, frozen=True):
-    """A tab: lines of these levels, from a source (a regex), that pass a filter; people made it where `is_own`."""
+    """A tab: lines of these levels, from a source (a regex), that pass a filter; `is_own` if the user made it."""
 
     name: str
     levels: str = LEVELS
@@ -48,7 +47,7 @@ STANDARD = (LogTab("Debug"), LogTab("Messages", "EWI"), LogTab("Warnings/Errors"
 
 
 def tabs_of(values: Sequence[Any]) -> list[LogTab]:
-    """Return people's own tabs as they were remembered; what makes no sense any more is left out."""
+    """Return the remembered tabs of the user; invalid ones are left out."""
     found = []
     for value in values:
         if isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("name", "levels", "source", "text")):
@@ -59,18 +58,18 @@ def tabs_of(values: Sequence[Any]) -> list[LogTab]:
 
 
 def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
-    """Return people's own tabs as plain data."""
+    """Return the user's tabs as plain data."""
     return [{key: value for key, value in to_builtins(tab).items() if key != "is_own"} for tab in tabs if tab.is_own]
 
 
 def tab_of(form: dict[str, str]) -> LogTab:
-    """Return the tab that a filled-in form describes."""
+    """Return the tab described by a form."""
     levels = "".join(level for level in LEVELS if level in form["levels"].upper()) if form["levels"].strip() else LEVELS
     return LogTab(form["name"], levels, form["source"], form["text"], is_own=True)
 
 
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
-    """Return (field, what is wrong with it), None = nothing."""
+    """Return (field, mistake), None if the tab is valid."""
     if not tab.name or len(tab.name) > _LONGEST_NAME:
         return ("name", "a name has 1 to 24 letters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
@@ -92,16 +91,16 @@ class LineTerm(Struct, frozen=True):
 
 
 class LineFilter:
-    """A filter as lines of a log understand it."""
+    """A filter for lines of a log."""
 
     def __init__(self, terms: Sequence[LineTerm] = ()) -> None:
         self.terms = tuple(terms)
         self._texts = _as_filter([term for term in self.terms if term.field == "text" and not term.is_negated])
         self.spans_of = lru_cache(maxsize=1024)(self._spans_of)
-        """Where a text is hit."""
+        """The matches in a text."""
 
     def masks(self, texts: Sequence[str], sources: Sequence[str], levels: str) -> Mask:
-        """Return which lines pass; the three are as long as each other."""
+        """Return which lines pass; the three arguments have the same length."""
         mask: Mask = np.ones(len(texts), np.bool_)
         columns = {"text": texts, "source": sources, "level": [LEVEL_WORDS.get(level, "") for level in levels]}
         for term in self.terms:
@@ -110,7 +109,7 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return which texts pass, where there is nothing but texts."""
+        """Return which texts pass, if there are only texts."""
         if not self.terms:
             return [True] * len(texts)
         clean = [text if text.isascii() else text.encode("utf-8", "replace").decode() for text in texts]
@@ -126,23 +125,23 @@ def _as_filter(terms: Sequence[LineTerm]) -> Filter:
 
 
 def parse_filter(text: str) -> LineFilter:
-    """Return what a filter means for lines.
+    """Return a filter for lines.
 
     Raises:
-        FilterError: it is not well formed, or names what lines do not have; `column` says where.
+        FilterError: it is not valid, or names a field that lines do not have; `column` is the position.
     """
     terms: list[LineTerm] = []
     patterns: list[TextMatch] = []
     for term in parse(text).terms:
         if not isinstance(term, TextMatch) or term.field not in {"source", "status"}:
-            raise FilterError("lines of a log have no such field", getattr(term, "column", 1), "fields are source and status")
+            raise FilterError("lines of a log do not have this field", getattr(term, "column", 1), "fields are source and status")
         named = text[: term.column - 1].rstrip('"').lower()
         pattern, field = term.pattern, "source" if named.endswith(("source:", "path:")) else "text"
         if term.field == "status" and named.endswith("status:"):
             field = "level"
         elif pattern in _WHOLE_WORDS and term.field == "status":
             field, pattern = "level", _WHOLE_WORDS[pattern]
-        elif term.field == "status":  # no line is "failed": such a word is a word here
+        elif term.field == "status":  # lines are never "failed", so the word is plain text
             pattern = f"(?i){term.raw}"
         terms.append(LineTerm(field, pattern, term.is_negated))
         patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
@@ -151,26 +150,21 @@ def parse_filter(text: str) -> LineFilter:
 
 
 def filter_of(tab: LogTab) -> LineFilter:
-    """Return what a tab lets through, besides its levels.
+    """Return the filter of a tab, without its levels.
 
     Raises:
-        FilterError: a pattern is no regular expression.
+        FilterError: a pattern is not a valid regular expression.
     """
     source = tab.source.replace('"', '\\"')
     line_filter = parse_filter(f'source:"{source}"') if source else LineFilter()
     return LineFilter([*line_filter.terms, *parse_filter(tab.text).terms])
 
 
-# The tabs above a log, and which of them is shown; people make tabs of their own, change, move and remove them.
-#
-# What a tab shows is told in `logs.tabs`.
-
-
 class TabList:
-    """The standard tabs, then people's own.
+    """The standard tabs, then the user's own.
 
     Args:
-        show: called when another tab is to be shown, or the one that is shown became another.
+        show: called when another tab is to be shown, or the shown one changed.
     """
 
     def __init__(self, shell: Shell, show: Callable[[], None]) -> None:
@@ -181,25 +175,25 @@ class TabList:
 
     @property
     def current(self) -> LogTab:
-        """The tab that is shown."""
+        """The shown tab."""
         return self.tabs[self.number]
 
     def names(self) -> list[str]:
-        """Return what the tabs are called."""
+        """Return the names of the tabs."""
         return [tab.name for tab in self.tabs]
 
     def show(self, number: int) -> None:
-        """Show a tab; one after the last is the first."""
+        """Show a tab; after the last comes the first."""
         self.number = number % len(self.tabs)
         self._show()
 
     def keep(self) -> None:
-        """Remember people's tabs, and which one is shown."""
+        """Remember the user's tabs and the shown one."""
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self._shell.memory.put("logs.tab", self.number)
 
     def ask(self) -> None:
-        """Let people choose a tab, or make, change, move or remove one."""
+        """Open the menu of tabs: choose one, or make, change, move or remove one."""
         tab = self.current
         items: list[MenuItem | None] = [
             MenuItem(f"show {at}", name, str(at + 1) if at < 9 else "") for at, name in enumerate(self.names())
@@ -229,11 +223,11 @@ class TabList:
                 self._take(self.number - 1)
 
     def edit(self, number: int | None) -> None:
-        """Have people fill in what a tab shows; None makes a new one."""
+        """Open the form of a tab; None makes a new one."""
         tab = LogTab("", is_own=True) if number is None else self.tabs[number]
         fields = [
-            Field("name", "Name", tab.name, "as it stands above the lines"),
-            Field("source", "Source", tab.source, "a regex on where a line comes from; empty = all"),
+            Field("name", "Name", tab.name, "shown above the lines"),
+            Field("source", "Source", tab.source, "a regex on the origin; empty = all"),
             Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
             Field("levels", "Levels", tab.levels, "letters of EWID"),
         ]
@@ -257,6 +251,6 @@ class TabList:
         Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, take, check)
 
     def _take(self, number: int) -> None:
-        """Remember the tabs as they are now, and show one of them."""
+        """Remember the tabs, and show one of them."""
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self.show(number)

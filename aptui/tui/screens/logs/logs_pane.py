@@ -25,12 +25,12 @@ from aptui.tui.screens.bars import Bar, TabLine
 from aptui.tui.screens.jobs.job_texts import details, log_text
 from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
 from aptui.tui.screens.logs.log_tabs import TabList
-from aptui.tui.screens.programs import editor, pager
+from aptui.tui.screens.programs import Copy, editor, offer_copies, pager
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.log_sources import LEVELS
 from aptui.tui.widgets.logpane import LogPane
-from aptui.tui.widgets.menu import Menu, MenuItem
+from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import KeyValue
 from aptui.tui.words import size_text
@@ -42,15 +42,12 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# What the lines of the Logs screen are searched for, and the way of the cursor to the first hit.
-
-
 class LogsSearch:
-    """The text in the box, and whether lines without a hit are hidden.
+    """The search of the lines.
 
     Args:
-        changed: called when something else is searched for.
-        is_reading: returns whether that is still being read.
+        changed: called when the search changed.
+        is_reading: returns whether its result is still being read.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class LogsSearch:
         self._wants_hit = False
 
     def restore(self) -> None:
-        """Take up what is remembered."""
+        """Restore the remembered search."""
         memory = self._shell.memory
         self.text, self.hits_only = memory.get("logs.filter", ""), memory.get("logs.hits_only", False)
         self._box.history.texts = memory.history("logs.filters")[::-1]
@@ -76,12 +73,12 @@ class LogsSearch:
         self._shell.memory.put("logs.hits_only", self.hits_only)
 
     def begin(self) -> None:
-        """Type what to search for."""
+        """Open the search line."""
         self._box.display = True
         self._box.begin()
 
     def turn_hits_only(self) -> None:
-        """Show only lines with a hit, or all again."""
+        """Show only lines with a hit, or all."""
         if self.text:
             self.hits_only = not self.hits_only
             self._changed()
@@ -89,7 +86,7 @@ class LogsSearch:
             self.begin()
 
     def take(self, event: FilterBox.Changed) -> None:
-        """Search for what is typed; go to a hit when the line is left."""
+        """Search for the typed text; go to a hit when the line is left."""
         if isinstance(event, FilterBox.FilterLeft):
             self._settle(event)
         elif event.text != self.text:
@@ -107,13 +104,13 @@ class LogsSearch:
             self.reach_hit()
 
     def clear(self) -> None:
-        """Search for nothing."""
+        """Remove the search."""
         self.text, self.hits_only = "", False
         self._box.text, self._box.display = "", False
         self._changed()
 
     def reach_hit(self) -> None:
-        """Put the cursor on the nearest hit before it, else after it, if that is wanted."""
+        """Go to the nearest hit before the cursor, else after it, if that was requested."""
         if not self._wants_hit:
             return
         self._wants_hit = False
@@ -126,12 +123,12 @@ class LogsSearch:
                 pane.action_hit(1)
 
     def show_mistake(self, piece: LogPiece) -> None:
-        """Say what of the text cannot be understood."""
+        """Show the mistake in the search."""
         if piece.mistake is not None:
             self._box.show_mistake(getattr(piece.mistake, "column", 1) - 1, piece.mistake.what, piece.mistake.hint)
 
     def show_count(self, *, is_whole: bool) -> None:
-        """Say how many lines have a hit."""
+        """Show the number of lines with a hit."""
         if not self._box.display or self._box.query_one(".mistake").display:
             return
         if self._pane.source is not self._lines:
@@ -142,22 +139,20 @@ class LogsSearch:
             self._box.show_count("")
 
 
-# The line under the cursor of the Logs screen, below the others: its text where it is cut, and its context.
-
 _MOST_ROWS = 6
 _AROUND_TEXT = 12
-"""What stands around a value, about."""
+"""Approximate cells beside a value."""
 
 
 class LineDetails:
-    """A title and a panel; both are gone where a line has nothing more to say."""
+    """The line under the cursor in full: a title and a panel; both are hidden if there is nothing to add."""
 
     def __init__(self) -> None:
         self.bar = Bar(lambda _width: ((Part("This line", "title"),), ()), id="logs-details-bar", rules=True)
         self.panel = KeyValue(id="logs-details")
 
     def show(self, pairs: Sequence[tuple[str, str]], size: Size) -> None:
-        """Show keys and values in the lower third, at most, of a room."""
+        """Show keys and values in at most the lower third of `size`."""
         if list(pairs) != self.panel.pairs:
             self.panel.show(list(pairs))
         rows = sum(len(wrap(text, max(1, size.width - _AROUND_TEXT))) for _, text in pairs)
@@ -165,45 +160,33 @@ class LineDetails:
         self.panel.display = self.bar.display = bool(pairs)
 
 
-# Copying from the Logs screen: what there is to copy of lines and of details, and the menu that asks.
-
-
 class LogCopying:
-    """Asks what to copy, and copies it.
+    """Copies lines and details.
 
     Args:
-        path: returns where the log lies.
+        path: returns the path of the log.
     """
 
     def __init__(self, shell: Shell, pane: LogPane, panel: KeyValue, records: LogRecords, path: Callable[[], Path | None]) -> None:
         self._shell, self._pane, self._panel, self._records, self._path = shell, pane, panel, records, path
 
     def ask(self) -> None:
-        """Choose what to copy: of the details where the focus is there, else of the lines."""
-        if self._panel.has_focus and self._panel.current() is not None:
-            items = [MenuItem("key", "Key", "k"), MenuItem("value", "Value", "y,v"), MenuItem("values", "All values", "a")]
-        else:
-            marked = len(self._pane.list_selected_keys())
-            what = f"{marked:,} lines" if marked > 1 else "Line"
-            items = [
-                MenuItem("line", what, "y"), MenuItem("detailed", f"{what} with details", "d"),
-                MenuItem("all", "All lines with details", "a", self._records.knows(self._pane.source)),
-                MenuItem("path", "Path of the log", "p", self._path() is not None),
-            ]  # fmt: skip
-        Menu.ask(self._shell.app, items, self._copy, title="Copy")
-
-    def _copy(self, what: str | None) -> None:
-        pair, pairs = self._panel.current(), self._panel.pairs
-        texts: dict[str, Callable[[], str]] = {
-            "key": lambda: pair[0] if pair else "",
-            "value": lambda: pair[1] if pair else "",
-            "values": lambda: "\n".join(details(pairs)),
-            "path": lambda: str(self._path()),
-        }
-        if what in texts:
-            self._shell.copy_text(texts[what]())
-        elif what is not None:
-            self._copy_lines(is_all=what == "all", has_details=what != "line")
+        """Open the menu of texts to copy: of the details if they have the focus, else of the lines."""
+        pair, path = self._panel.current(), self._path()
+        if self._panel.has_focus and pair is not None:
+            all_pairs: Copy = ("All values", "a", lambda: "\n".join(details(self._panel.pairs)))
+            offer_copies(self._shell, [("Key", "k", lambda: pair[0]), ("Value", "y,v", lambda: pair[1]), all_pairs])
+            return
+        marked, knows_all = len(self._pane.list_selected_keys()), self._records.knows(self._pane.source)
+        what = f"{marked:,} lines" if marked > 1 else "Line"
+        copy_lines, copy_path = self._copy_lines, lambda: self._shell.copy_text(str(path))
+        choices: list[MenuChoice] = [
+            (MenuItem("line", what, "y"), partial(copy_lines, is_all=False, has_details=False)),
+            (MenuItem("detailed", f"{what} with details", "d"), partial(copy_lines, is_all=False, has_details=True)),
+            (MenuItem("all", "All lines with details", "a", knows_all), partial(copy_lines, is_all=True, has_details=True)),
+            (MenuItem("path", "Path of the log", "p", path is not None), copy_path),
+        ]
+        Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
         pane = self._pane
@@ -219,10 +202,8 @@ class LogCopying:
         self._shell.in_ui(self._shell.copy_text, log_text(found, has_details=has_details))
 
 
-# Which logs of the engine there are, and which of them is shown; what stands in one is `logs.lines`'.
-
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
-"""Logs of ours, and of O3DE's own tools beside them."""
+"""Names of our logs, and of O3DE's own tools."""
 
 
 class LogFiles:
@@ -236,21 +217,21 @@ class LogFiles:
         self._shell, self._show = shell, show
         self.paths: list[Path] = []
         self.age = 0
-        """How many logs are newer than the one that is shown."""
+        """Number of logs that are newer than the shown one."""
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the logs."""
         config = self._shell.config
         return config.log_dir if config else log_folder(self._shell.session.cache_dir)
 
     @property
     def path(self) -> Path | None:
-        """The log that is shown."""
+        """The shown log."""
         return self.paths[self.age] if self.paths else None
 
     def find(self) -> bool:
-        """Look which logs there are; an older one that is shown stays it. Return whether there is any."""
+        """List the logs; a shown older one stays. Return whether there is a log."""
         shown, folder = self.path if self.age else None, self.folder
         self.paths = [path for base in _BASES for path in engine_logs(folder, base)]
         self.age = self.paths.index(shown) if shown in self.paths else 0
@@ -264,17 +245,17 @@ class LogFiles:
             self._shell.show_toast("no older log is kept" if step > 0 else "this is the newest log")
 
     def show(self, age: int) -> None:
-        """Show a log, 0 = the one that is written now."""
+        """Show a log, 0 = the current one."""
         self.age = age
         self._show()
 
     def ask(self) -> None:
-        """Let people choose a log."""
+        """Open the menu of logs."""
         items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self.paths)]
         if items:
             Menu.ask(self._shell.app, items, lambda chosen: self.show(int(chosen)) if chosen else None, title="Logs")
         else:
-            self._shell.show_toast("there is no log", "warning")
+            self._shell.show_toast("no log", "warning")
 
 
 def _size_of(path: Path) -> str:
@@ -320,7 +301,7 @@ class LogsPane(Pane):
         self._reader: LogReader | None = None
         self._is_whole, self._is_check_due = True, False
         self._asked: LogView | None = None
-        """What is being read and nothing of it is known yet."""
+        """The view that is being read and has no lines yet."""
 
     # ------------------------------------------------------------------------------------------------------------- the parts
 
@@ -333,7 +314,7 @@ class LogsPane(Pane):
         yield self.details.panel
 
     def on_mount(self) -> None:
-        """Take up what is remembered, and begin to read."""
+        """Restore the remembered choices, and start reading."""
         memory, pane = self.shell.memory, self.pane
         pane.is_following, pane.is_wrapped = True, memory.get("logs.wrap", False)
         pane.levels = memory.get("logs.levels", LEVELS) or LEVELS
@@ -350,7 +331,7 @@ class LogsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
     def activate(self) -> None:
-        """Look what came while the screen was hidden."""
+        """Check for new lines."""
         self._is_check_due = True
 
     def deactivate(self) -> None:
@@ -362,14 +343,14 @@ class LogsPane(Pane):
         memory.put("logs.wrap", pane.is_wrapped)
 
     def on_news(self, batch: Batch) -> None:
-        """Note that the engine said something; what it says stands in its log already."""
+        """Note new messages of the engine; they are in its log already."""
         if batch.messages:
             self.records.add(batch.messages)
         if batch.messages or any(news.notice.status == "failed" for news in batch.jobs):
             self._is_check_due = True
 
     def on_frame(self) -> None:
-        """Draw what was found."""
+        """Draw new lines."""
         if self._reader is None:
             return
         if self._is_check_due:
@@ -390,11 +371,11 @@ class LogsPane(Pane):
         self._show()
 
     def status(self) -> str:
-        """Say which log is shown."""
+        """Return the shown log."""
         return f"log {path}" if (path := self.files.path) else "no log"
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of the `:` line."""
         names = self.tabs.names()
 
         def show(name: str) -> None:
@@ -409,31 +390,31 @@ class LogsPane(Pane):
     # --------------------------------------------------------------------------------------------------------------- the view
 
     def _find_files(self) -> bool:
-        """Look which logs there are; where there is none, show what the engine says."""
+        """List the logs; without one, show the messages of the engine."""
         if self.files.find():
             return True
-        rest = "; what the engine says from now on is shown here" if self.shell.config else ""
+        rest = "; new messages of the engine appear here" if self.shell.config else ""
         self.pane.empty_text = f"no log yet in '{self.files.folder}'{rest}"
         self.pane.set_source(self.records.live)
         self._asked = None
         return False
 
     def _show(self) -> None:
-        """Ask for the lines of tab, search and file."""
+        """Request the lines of tab, search and file."""
         if self._reader is not None and self.files.path is not None:
             self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
             self._reader.show(self._asked)
         self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key has to wait for: what a search finds, the lines of a tab."""
+        """Return what the next key waits for: the search, or the lines of a tab."""
         if self._asked is None or isinstance(focused, Input):
             return ""
         return "the search" if self.search.text else "the first rows"
 
     def _take(self, piece: LogPiece) -> None:
         self._take_lines(piece)
-        # Of a long log the end comes first: where that has a hit, it is the nearest one.
+        # The end of a long log arrives first; a hit in it is the nearest one.
         if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
             self._asked = None
             self.search.reach_hit()
@@ -474,11 +455,11 @@ class LogsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- searching
 
     def action_filter(self) -> None:
-        """Type what to search for."""
+        """Open the search line."""
         self.search.begin()
 
     def action_hits_only(self) -> None:
-        """Show only lines with a hit, or all again."""
+        """Show only lines with a hit, or all."""
         self.search.turn_hits_only()
 
     @on(FilterBox.Changed, "#logs-filter")
@@ -487,7 +468,7 @@ class LogsPane(Pane):
         self.search.take(event)
 
     def action_back(self) -> None:
-        """Go from the details to the lines; then take the search away."""
+        """Go from the details to the lines; from there, remove the search."""
         if not self.pane.has_focus:
             self.pane.focus()
         elif self.search.text:
@@ -501,11 +482,11 @@ class LogsPane(Pane):
         self._show_details()
 
     def on_resize(self) -> None:
-        """See whether the line under the cursor still fits."""
+        """Check whether the line under the cursor still fits."""
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show the line under the cursor below the others: its text where it is cut, and its context."""
+        """Show the line under the cursor in full: its text if it is cut, and its context."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         self.details.show(pairs, self.size)
@@ -513,7 +494,7 @@ class LogsPane(Pane):
     # ------------------------------------------------------------------------------------------------------------------- tabs
 
     def action_tabs(self) -> None:
-        """Make, change, move or remove a tab."""
+        """Open the menu of tabs."""
         self.tabs.ask()
 
     # ------------------------------------------------------------------------------------------------------------------ files
@@ -524,7 +505,7 @@ class LogsPane(Pane):
         self.files.step(step)
 
     def action_files(self) -> None:
-        """Choose a log."""
+        """Open the menu of logs."""
         self._find_files()
         self.files.ask()
 
@@ -532,7 +513,7 @@ class LogsPane(Pane):
         """Open the log in the pager or the editor."""
         path = self.files.path
         if path is None:
-            self.shell.show_toast("there is no log", "warning")
+            self.shell.show_toast("no log", "warning")
         else:
             command = pager(os.environ) if program == "pager" else editor(os.environ)
             terminal_control.lend(self.shell, [*command, str(path)])
@@ -540,25 +521,22 @@ class LogsPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- copying
 
     def action_copy(self) -> None:
-        """Choose what to copy."""
+        """Open the menu of copies."""
         self.copying.ask()
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Say what can be done here."""
-        actions: dict[str, tuple[str, str, Callable[[], object]]] = {
-            "copy": ("Copy…", "y", self.action_copy),
-            "filter": ("Search…", "slash", self.action_filter),
-            "hits": ("All lines" if self.search.hits_only else "Hits only", "ampersand", self.action_hits_only),
-            "tabs": ("Tabs…", "t", self.action_tabs),
-            "files": ("Log files…", "L", self.action_files),
-            "pager": ("Open in the pager", "o", partial(self.action_outside, "pager")),
-            "editor": ("Open in the editor", "O", partial(self.action_outside, "editor")),
-        }
-        items = [
-            MenuItem(name, label, key, is_enabled=name != "hits" or bool(self.search.text))
-            for name, (label, key, _) in actions.items()
+        """Open the menu of this screen."""
+        hits = MenuItem("hits", "All lines" if self.search.hits_only else "Hits only", "ampersand", bool(self.search.text))
+        choices: list[MenuChoice] = [
+            (MenuItem("copy", "Copy…", "y"), self.action_copy),
+            (MenuItem("filter", "Search…", "slash"), self.action_filter),
+            (hits, self.action_hits_only),
+            (MenuItem("tabs", "Tabs…", "t"), self.action_tabs),
+            (MenuItem("files", "Log files…", "L"), self.action_files),
+            (MenuItem("pager", "Open in the pager", "o"), partial(self.action_outside, "pager")),
+            (MenuItem("editor", "Open in the editor", "O"), partial(self.action_outside, "editor")),
         ]
-        Menu.ask(self.shell.app, items, lambda what: actions[what][2]() if what else None, title="Log", place=place)
+        Menu.run_one(self.shell.app, choices, title="Log", place=place)
 
     @on(Rows.ContextMenu)
     def _open_menu(self, event: Rows.ContextMenu) -> None:

@@ -1,4 +1,6 @@
-"""Tools that ask the engine: pause, scans, options, restart.
+"""Tools of the Tools screen that ask the engine (pause, scans, options, restart) and the doctor.
+
+`aptui doctor` runs in another process, so that its imports and programs cannot harm the screen.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aptui.link.port import Drain, ReadStatus, ReloadConfig, RescanSources, ResumeJobs, RunNext, SetOption
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.health import WatchMode
 from aptui.shared.printing import count
@@ -31,10 +34,6 @@ if TYPE_CHECKING:
 
 
 # Asking the doctor from the Tools screen: `aptui doctor` in another process, so that nothing it imports or starts can hurt us.
-
-# What is known of the health of engine and machine, as rows with advice: the engine's own words, and what the doctor said.
-#
-# No widget.
 
 COLUMNS = (
     Column("state", "State", 6),
@@ -56,34 +55,34 @@ class DoctorRow(Struct, frozen=True):
 
 
 def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
-    """Return the columns of these rows: where nobody gives advice, what is said has its room."""
+    """Return the columns of these rows; without any advice, the finding has its room."""
     return COLUMNS if any(check.advice for check in found) else COLUMNS[:-1]
 
 
 def of_health(health: Health | None) -> list[DoctorRow]:
-    """Return what the engine says of itself, the worst first."""
+    """Return the engine's own checks, the worst first."""
     return sorted(_words(health), key=lambda check: _RANKS[check.state]) if health is not None else []
 
 
 def _words(health: Health) -> Iterator[DoctorRow]:
     for hold in health.holds:
-        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until that ends")
+        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until it ends")
     if health.is_paused:
-        yield DoctorRow("queue", "warn", "paused: no job starts", "'aptui resume' lets it go on")
+        yield DoctorRow("queue", "warn", "paused: no job starts", "'aptui resume' continues it")
     if health.is_draining:
         yield DoctorRow("queue", "warn", "draining: changes wait", "'aptui resume' ends that")
     trouble, _, remedy = health.database.partition(": ")
     for name, message, advice in (
-        ("workers", health.pool, "the engine tries again by itself"),
-        ("disk", health.disk, "free some space; the engine goes on by itself"),
+        ("workers", health.pool, "the engine retries"),
+        ("disk", health.disk, "free some space; the engine continues by itself"),
         ("database", trouble, remedy),
     ):
         if message:
             yield DoctorRow(name, "fail", message, advice)
     if health.configuration:
-        yield DoctorRow("configuration", "warn", health.configuration, "fix the file; until then the old one is in use")
+        yield DoctorRow("configuration", "warn", health.configuration, "fix the file; the previous configuration is in use")
     for name, why in health.broken_builders:
-        yield DoctorRow("builder", "fail", f"{name}: {why}", "fix it; it is tried again when it changes, or by 'Rescan'")
+        yield DoctorRow("builder", "fail", f"{name}: {why}", "fix it; it is retried when it changes, or by 'Rescan'")
     for root in health.roots:
         yield _watching(root)
 
@@ -91,9 +90,9 @@ def _words(health: Health) -> Iterator[DoctorRow]:
 def _watching(root: WatchedRoot) -> DoctorRow:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
-        WatchMode.STARTING: ("ok", "changes made meanwhile are not lost"),
-        WatchMode.POLLING: ("warn", "changes are seen some seconds late; a local disk would tell at once"),
-        WatchMode.LIMITED: ("warn", "raise the limit of watches (sysctl), then 'Rescan'; what is watched says which, and how far"),
+        WatchMode.STARTING: ("ok", "changes until then are not lost"),
+        WatchMode.POLLING: ("warn", "changes are noticed some seconds late; on a local disk at once"),
+        WatchMode.LIMITED: ("warn", "raise the limit of watches (sysctl), then 'Rescan'"),
         WatchMode.GONE: ("fail", "mount it again, or fix 'scan_folders'"),
     }[root.mode]
     detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
@@ -101,7 +100,7 @@ def _watching(root: WatchedRoot) -> DoctorRow:
 
 
 def summary(checks: list[DoctorRow]) -> str:
-    """Return a few words about all of them."""
+    """Return a summary of all checks."""
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
         return f"{glyph('failed')} {failed} to fix"
@@ -127,10 +126,10 @@ _LIMIT_S = 300.0
 
 
 class Doctor:
-    """Asks it, and keeps what it found.
+    """Runs the doctor and keeps its result.
 
     Args:
-        changed: called when it was asked, and when it answered.
+        changed: called when it starts and when it ends.
     """
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
@@ -139,16 +138,16 @@ class Doctor:
         self.found: list[DoctorRow] = []
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel a running check."""
         self._task.close()
 
     @property
     def words(self) -> str:
-        """What it comes to, "" = it was not asked."""
-        return "looking…" if self._task.is_busy else summary(self.found) if self.found else ""
+        """The summary, "" if it was not run."""
+        return "checking…" if self._task.is_busy else summary(self.found) if self.found else ""
 
     def ask(self, project_dir: Path) -> None:
-        """Ask it, unless it is at it."""
+        """Run it, unless it is running."""
         words = command(project_dir)
         if self._task.start(lambda task: _ask(task, words), self._take, self._fail):
             self._changed()
@@ -163,15 +162,15 @@ class Doctor:
 
 
 def command(project_dir: Path) -> list[str]:
-    """Return what is run."""
+    """Return the command of the doctor."""
     return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
 
 
 def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
-    """Run the doctor and return what it found.
+    """Run the doctor and return its result.
 
     Raises:
-        HostError: it says nothing that can be read. CancelledError: nobody waits any more.
+        HostError: its output cannot be read. CancelledError: the screen was closed.
     """
     waited_s = 0.0
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -200,7 +199,7 @@ _OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
 
 
 class EngineTools:
-    """Asks the engine, and knows its options.
+    """Sends requests to the engine, and knows its options.
 
     Args:
         changed: called when `options` changed.
@@ -210,20 +209,18 @@ class EngineTools:
         self._shell, self._changed = shell, changed
         self._asked_pid = 0
         self.options: dict[str, bool] | None = None
-        """{option: whether it is on}; None = not known."""
+        """{option: whether it is on}; None = unknown."""
 
     def forget(self) -> None:
-        """Have the options asked for again."""
+        """Read the options again."""
         self._asked_pid = 0
 
     def refresh(self, *, is_attached: bool) -> None:
-        """Ask for the options once after the engine was attached to."""
+        """Read the options once per engine."""
         pid = self._shell.session.engine.pid
         if not is_attached:
             self.options, self._asked_pid = None, 0
         elif self._asked_pid != pid:
-            from aptui.link.port import ReadStatus  # for start-up: the verbs come after the first paint
-
             self._asked_pid = pid
             self._shell.ask(ReadStatus(), then=self._take_status)
 
@@ -233,39 +230,30 @@ class EngineTools:
         self._changed()
 
     def resume(self) -> None:
-        """Go on after a pause."""
-        from aptui.link.port import ResumeJobs  # for start-up: the verbs come after the first paint
-
-        self._shell.ask(ResumeJobs(), "going on")
+        """Resume a paused queue."""
+        self._shell.ask(ResumeJobs(), "resumed")
 
     def run_next(self) -> None:
-        """Run one job more while paused."""
-        from aptui.link.port import RunNext  # for start-up: the verbs come after the first paint
-
+        """Run one more job while paused."""
         self._shell.ask(RunNext(), then=lambda answer: self._shell.show_toast(_show_start(answer)))
 
     def drain(self) -> None:
-        """Finish what is queued and look at nothing new, after asking."""
-        from aptui.link.port import Drain  # for start-up: the verbs come after the first paint
-
-        ask = partial(self._shell.ask, Drain(), "drained: everything pending is done")
-        text = "drain? changes wait until you end it"
+        """Finish the queue and ignore new changes, after a confirmation."""
+        ask = partial(self._shell.ask, Drain(), "drained: the queue is finished")
+        text = "finish the queue and ignore changes? they wait until you resume"
         self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
 
     def rescan(self, *, is_full: bool) -> None:
-        """Look at everything again."""
-        from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
-
+        """Scan everything."""
         self._shell.ask(RescanSources(is_full=is_full), "scanning")
 
     def full_scan(self) -> None:
-        """Read every byte of every source, after asking."""
+        """Read every byte of every source, after a confirmation."""
         text = "read every byte of every source?"
         self._shell.question(text, [Choice("y", "scan", partial(self.rescan, is_full=True)), Choice("n", "no")])
 
     def reload(self) -> None:
         """Read the configuration again."""
-        from aptui.link.port import ReloadConfig  # for start-up: the verbs come after the first paint
 
         def report(answer: Answer) -> None:
             self._shell.show_toast("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
@@ -273,9 +261,7 @@ class EngineTools:
         self._shell.ask(ReloadConfig(), then=report)
 
     def turn_debug(self, *, is_on: bool | None = None) -> None:
-        """Turn debug output on or off, after asking; None = the other way."""
-        from aptui.link.port import SetOption  # for start-up: the verbs come after the first paint
-
+        """Switch debug output, after a confirmation; None = the other way."""
         options = self.options or {}
         wanted = not options.get("debug_output", False) if is_on is None else is_on
         if wanted == options.get("debug_output"):
@@ -283,22 +269,20 @@ class EngineTools:
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._take_option)
         to, now = ("on", "off") if wanted else ("off", "on")
-        text = f"turn debug output {to}? it holds for jobs that run from now on"
+        text = f"turn debug output {to}? it applies to jobs that start from now on"
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def turn_fast_scanning(self, *, is_on: bool | None = None) -> None:
-        """Let rescans skip files with the stored size and time, or have them read every file; None = the other way."""
-        from aptui.link.port import SetOption  # for start-up: the verbs come after the first paint
-
+        """Let rescans skip files with the recorded size and time, or read every file; None = the other way."""
         wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
         self._shell.ask(SetOption("fast_scan", wanted), then=self._take_option)
 
     def say_fast_scanning(self, rest: str) -> None:
-        """Turn faster scanning on or off, as a word says."""
+        """Switch faster scanning on or off by a word."""
         self.turn_fast_scanning(is_on={"on": True, "off": False}.get(rest))
 
     def say_debug(self, rest: str) -> None:
-        """Turn debug output on or off, as a word says."""
+        """Switch debug output on or off by a word."""
         self.turn_debug(is_on={"on": True, "off": False}.get(rest))
 
     def _take_option(self, answer: Answer) -> None:
@@ -319,4 +303,4 @@ class EngineTools:
 
 
 def _show_start(answer: Answer) -> str:
-    return f"running {answer['source']}" if answer.get("job_id") else "nothing is pending"
+    return f"running {answer['source']}" if answer.get("job_id") else "no job is pending"

@@ -1,4 +1,6 @@
-"""Settings that people change on the Tools screen: read in a thread, asked for in a prompt, written to the file they choose.
+"""The rows of the Tools screen, and the editor of settings. Tools that are not available now are not listed.
+
+Settings are read in a thread and written to the file that the user chooses.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
@@ -31,23 +33,18 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Which tools there are now, as rows: made of what is known of engine, settings and screen; what does not work is not in the
-# list.
-#
-# No widget.
-
 COLUMNS = (
     Column("group", "", 8, drop_rank=3),
     Column("name", "Tool", 20),
     Column("now", "Now", 14),
-    Column("does", "What it does", 0, 36),
+    Column("does", "Purpose", 0, 36),
     Column("origin", "Set by", 8, drop_rank=2),
     Column("key", "Key", 12, drop_rank=1),
 )
 
 
 class ToolRow(Struct, frozen=True):
-    """A row: `does` is a phrase, `note` sentences with what people should know before they press Enter."""
+    """A row: `does` is a phrase, `note` explains consequences."""
 
     id: str
     group: str
@@ -61,7 +58,7 @@ class ToolRow(Struct, frozen=True):
 
 
 class Adjustable(Struct, frozen=True):
-    """A setting that can be written from here; `kind` is "value" or "list", to which one entry is added."""
+    """A setting that can be changed here; `kind` is "value" or "list", to which one entry is added."""
 
     key: str
     name: str
@@ -71,25 +68,25 @@ class Adjustable(Struct, frozen=True):
 
 
 ADJUSTABLE = (
-    Adjustable("workers", "Workers", "worker processes; 0 is one per core", "4"),
+    Adjustable("workers", "Workers", "worker processes; 0 = one per core", "4"),
     Adjustable("limits.analyse", "Analysis limit", "an analysis that takes longer fails", "30s, 5m"),
     Adjustable("limits.process", "Job limit", "a longer job fails; builders may differ", "10m, 1h"),
-    Adjustable("limits.memory", "Memory limit", "a job that takes more fails; 0: no limit", "2GiB"),
-    Adjustable("limits.all_memory", "Memory for all", "others wait; 0 is what is left", "16GiB"),
+    Adjustable("limits.memory", "Memory limit", "a job using more fails; 0 = unlimited", "2GiB"),
+    Adjustable("limits.all_memory", "Memory for all", "in total, others wait; 0 = free memory", "16GiB"),
     Adjustable("logs", "Log folder", "where logs of jobs and engine go", "../logs"),
     Adjustable("ignore", "Ignore", "add files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
     Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
     Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
 )
-_NOUGHTS = {"workers": "one per core", "limits.memory": "no limit", "limits.all_memory": "what is left"}
-"""What 0 means."""
+_NOUGHTS = {"workers": "one per core", "limits.memory": "unlimited", "limits.all_memory": "free memory"}
+"""{setting: meaning of 0}."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """All the list is made of.
+    """Input of the list.
 
-    `options` None and `failed` -1 = not known yet, `settings` None = they cannot be written from here.
+    `options` None and `failed` -1 = unknown; `settings` None = they cannot be changed here.
     """
 
     is_attached: bool = False
@@ -116,7 +113,7 @@ def tools(facts: ToolFacts) -> list[ToolRow]:
             "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; its findings are listed below."
         )
         rows.append(
-            ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "look for trouble around the project", "", note)
+            ToolRow("doctor", "Checks", "Doctor", facts.doctor or "not run", "check the project and its environment", "", note)
         )
     return rows
 
@@ -127,16 +124,16 @@ def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
     health, key = facts.health, facts.key_of("app.pause")
     is_paused, is_draining = (health.is_paused, health.is_draining) if health else (False, False)
     if is_paused:
-        yield ToolRow("resume", "Queue", "Resume", "paused", "go on", key, "Jobs start again.", "warning")
-        yield ToolRow("next", "Queue", "Run next job", "paused", "start one job more, then stay paused", ":next", "", "warning")
+        yield ToolRow("resume", "Queue", "Resume", "paused", "start jobs again", key, "", "warning")
+        yield ToolRow("next", "Queue", "Run next job", "paused", "start one job, then stay paused", ":next", "", "warning")
     else:
-        note = "Jobs that run go on to their end; no other starts until you say so, also for other people at this engine."
+        note = "Running jobs finish; no other job starts until you resume, for all users of this engine."
         yield ToolRow("pause", "Queue", "Pause", "off", "start no more jobs", key, note)
     if is_draining and not is_paused:
-        yield ToolRow("resume", "Queue", "End draining", "draining", "look at changes again", ":resume", "", "warning")
+        yield ToolRow("resume", "Queue", "End draining", "draining", "handle changes again", ":resume", "", "warning")
     elif not is_paused:
-        note = "What is pending now is finished; changes wait until ':resume'."
-        yield ToolRow("drain", "Queue", "Drain", "off", "finish what waits, look at nothing new", ":drain", note)
+        note = "Pending jobs are finished; changes wait until ':resume'."
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish the queue, then ignore changes", ":drain", note)
     if facts.failed:
         now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
         yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
@@ -149,8 +146,8 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
     is_scanning = progress is not None and progress.is_scanning
     now = "scanning" if is_scanning else f"took {brief(progress.scan_ms)}" if progress and progress.scan_ms else "done"
     role = "processing" if is_scanning else ""
-    note = "Times and sizes decide what is read. Failed jobs are tried again. The engine notices changes itself; this is for doubt."
-    yield ToolRow("rescan", "Files", "Rescan", now, "look at all files and folders again", ":rescan", note, role)
+    note = "Files with another size or time are read, failed jobs are retried. The engine notices changes by itself."
+    yield ToolRow("rescan", "Files", "Rescan", now, "scan all files and folders", ":rescan", note, role)
     if facts.options is not None and "fast_scan" in facts.options:
         note = (
             "On: a rescan does not read a file that has the stored size and time. Off: a rescan reads every byte of every file,"
@@ -159,7 +156,7 @@ def _files(facts: ToolFacts) -> Iterator[ToolRow]:
         is_on = facts.options["fast_scan"]
         does = "skip files whose size and time did not change"
         yield ToolRow("faster", "Files", "Faster scanning", _on(is_on), does, ":faster", note, "" if is_on else "warning")
-    note = "Every byte of every source is read and compared, also where time and size are as they were. It asks first."
+    note = "Every byte of every source is read and compared, even if size and time are unchanged. It asks first."
     yield ToolRow("full", "Files", "Full scan", "", "read every byte of every source", ":rescan full", note)
 
 
@@ -169,17 +166,17 @@ def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     if not facts.is_attached:
         return
     broken = facts.health.configuration if facts.health else ""
-    now, role = ("not in use", "warning") if broken else ("in use", "")
-    note = broken or "The engine does so by itself whenever a file changes; a broken one is refused, and the old one stays."
+    now, role = ("not in use", "warning") if broken else ("up to date", "")
+    note = broken or "The engine reloads it whenever a file changes; a broken configuration is refused, and the previous one stays."
     yield ToolRow("reload", "Engine", "Reload configuration", now, "read the configuration again", ":reload", note, role)
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
         note = (
-            "Builders that know it make products for debugging: their jobs run again each time. The log tells all steps of jobs."
+            "Builders that support it make debug products: their jobs run again at each switch. The log has all steps of jobs."
             " It asks first."
         )
         yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "debug products, and a fuller log", ":debug", note)
-    yield ToolRow("restart", "Engine", "Restart engine", "runs", "stop it and start one anew", ":restart")
+    yield ToolRow("restart", "Engine", "Restart engine", "running", "stop it and start another one", ":restart")
 
 
 def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
@@ -188,7 +185,7 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
     for each in ADJUSTABLE:
         setting = facts.settings.get(each.key)
         origin = "" if setting is None else _origin(setting.file, facts.project_file)
-        where = f" It is now set at {setting.where}." if setting and setting.file else ""
+        where = f" It is set at {setting.where}." if setting and setting.file else ""
         note = (
             f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
             " Comments and order stay; the engine reloads it by itself."
@@ -213,13 +210,13 @@ def _origin(file: str, project_file: str) -> str:
 
 
 def _screen(facts: ToolFacts) -> Iterator[ToolRow]:
-    yield ToolRow("theme", "Screen", "Theme", facts.theme, "choose colours, seeing them at once", facts.key_of("app.theme"))
-    note = "Off leaves selecting and copying with the mouse to the terminal."
+    yield ToolRow("theme", "Screen", "Theme", facts.theme, "choose colours with a live preview", facts.key_of("app.theme"))
+    note = "Off: the terminal selects and copies with the mouse."
     yield ToolRow("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
     own = f"{facts.own_key_count:,} of your own" if facts.own_key_count else "as shipped"
-    note = f"Yours are looked for in '{own_file()}'; '?' shows those of the place you are at."
+    note = f"Your own file: '{own_file()}'; '?' shows the keys of the current place."
     yield ToolRow("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)
-    yield ToolRow("keys", "Screen", "Key tester", "", "show what a key is called and does", ":keys")
+    yield ToolRow("keys", "Screen", "Key tester", "", "show the name and action of a key", ":keys")
 
 
 def _on(is_on: bool) -> str:
@@ -227,7 +224,7 @@ def _on(is_on: bool) -> str:
 
 
 def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
-    """Return what draws them: a group is named once, at its first row."""
+    """Return a function that draws the rows; a group is named at its first row."""
     heads = {each.id: each for at, each in enumerate(rows) if not at or rows[at - 1].group != each.group}
 
     def cell(tool: ToolRow, column: str) -> Cell:
@@ -249,7 +246,7 @@ def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
 
 
 class SettingsEditor:
-    """What is set, and how it is changed.
+    """Reads and changes settings.
 
     Args:
         shell: has a project.
@@ -261,15 +258,15 @@ class SettingsEditor:
         self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
         self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
         self.known: dict[str, Setting] | None = None
-        """{key: setting} of those that are given anywhere; None = not read yet, or they cannot be."""
+        """{key: setting} of all settings that are set; None = not read yet, or unreadable."""
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel running reads and writes."""
         self._reading.close()
         self._writing.close()
 
     def read(self) -> bool:
-        """Read all anew; return False where that is under way, so that it has to be asked for again."""
+        """Read the settings; return False if a read is running, so that the caller tries again."""
         project_dir = self._project_dir
 
         def work(_task: BackgroundTask) -> dict[str, Setting]:
@@ -294,21 +291,21 @@ class SettingsEditor:
         return self._shell.config.project_dir
 
     def adjust(self, key: str, text: str = "") -> None:
-        """Ask for the file, where there is a choice, then for the value (`text` stands there already), then write it."""
+        """Ask for the file (if there is a choice) and for the value (`text` is the initial one), then write it."""
         from aptui.config.edit import writable_files  # for start-up
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)
         project, own = writable_files(self._project_dir)
         setting = (self.known or {}).get(key)
         if setting is not None and setting.file == str(own) and adjustable.kind == "value":
-            self._prompt(adjustable, own, text)  # whatever the project's file said would not count
+            self._prompt(adjustable, own, text)  # the user's file overrides the project's
             return
         items = [
             MenuItem("project", f"This project   {_short(project)}", "p"),
             MenuItem("own", f"You, in every project   {_short(own)}", "u"),
         ]
         files = {"project": project, "own": own}
-        take_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # reads better
+        take_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # shorter than a function
         Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:

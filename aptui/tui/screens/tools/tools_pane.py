@@ -17,8 +17,12 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from aptui.config.dirs import asset_database
+from aptui.core.paths import key_of
+from aptui.link.port import ReprocessJobs
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
+from aptui.store.db.schema import translate_errors
+from aptui.store.queries.reader import open_reader
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
@@ -41,11 +45,8 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# The lines below a list that say in full what its row is about; the words come from the list.
-
-
 class NoteView(Widget):
-    """Some lines of text, broken at blanks; what does not fit is left out."""
+    """Lines of text, broken at blanks; the rest is cut."""
 
     DEFAULT_CSS = "NoteView { height: 3; width: 1fr; }"
     ALLOW_SELECT: ClassVar[bool] = False
@@ -57,11 +58,11 @@ class NoteView(Widget):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text."""
         return self._text
 
     def say(self, text: str) -> None:
-        """Say something else."""
+        """Show another text."""
         text = make_safe(text)
         if text != self._text:
             self._text = text
@@ -76,11 +77,8 @@ class NoteView(Widget):
         return Strip(pad([Segment(f" {line.strip()}", painter.style("muted"))], width, painter.ground), width)
 
 
-# How many jobs are failed, and running them again.
-
-
 class FailedJobs:
-    """Counts them in a thread.
+    """Counts the failed jobs in a thread, and runs them again.
 
     Args:
         changed: called when `total` changed.
@@ -90,25 +88,22 @@ class FailedJobs:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-tools-count", shell.in_ui)
         self.is_stale = True
-        """Whether the count may be another by now."""
+        """Whether the count may have changed."""
         self.total = -1
-        """How many there are; -1 = not known."""
+        """Number of failed jobs; -1 = unknown."""
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel a running count."""
         self._task.close()
 
     def refresh(self) -> None:
-        """Count again what may be otherwise, while no job runs or waits."""
+        """Count again if needed, while no job runs or is pending."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
         if self.is_stale and is_idle:
             self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
 
     def _count_failed(self, _task: BackgroundTask) -> int:
-        from aptui.store.db.schema import translate_errors  # for start-up
-        from aptui.store.queries.reader import open_reader
-
         path = asset_database(self._shell.session.cache_dir)
         if not path.is_file():
             return 0
@@ -120,14 +115,10 @@ class FailedJobs:
         self._changed()
 
     def retry(self) -> None:
-        """Look for all failed jobs and analyses, then ask whether to run them again."""
+        """Find all failed jobs and analyses, then ask whether to run them again."""
         database = asset_database(self._shell.session.cache_dir)
 
         def work(_task: BackgroundTask) -> tuple[list[int], list[str]]:
-            from aptui.core.paths import key_of  # for start-up
-            from aptui.store.db.schema import translate_errors
-            from aptui.store.queries.reader import open_reader
-
             with closing(open_reader(database)) as reader, translate_errors(database):
                 failed = list(reader.jobs(statuses={"failed"}))
             return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
@@ -136,15 +127,13 @@ class FailedJobs:
             self._shell.show_toast("the jobs are being counted; try again", "warning")
 
     def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
-        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
-
         job_ids, keys = failed
         total = len(job_ids) + len(keys)
         self._take_count(total)
         if not total:
-            self._shell.show_toast("no job is failed")
+            self._shell.show_toast("no failed jobs")
             return
-        ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} to be run again")
+        ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} queued to run again")
         self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
 
     def _complain(self, error: KnownError) -> None:
@@ -162,7 +151,7 @@ class ToolsTable(Table):
 
 
 class ToolsPane(Pane):
-    """Tools above, health and checks below, and what the row under the cursor is about."""
+    """Tools above, health and checks below, and an explanation of the row under the cursor."""
 
     DEFAULT_CSS = """
     ToolsPane { layout: vertical; }
@@ -190,7 +179,7 @@ class ToolsPane(Pane):
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
-        """Nobody moved the cursor yet: rows that come above it, when the engine answers, do not push it down."""
+        """True until the user moves the cursor: rows that appear above it must not push it down."""
 
     def compose(self) -> ComposeResult:
         """Yield tools, checks and the note."""
@@ -200,29 +189,29 @@ class ToolsPane(Pane):
         yield NoteView(id="tools-note")
 
     def on_mount(self) -> None:
-        """Get ready for background tasks; hear when the engine comes and goes."""
+        """Prepare background tasks; follow the state of the engine."""
         self._engine = EngineTools(self.shell, self._draw)
         self._failed = FailedJobs(self.shell, self._draw)
         self._editor = SettingsEditor(self.shell, self._draw)
         self._doctor = Doctor(self.shell, self._draw)
         self.shell.session.on_state.append(self.shell.wake)
-        self._checks_table.empty_text = "nothing is known yet: no engine tells, and the doctor was not asked"
+        self._checks_table.empty_text = "no checks yet: no engine is connected, and the doctor was not run"
         self.set_class(self.shell.config is None and self.shell.session.state is SessionState.NONE, "-alone")
         self._draw()
 
     def on_unmount(self) -> None:
-        """Give up what is under way."""
+        """Cancel background tasks."""
         for each in (self._failed, self._editor, self._doctor):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Give the tools no more room than they need."""
+        """Shorten the note on low screens."""
         self.set_class(event.size.height < _ROOMY_LINES, "-low")
 
     # ---------------------------------------------------------------------------------------------------------------- beat
 
     def activate(self) -> None:
-        """Look again at what may have changed elsewhere: files on disk."""
+        """Check for changes of files on disk."""
         self._are_settings_stale = True
         self._refresh_facts()
         self._draw()
@@ -234,22 +223,22 @@ class ToolsPane(Pane):
         self.activate()
 
     def on_news(self, batch: Batch) -> None:
-        """Note what may be otherwise."""
+        """Note possible changes."""
         if batch.jobs or batch.table is not None:
             self._failed.is_stale = True
         self._are_settings_stale = self._are_settings_stale or batch.health is not None
 
     def on_frame(self) -> None:
-        """Draw what changed."""
+        """Draw changes."""
         self._refresh_facts()
         self._draw()
 
     def status(self) -> str:
-        """Say what the checks come to."""
+        """Return the summary of the checks."""
         return engine_tools.summary(self._found) if self._found else ""
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of the `:` line."""
         commands = []
         ids = {tool.id for tool in self._rows}
         if "doctor" in ids:
@@ -269,7 +258,7 @@ class ToolsPane(Pane):
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the doctor out where there is no project."""
+        """Hide the doctor without a project."""
         if action == "doctor":
             return self.is_attached and self.shell.config is not None
         return super().check_action(action, parameters)
@@ -285,7 +274,7 @@ class ToolsPane(Pane):
         return self.shell.config is not None and not self.shell.session.is_read_only
 
     def _refresh_facts(self) -> None:
-        """Have read what may be otherwise, while the engine rests; it is asked itself once after it was attached to."""
+        """Read outdated facts; the engine is queried once after attaching."""
         self._engine.refresh(is_attached=self._is_attached_to_engine)
         self._failed.refresh()
         if self._are_settings_stale and self._may_write:
@@ -351,11 +340,11 @@ class ToolsPane(Pane):
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)
         word = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
-        right = (Part("D", "key", "keys.press('D')"), Part(" asks the doctor", "muted")) if self.shell.config else ()
+        right = (Part("D", "key", "keys.press('D')"), Part(" runs the doctor", "muted")) if self.shell.config else ()
         return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
     def _explain(self) -> None:
-        """Say in full what the row under the cursor is about."""
+        """Explain the row under the cursor."""
         table = self._checks_table if self._checks_table.has_focus else self._tools_table
         if table.cursor_key is None or table.index_of(table.cursor_key) is None:
             text = ""
@@ -375,7 +364,7 @@ class ToolsPane(Pane):
         self._explain()
 
     def on_descendant_focus(self) -> None:
-        """Explain the row of the other table."""
+        """Explain the row of the focused table."""
         self._explain()
 
     @property
@@ -431,29 +420,29 @@ class ToolsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- doctor
 
     def action_doctor(self) -> None:
-        """Ask the doctor, in another process."""
+        """Run the doctor in another process."""
         self._doctor.ask(self._project_dir)
 
     def _say_set(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
-            # The focus goes back to the pane first: what pops up returns it to where it was.
+            # The focus returns to the pane first, because a pop-up restores the previous focus.
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)
-            self.shell.show_toast(f"'{key}' is not set from here; there are {known}", "warning")
+            self.shell.show_toast(f"'{key}' cannot be set here; these can: {known}", "warning")
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 
     def action_copy(self) -> None:
-        """Copy the rows that are marked, or the one under the cursor."""
+        """Copy the marked rows, or the row under the cursor."""
         table = self.shell.app.focused
         if isinstance(table, Table):
             lines = [table.row_text(key) for key in table.list_selected_keys()]
             self.shell.copy_text("\n".join(lines))
 
     def action_zoom(self) -> None:
-        """Give the part with the focus all the room, or give it back."""
+        """Give the focused part all the room, or share it again."""
         is_zoomed = self.has_class("-zoomed-list") or self.has_class("-zoomed-checks")
         wants_checks = self._checks_table.has_focus
         self.set_class(not is_zoomed and not wants_checks, "-zoomed-list")

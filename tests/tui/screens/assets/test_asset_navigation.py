@@ -1,11 +1,11 @@
-"""The way back: where it leads, what it forgets."""
+"""The way back: its places, and the ones it drops."""
 
 from aptui.tui.data.asset_tree import Kind
 from aptui.tui.screens.assets import asset_navigation
 from aptui.tui.screens.assets.asset_navigation import Stop, WayBack
 
 
-def test_what_is_ahead_is_forgotten_by_who_goes_elsewhere():
+def test_way_back_drops_places_ahead_after_a_new_place():
     way = WayBack()
     way.go((Kind.SOURCES, 1), Stop(Kind.SOURCES, 2))
     way.go((Kind.SOURCES, 2), Stop(Kind.PRODUCTS, 3))
@@ -16,7 +16,7 @@ def test_what_is_ahead_is_forgotten_by_who_goes_elsewhere():
     assert [way.walk(None, -1), way.walk(None, -1), way.walk(None, -1)] == [Stop(Kind.SOURCES, 2), Stop(Kind.SOURCES, 1), None]
 
 
-def test_a_place_is_remembered_as_it_was_left():
+def test_way_back_remembers_place_as_it_was_left():
     way = WayBack()
     way.go(None, Stop(Kind.SOURCES, 1))
     way.go((Kind.SOURCES, 7), Stop(Kind.SOURCES, 2))
@@ -24,7 +24,7 @@ def test_a_place_is_remembered_as_it_was_left():
     assert way.walk((Kind.SOURCES, 2), -1) == Stop(Kind.SOURCES, 7)
 
 
-def test_the_screen_somebody_came_from_is_told_once():
+def test_way_back_returns_origin_screen_once():
     way = WayBack()
 
     assert way.take_origin() == ""
@@ -32,7 +32,7 @@ def test_the_screen_somebody_came_from_is_told_once():
     assert [way.take_origin(), way.take_origin()] == ["jobs", ""]
 
 
-def test_the_oldest_places_are_forgotten(monkeypatch):
+def test_way_back_drops_oldest_places(monkeypatch):
     monkeypatch.setattr(asset_navigation, "_MOST_PLACES", 2)
     way = WayBack()
     for key in range(4):

@@ -1,4 +1,4 @@
-"""What is told of a file beside the tree."""
+"""Panels of files beside the tree."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.store.conftest import source_row
 from tui.database import database
 
 
-def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path) -> None:
+def test_panel_shows_file_time_if_none_is_stored(tmp_path: Path) -> None:
     file = tmp_path / "a.png"
     file.write_bytes(b"12345")
     os.utime(file, (1_700_000_000, 1_700_000_000))
@@ -27,7 +27,7 @@ def test_a_file_whose_time_is_not_remembered_shows_the_one_it_has(tmp_path: Path
     assert "Changed" not in gone or not gone["Changed"]
 
 
-def test_a_job_that_made_a_draft_says_so_beside_its_status() -> None:
+def test_panel_marks_draft_beside_job_status() -> None:
     row: Any = SimpleNamespace(**dict.fromkeys(JobRow.__struct_fields__, ""))
     row.__dict__.update(status="completed", errors=0, warnings=0, duration_s=0, is_draft=True)
     draft, warned = _job_ref(row), _job_ref(SimpleNamespace(**{**row.__dict__, "warnings": 2}))  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def test_a_job_that_made_a_draft_says_so_beside_its_status() -> None:
     assert _job_ref(row).note.endswith("completed")
 
 
-def test_a_source_names_the_files_that_it_hides_in_folders_behind_its_own(tmp_path: Path) -> None:
+def test_panel_names_files_hidden_in_later_scan_folders(tmp_path: Path) -> None:
     roots = tuple((name, str(tmp_path / name)) for name in ("engine", "game", "shared", "more"))
     for name, _ in roots:
         (tmp_path / name / "maps").mkdir(parents=True)

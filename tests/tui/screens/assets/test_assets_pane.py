@@ -1,4 +1,4 @@
-"""The Assets screen: every key of it over a real database, at both sizes; hostile names; news that come while one looks."""
+"""The Assets screen: its keys over a real database, at both sizes; hostile names; notices while it is shown."""
 
 import asyncio
 import os
@@ -36,7 +36,6 @@ from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.screens.assets import asset_detail, asset_navigation
 from aptui.tui.screens.assets import asset_trees as live
 from aptui.tui.screens.assets import asset_trees as tree_search
-from aptui.tui.screens.assets.asset_actions import AssetPrograms
 from aptui.tui.screens.assets.asset_detail import AssetDetail, FilePreview, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.asset_navigation import jobs_filter
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, folder_panel
@@ -164,7 +163,7 @@ async def press(pilot, *keys: str) -> None:
         is_character = len(key) == 1
         name = _character_to_key(key) if is_character else key
         pilot.app.post_message(events.Key(name, key if is_character else " " if key == "space" else None))
-        for _ in range(6):  # from app to screen to part, and up again to who does it
+        for _ in range(6):  # from app to screen to part, and up again to the handler
             await pilot.pause(0)
 
 
@@ -208,7 +207,7 @@ def put_on_reference(pane, wanted: str) -> None:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
-def test_a_source_is_shown_with_everything_around_it(tmp_path, size, theme):
+def test_source_details_show_facts_and_references(tmp_path, size, theme):
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         if size == SMALL:
@@ -252,7 +251,7 @@ def test_enter_follows_references_and_brackets_walk_back_and_forward(tmp_path):
         await press(pilot, "]", "]")
         await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
         await press(pilot, "]")
-        await until(pilot, lambda: "nowhere to go forward to" in text(app))
+        await until(pilot, lambda: "no later place" in text(app))
         await press(pilot, "p")
         await at(pilot, pane, "textures/rock.png")
         pane.reveal("mesh/rock.mat")
@@ -265,7 +264,7 @@ def test_enter_follows_references_and_brackets_walk_back_and_forward(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going_in_circles(tmp_path):
+def test_product_dependencies_open_step_by_step_without_cycles(tmp_path):
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         for expected in (
@@ -285,7 +284,7 @@ def test_a_product_is_shown_and_its_dependencies_open_step_by_step_without_going
 
 
 @pytest.mark.usefixtures("store")
-def test_what_a_search_finds_of_thousands_is_not_cut_at_sixty_columns(tmp_path):
+def test_search_count_of_thousands_fits_60_columns(tmp_path):
     async def look(app, pilot, pane, _session):
         pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
         pane.box.show_count("1,234 of 12,408")
@@ -295,7 +294,7 @@ def test_what_a_search_finds_of_thousands_is_not_cut_at_sixty_columns(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_and_takes_it_away_again(tmp_path):
+def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(tmp_path):
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await until(pilot, lambda: "⏎ details" in text(app))
@@ -318,7 +317,7 @@ def test_one_key_shows_what_is_previewed_where_there_is_no_room_beside_the_tree_
 
 
 @pytest.mark.usefixtures("store")
-def test_what_is_still_read_is_previewed_as_soon_as_it_is_there_and_keys_wait_for_it(tmp_path, monkeypatch):
+def test_zoom_of_unread_row_waits_for_its_preview(tmp_path, monkeypatch):
     may_read = threading.Event()
     may_read.set()
     read = asset_detail.preview_of
@@ -343,7 +342,7 @@ def test_what_is_still_read_is_previewed_as_soon_as_it_is_there_and_keys_wait_fo
 
 
 @pytest.mark.usefixtures("store")
-def test_a_search_counts_marks_and_walks_hits_and_opens_again_what_was_open(tmp_path):
+def test_search_counts_walks_hits_and_restores_open_nodes(tmp_path):
     async def look(app, pilot, pane, _session):
         await press(pilot, "-")
         await press(pilot, "/", *"rock")
@@ -396,13 +395,13 @@ def test_keys_clicks_and_commands_change_trees(tmp_path):
         run(app, "sources lua", app.commands())
         await until(pilot, lambda: pane.trees.kind is Kind.SOURCES and "1 of 5" in text(app))
         run(app, "asset nothing/there", app.commands())
-        await until(pilot, lambda: "there is no asset 'nothing/there'" in text(app))
+        await until(pilot, lambda: "no asset 'nothing/there'" in text(app))
         await until(pilot, lambda: pane.status() == "Sources: 5")
 
     in_assets(tmp_path, change)
 
 
-def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, monkeypatch):
+def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, monkeypatch):
     monkeypatch.setattr(live, "STALE_S", 0.05)
 
     async def hear(app, pilot, pane, session):
@@ -433,7 +432,7 @@ def test_news_change_the_tree_and_the_details_and_move_nothing(tmp_path, store, 
     in_assets(tmp_path, hear, size=LARGE)
 
 
-def test_an_empty_tree_says_what_would_be_there(tmp_path):
+def test_empty_tree_explains_its_content(tmp_path):
     async def look(app, pilot, _pane, _session):
         for words in ("no sources yet", "no intermediates: products that are sources", "no products yet"):
             await shows(app, pilot, words)
@@ -453,7 +452,7 @@ def row_of(app, name: str) -> str:
 
 
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
-def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, store, monkeypatch, size, theme):
+def test_folders_show_problems_below_them_and_follow_notices(tmp_path, store, monkeypatch, size, theme):
     monkeypatch.setattr(live, "STALE_S", 0.05)
 
     async def look(app, pilot, pane, _session):
@@ -480,7 +479,7 @@ def test_folders_say_what_is_not_well_below_them_and_follow_the_news(tmp_path, s
     in_assets(tmp_path, look, size=size, theme=theme)
 
 
-def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp_path, store, monkeypatch):
+def test_problems_are_read_until_database_agrees_with_notices(tmp_path, store, monkeypatch):
     monkeypatch.setattr(live, "STALE_S", 0.02)
 
     async def look(app, pilot, pane, _session):
@@ -489,7 +488,7 @@ def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp
         pane.on_news(changed("failed", moment=(1 << 40, 1)))
         pane.shell.wake()
         await until(pilot, lambda: pane.readers.store.unwell is not before and "with errors" in row_of(app, "scripts"))
-        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # and nobody says so
+        store.put(put_job=[job_row(4, 4, state="failed", status=2, warnings=0)])  # without a notice
         await until(pilot, lambda: "✗ 1 failed" in row_of(app, "scripts"))
         await until(pilot, lambda: pane.live.is_at_rest)
 
@@ -498,18 +497,18 @@ def test_who_is_not_well_is_asked_until_the_database_says_what_the_news_said(tmp
 
 
 @pytest.mark.usefixtures("store")
-def test_a_tree_in_which_all_is_well_has_no_column_for_what_is_not(tmp_path):
+def test_tree_without_problems_has_no_problem_column(tmp_path):
     async def look(app, pilot, pane, _session):
-        await shows(app, pilot, "Not well")
+        await shows(app, pilot, "Problems")
         await press(pilot, "t")
         await shows(app, pilot, "▸ mesh")
-        await until(pilot, lambda: "Not well" not in text(app))
+        await until(pilot, lambda: "Problems" not in text(app))
 
     in_assets(tmp_path, look)
 
 
 @pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"])])
-def test_what_is_not_well_is_whole_in_a_narrow_tree(width, ids):
+def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
     columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
 
     assert list(columns)[: len(ids)] == ids
@@ -517,7 +516,7 @@ def test_what_is_not_well_is_whole_in_a_narrow_tree(width, ids):
 
 
 @pytest.mark.usefixtures("store")
-def test_what_runs_reads_nothing_and_products_have_no_failed_jobs(tmp_path):
+def test_running_jobs_read_nothing_and_products_have_no_failed_jobs(tmp_path):
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: pane.trees.model.health is not None)
         pane.on_news(changed("processing"))
@@ -529,7 +528,7 @@ def test_what_runs_reads_nothing_and_products_have_no_failed_jobs(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
+def test_menu_copies_runs_again_explains_and_goes_to_jobs(tmp_path):
     async def act(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         for key, expected in (
@@ -563,7 +562,7 @@ def test_the_menu_copies_reprocesses_tells_why_and_goes_to_jobs(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
+def test_marks_and_folders_are_copied_and_run_again_together(tmp_path):
     async def act(app, pilot, pane, session):
         await go(pilot, pane, "mesh/rock.fbx")
         await press(pilot, "space")
@@ -579,7 +578,7 @@ def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
         await press(pilot, "r", "y")
         await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("evil/*",))])
         await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
-        await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has none
+        await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has no preview
         await press(pilot, "<")
         await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
         session.asked.clear()
@@ -590,7 +589,7 @@ def test_marks_and_folders_are_copied_and_reprocessed_together(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_path):
+def test_fast_keys_act_on_row_under_cursor(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "mesh/rock.fbx")
         pane.trees.view.action_move(2)
@@ -603,7 +602,7 @@ def test_an_action_is_about_what_the_cursor_is_on_also_when_keys_come_fast(tmp_p
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
+def test_keys_wait_for_search_result(tmp_path, monkeypatch):
     may_search = threading.Event()
     search = tree_search.search
     monkeypatch.setattr(tree_search, "search", lambda *what: may_search.wait() and search(*what))
@@ -626,7 +625,7 @@ def test_keys_wait_for_what_a_search_finds(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_the_asset_and_the_screen_that_a_key_set_out_for(tmp_path, monkeypatch):
+def test_keys_wait_for_requested_asset_and_screen(tmp_path, monkeypatch):
     may_read, may_go = threading.Event(), asyncio.Event()
     may_read.set()
     read = asset_navigation.read_panel
@@ -661,7 +660,7 @@ def test_keys_wait_for_the_asset_and_the_screen_that_a_key_set_out_for(tmp_path,
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypatch):
+def test_keys_wait_for_first_tree_except_keys_that_leave(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = asset_tree.read_tree
     monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))
@@ -685,7 +684,7 @@ def test_keys_wait_for_the_first_tree_those_that_leave_do_not(tmp_path, monkeypa
 
 
 @pytest.mark.usefixtures("store")
-def test_a_search_finds_what_a_column_shows_of_a_uuid(tmp_path):
+def test_search_finds_abbreviated_uuid(tmp_path):
     shown = f"{uuid_text(uuid_of(2))[:9]}…}}"
 
     async def look_for(_app, pilot, pane, _session):
@@ -702,7 +701,7 @@ def test_a_search_finds_what_a_column_shows_of_a_uuid(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
+def test_empty_tree_shows_no_details_of_another_tree(tmp_path, monkeypatch):
     may_read = threading.Event()
     read_tree = asset_tree.read_tree
 
@@ -733,7 +732,7 @@ def test_a_tree_without_rows_shows_nothing_of_another(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_an_asset_is_found_by_every_name_it_has(tmp_path):
+def test_asset_is_found_by_each_of_its_names(tmp_path):
     mesh = uuid_text(uuid_of(2))
     rock, model = ("textures/rock.png", Kind.SOURCES), ("common/mesh/rock.model", Kind.PRODUCTS)
 
@@ -750,7 +749,7 @@ def test_an_asset_is_found_by_every_name_it_has(tmp_path):
     in_assets(tmp_path, find)
 
 
-def test_what_goes_away_leaves_the_cursor_to_its_neighbour(tmp_path, store):
+def test_cursor_goes_to_neighbour_of_removed_row(tmp_path, store):
     async def drop(app, pilot, pane, session):
         await go(pilot, pane, "textures/rock.png")
         await press(pilot, ".", "escape")
@@ -769,7 +768,7 @@ def test_what_goes_away_leaves_the_cursor_to_its_neighbour(tmp_path, store):
 
 
 @pytest.mark.usefixtures("store")
-def test_what_is_typed_ahead_of_the_search_is_searched_and_does_nothing_else(tmp_path):
+def test_keys_typed_ahead_of_search_are_search_text(tmp_path):
     async def type_fast(app, pilot, pane, session):
         for character in "/rJ":
             app.post_message(events.Key(_character_to_key(character), character))
@@ -780,7 +779,7 @@ def test_what_is_typed_ahead_of_the_search_is_searched_and_does_nothing_else(tmp
 
 
 @pytest.mark.usefixtures("store")
-def test_a_screen_of_hardly_any_room_is_no_trouble(tmp_path):
+def test_tiny_screen_is_usable(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await press(pilot, "enter", "z", "tab", "t", "/", "x", "enter", ".")
@@ -790,7 +789,7 @@ def test_a_screen_of_hardly_any_room_is_no_trouble(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_hostile_names_are_shown_harmless_and_copied_as_bytes(tmp_path):
+def test_hostile_names_are_shown_safe_and_copied_as_bytes(tmp_path):
     async def look(app, pilot, pane, _session):
         await until(pilot, lambda: r"\xff.png" in text(app))
         await until(pilot, lambda: "[red]x" in text(app))
@@ -810,7 +809,7 @@ def test_hostile_names_are_shown_harmless_and_copied_as_bytes(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
+def test_pager_editor_and_folder_get_the_path(tmp_path, monkeypatch):
     for name, value in (("PAGER", "view -x"), ("VISUAL", ""), ("EDITOR", "'broken"), ("SHELL", "/bin/zsh"), ("DISPLAY", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -825,18 +824,18 @@ def test_other_programs_get_the_file_and_the_folder(tmp_path, monkeypatch):
         file = f"{tmp_path}/scripts/door.lua"
         await until(pilot, lambda: len(ran) >= 3)
         places = AssetPlaces(str(tmp_path), roots=(("over", f"{tmp_path}/over"), ("game", str(tmp_path))))
-        AssetPrograms(pane.shell).folder(folder_panel(Kind.SOURCES, -1, "scripts", 1, places))
+        pane.actions._open_folder(folder_panel(Kind.SOURCES, -1, "scripts", 1, places))
         assert ran.pop() == (["/bin/zsh"], f"{tmp_path}/scripts"), "the first scan folder that has it"
         assert ran == [(["view", "-x", file], None), (["vi", file], None), (["/bin/zsh"], f"{tmp_path}/scripts")]
         await go(pilot, pane, EVIL)
         await press(pilot, "o")
-        await until(pilot, lambda: "is not there" in text(app))
+        await until(pilot, lambda: "the file does not exist" in text(app))
 
     in_assets(tmp_path, act)
 
 
 @pytest.mark.usefixtures("store")
-def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
+def test_zoom_and_tab_walk_the_parts(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
         await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
@@ -864,7 +863,7 @@ def test_a_part_can_have_all_the_room_and_tab_walks_the_parts(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, MEDIUM])
-def test_tab_goes_into_the_details_and_past_the_search_line(tmp_path, size):
+def test_tab_goes_to_details_and_skips_search_line(tmp_path, size):
     async def act(app, pilot, pane, _session):
         await press(pilot, *"/door", "enter")
         await go(pilot, pane, "scripts/door.lua")
@@ -882,7 +881,7 @@ def test_tab_goes_into_the_details_and_past_the_search_line(tmp_path, size):
 
 
 @pytest.mark.usefixtures("store")
-def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
+def test_new_search_replaces_previous_one(tmp_path):
     async def act(app, pilot, pane, _session):
         await press(pilot, *"/rock", "enter")
         await until(pilot, lambda: app.focused is pane.trees.view)
@@ -893,7 +892,7 @@ def test_a_new_search_takes_the_place_of_the_one_before(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_a_long_search_that_was_taken_is_read_and_one_without_hits_says_how_to_go_on(tmp_path):
+def test_search_text_is_kept_and_no_hits_tell_how_to_clear(tmp_path):
     text_of_search = "{8F965DBC-C3D9-5DF9-BA2A-690BDD7241CC}:0"
 
     async def act(app, pilot, pane, _session):
@@ -901,7 +900,7 @@ def test_a_long_search_that_was_taken_is_read_and_one_without_hits_says_how_to_g
         await until(pilot, lambda: app.focused is pane.trees.view)
         await until(pilot, lambda: "690BDD7241CC}:0" in lines(app)[3])
         await until(pilot, lambda: "nothing matches: Esc clears the search" in text(app))
-        assert "textures/" not in text(app)  # neither the tree nor details of what is not there
+        assert "textures/" not in text(app)  # neither the tree nor details of removed assets
         await pilot.press("escape")
         await until(pilot, lambda: "textures" in text(app))
 
@@ -910,7 +909,7 @@ def test_a_long_search_that_was_taken_is_read_and_one_without_hits_says_how_to_g
 
 
 @pytest.mark.usefixtures("store")
-def test_the_first_hit_stands_below_its_folders(tmp_path):
+def test_first_hit_is_shown_below_its_folders(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
         await press(pilot, *"/rock.png", "enter")
@@ -920,7 +919,7 @@ def test_the_first_hit_stands_below_its_folders(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_who_goes_to_a_product_finds_it_though_a_search_hides_it(tmp_path):
+def test_going_to_product_lifts_search_that_hides_it(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
         await go(pilot, pane, "scripts/door.lua")
@@ -937,7 +936,7 @@ def test_who_goes_to_a_product_finds_it_though_a_search_hides_it(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_back_leads_to_the_jobs_that_one_came_from(tmp_path):
+def test_back_leads_to_jobs_screen_of_origin(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         pane.reveal("scripts/door.lua", came_from="jobs")
@@ -951,7 +950,7 @@ def test_back_leads_to_the_jobs_that_one_came_from(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_all_of_a_long_list_of_references_can_be_reached(tmp_path, store):
+def test_long_list_of_references_is_reachable_to_its_end(tmp_path, store):
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.executemany(
             "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"
@@ -972,7 +971,7 @@ def test_all_of_a_long_list_of_references_can_be_reached(tmp_path, store):
 
 
 @pytest.mark.usefixtures("store")
-def test_the_title_is_that_of_the_details_where_both_take_turns_with_the_tree(tmp_path):
+def test_title_is_that_of_visible_part_on_narrow_screen(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "textures/rock.png")
         await press(pilot, "enter")
@@ -994,12 +993,12 @@ def test_the_title_is_that_of_the_details_where_both_take_turns_with_the_tree(tm
 
 
 @pytest.mark.usefixtures("store")
-def test_a_reference_that_leads_nowhere_says_so(tmp_path):
+def test_reference_without_target_explains_itself(tmp_path):
     async def act(app, pilot, pane, _session):
         await go(pilot, pane, "mesh/rock.fbx")
         put_on_reference(pane, "nobody.txt")
         await press(pilot, "enter")
-        await until(pilot, lambda: "'nobody.txt' is no asset" in text(app))
+        await until(pilot, lambda: "'nobody.txt' is not an asset" in text(app))
 
     in_assets(tmp_path, act, size=LARGE)
 
@@ -1032,20 +1031,20 @@ def test_tree_and_search_are_remembered(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_without_an_engine_nothing_is_offered_that_needs_one(tmp_path):
+def test_without_engine_its_actions_are_not_offered(tmp_path):
     class Alone(NoSession):
         done = ("open",)
 
     async def look(app, pilot, pane, _session):
         await go(pilot, pane, "scripts/door.lua")
-        assert "reprocess" not in lines(app)[-1]
+        assert "run again" not in lines(app)[-1]
         await press(pilot, "r", ".")
-        await until(pilot, lambda: "Reprocess" in text(app))
+        await until(pilot, lambda: "Run again" in text(app))
 
     in_assets(tmp_path, look, session=Alone("x", tmp_path))
 
 
-def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
+def test_missing_database_is_reported_in_place(tmp_path):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "there is no asset database" in text(app))
         await press(pilot, "enter", "y", ".", "x", "J", "o", "n", "p", "[", "r")
@@ -1054,7 +1053,7 @@ def test_a_database_that_is_not_there_is_said_quietly(tmp_path):
 
 
 @pytest.mark.parametrize("state", [SessionState.ATTACHING, SessionState.ATTACHED])
-def test_a_first_engine_is_waited_for_instead_of_a_database_that_it_makes(tmp_path, state):
+def test_missing_database_waits_for_engine_that_makes_it(tmp_path, state):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "nothing was processed yet" in text(app))
         assert "no asset database" not in text(app)
@@ -1063,7 +1062,7 @@ def test_a_first_engine_is_waited_for_instead_of_a_database_that_it_makes(tmp_pa
 
 
 @pytest.mark.usefixtures("store")
-def test_the_picture_in_a_file_is_shown_once_somebody_stays_there(tmp_path, monkeypatch):
+def test_picture_is_decoded_after_delay_under_cursor(tmp_path, monkeypatch):
     Image.new("RGB", (64, 32), (255, 0, 0)).save(tmp_path / "textures/rock.png")
     begun = []
     decode = decoding.decode
@@ -1077,7 +1076,7 @@ def test_the_picture_in_a_file_is_shown_once_somebody_stays_there(tmp_path, monk
         await until(pilot, lambda: "#ff0000" in {str(each.style.bgcolor.name) for each in view.render_line(0)})
         assert "PNG 64 × 32, RGB, 8 bits" in text(app)
         assert "Format" not in text(app)
-        pane.selected.mark_stale()  # what is told again of the same file draws no picture anew
+        pane.selected.mark_stale()  # reading the same file again draws no second picture
         pane.on_frame()
         await until(pilot, lambda: not pane.readers.queries.is_busy)
         assert begun == ["rock.png"]
@@ -1091,7 +1090,7 @@ def test_the_picture_in_a_file_is_shown_once_somebody_stays_there(tmp_path, monk
 
 
 @pytest.mark.usefixtures("store")
-def test_a_picture_that_comes_late_does_not_take_the_place_of_what_was_asked_since(tmp_path, monkeypatch):
+def test_late_picture_does_not_replace_newer_preview(tmp_path, monkeypatch):
     Image.new("RGB", (64, 32)).save(tmp_path / "textures/rock.png")
     came, may_end = threading.Event(), threading.Event()
     monkeypatch.setattr(decoding, "decode", lambda *_: came.set() or (may_end.wait(30) and Pixels(1, 1, bytes(4))))
@@ -1132,12 +1131,12 @@ def test_sizes_are_short(size, shown):
     assert size_text(size) == shown
 
 
-def test_a_filter_for_jobs_means_this_source_alone():
+def test_jobs_filter_matches_only_its_source():
     assert jobs_filter('a b/"c".png', is_folder=False) == '"^a b/\\"c\\"\\\\.png$"'.replace("\\\\", "\\")
     assert jobs_filter("a", is_folder=True) == '"^a/"'
 
 
-def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
+def test_missing_program_is_reported(tmp_path, monkeypatch):
     assert "cannot be started" in terminal_control.run_in_front([str(tmp_path / "none")])
     told = []
     monkeypatch.setenv("DISPLAY", ":0")
@@ -1146,7 +1145,7 @@ def test_a_program_that_is_not_there_is_said(tmp_path, monkeypatch):
     assert told == [f"'{tmp_path}/no-browser' cannot be started: no such file or directory"]
 
 
-def test_of_each_kind_of_errand_only_the_newest_counts(store):
+def test_only_newest_query_of_each_kind_is_answered(store):
     gate, told, failures = threading.Event(), [], []
     begun, done = threading.Event(), threading.Event()
 

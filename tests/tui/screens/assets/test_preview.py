@@ -1,4 +1,4 @@
-"""What is said of a file beside its tree: at once, and when its picture is there or is known not to come."""
+"""Previews of files: at once, with their picture, and after a failed decoding."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ def lines(text):
     return ["".join(piece for piece, _ in line) for line in text.lines]
 
 
-def test_what_cannot_be_read_and_what_is_no_picture_is_shown_as_ever(tmp_path):
+def test_unreadable_file_and_text_have_their_usual_previews(tmp_path):
     (tmp_path / "a.bin").write_bytes(b"\0\1")
 
     assert preview_of(str(tmp_path / "none")).text.kind == "not readable"
@@ -21,7 +21,7 @@ def test_what_cannot_be_read_and_what_is_no_picture_is_shown_as_ever(tmp_path):
     assert preview_of(str(tmp_path / "a.bin")).form == ""
 
 
-def test_until_a_picture_is_there_nothing_is_shown_that_would_go_away(tmp_path):
+def test_picture_preview_is_empty_until_decoded(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
     pixels = Pixels(1, 1, bytes(4))
 
@@ -32,7 +32,7 @@ def test_until_a_picture_is_there_nothing_is_shown_that_would_go_away(tmp_path):
     assert (shown.kind, shown.lines, shown.pixels) == ("PNG 64 × 32, RGB, 8 bits", (), pixels)
 
 
-def test_why_there_is_no_picture_stands_before_what_is_known(tmp_path):
+def test_failed_picture_shows_reason_before_facts(tmp_path):
     Image.new("RGB", (64, 32)).save(tmp_path / "a.png")
 
     told = lines(preview_of(str(tmp_path / "a.png")).with_picture("its file ends too early"))
@@ -41,7 +41,7 @@ def test_why_there_is_no_picture_stands_before_what_is_known(tmp_path):
     assert told[-1].startswith("00000")
 
 
-def test_a_picture_that_is_not_tried_says_so_at_once(tmp_path):
+def test_refused_picture_shows_reason_at_once(tmp_path):
     head = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 50_000, 50_000, 8, 6, 0, 0, 0)
     (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + head + struct.pack(">I", zlib.crc32(head[4:])))
     (tmp_path / "a.exr").write_bytes(b"v/1\x01\2\0\0\0")

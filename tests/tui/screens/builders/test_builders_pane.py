@@ -134,7 +134,7 @@ def tree_names(pane) -> list[str]:
     return [pane.widgets.spent.model.cell(at, "name").text.strip() for at in range(pane.widgets.spent.model.row_count())]
 
 
-def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
+def test_builders_are_listed_by_cost(tmp_path, store):
     async def look(app, pilot, _session, pane):
         assert names(pane)[:2] == ["Image", "upper"]
         assert len(names(pane)) == 3
@@ -146,16 +146,16 @@ def test_builders_are_listed_the_most_expensive_first(tmp_path, store):
     visit(tmp_path, look)
 
 
-def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, store, monkeypatch):
+def test_list_says_reading_before_first_read(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
 
     async def look(app, pilot, _session):
         await pilot.press("5", "m")
-        await until(pilot, lambda: "reading the builders" in text(app) and "reading what it did" in text(app))
-        assert "it did nothing" not in text(app)
-        assert "there is no builder" not in text(app)
+        await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
+        assert "it has not run" not in text(app)
+        assert "no builder" not in text(app)
         may_read.set()
         await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
 
@@ -169,7 +169,7 @@ def test_before_anything_was_read_nothing_is_said_about_what_is_there(tmp_path, 
         may_read.set()
 
 
-def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, store, monkeypatch):
+def test_filter_typed_before_first_read_applies_to_it(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
     monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
@@ -201,7 +201,7 @@ def test_what_is_typed_before_anything_was_read_is_about_what_is_read(tmp_path, 
     assert copied == ["*.up\tglob\taptui.yaml:9:3"]
 
 
-def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_path):
+def test_patterns_name_their_file_relative_to_project(tmp_path):
     rows = [
         builder_facts.pattern_rows(builder_facts.KnownBuilder(each.uuid, each.name, each), config_of(tmp_path, UPPER, IMAGES))
         for each in (UPPER, IMAGES)
@@ -210,7 +210,7 @@ def test_patterns_of_the_project_are_from_a_file_named_by_its_path_in_it(tmp_pat
     assert [found[0].cell("place").text for found in rows] == ["aptui.yaml:9:3", "/game/aptui.yaml:4:11"]
 
 
-def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
+def test_origin_of_pattern_has_the_rest_of_the_width():
     place = "entry:mesh:aptui.builders.mesh_builder"
     row = ListedRow(0, {"text": Cell("*.obj"), "kind": Cell("glob"), "place": Cell(place)})
 
@@ -219,7 +219,7 @@ def test_where_a_pattern_is_from_has_the_room_that_patterns_leave():
     assert wide["place"] >= len(place)
 
 
-def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
+def test_names_patterns_and_platforms_that_fit_are_not_cut(tmp_path, store):
     name = "a_name_longer_than_the_list_had_room"
     patterns = ("stone/*.png", "textures/*.tga")
     long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))
@@ -243,7 +243,7 @@ def test_what_fits_of_names_patterns_and_platforms_is_not_cut(tmp_path, store):
     visit(tmp_path, open_metrics, size=(160, 40), builders=(IMAGES, long))
 
 
-def test_names_in_the_metrics_are_whole_before_averages_and_bars():
+def test_metrics_keep_whole_names_before_averages_and_bars():
     name = "images/creatures/iceblock.sprite"
     entry = Entry(name, "textures", "linux", 4, 0, 1, 1)
 
@@ -253,7 +253,7 @@ def test_names_in_the_metrics_are_whole_before_averages_and_bars():
     assert {"total", "slowest"} <= set(columns)
 
 
-def test_no_line_is_kept_for_patterns_that_no_builder_has(tmp_path, store):
+def test_height_has_no_lines_for_patterns_that_do_not_exist(tmp_path, store):
     many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
 
     async def look(_app, pilot, _session, pane):
@@ -267,7 +267,7 @@ def test_no_line_is_kept_for_patterns_that_no_builder_has(tmp_path, store):
     visit(tmp_path, look, size=(80, 24), builders=many)
 
 
-def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, store):
+def test_parts_show_builder_under_cursor(tmp_path, store):
     async def walk(app, pilot, _session, pane):
         for part in ("*.png", "glob", r".*\.tga", "regex", "/game/aptui.yaml:4:11", " Patterns (2)▾"):
             await until(pilot, lambda part=part: part in text(app))
@@ -296,7 +296,7 @@ def test_patterns_details_and_metrics_of_the_builder_under_the_cursor(tmp_path, 
     assert app.memory.get("builders.part", "") == "metrics"
 
 
-def test_metrics_are_narrowed_and_sorted(tmp_path, store):
+def test_metrics_are_filtered_and_sorted(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("m", "m")
         await until(pilot, lambda: len(tree_names(pane)) == 7)
@@ -314,7 +314,7 @@ def test_metrics_are_narrowed_and_sorted(tmp_path, store):
     visit(tmp_path, sort)
 
 
-def test_metrics_are_sorted_by_how_many_jobs_there_are_and_by_what_one_takes(tmp_path, store):
+def test_metrics_are_sorted_by_count_and_by_average(tmp_path, store):
     more = [job_row(6 + at, 1, duration_ms=10 * at, platform=platform) for at, platform in enumerate(("pc", "mac"))]
     store.put(put_job=more)
     by_count, by_average = [f"textures/rock_{at}.png" for at in (1, 2, 3)], [f"textures/rock_{at}.png" for at in (2, 3, 1)]
@@ -334,7 +334,7 @@ def test_metrics_are_sorted_by_how_many_jobs_there_are_and_by_what_one_takes(tmp
     visit(tmp_path, sort)
 
 
-def test_the_average_of_the_list_is_that_of_jobs(tmp_path, store):
+def test_average_of_list_counts_jobs_only(tmp_path, store):
     spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
 
     row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
@@ -342,7 +342,7 @@ def test_the_average_of_the_list_is_that_of_jobs(tmp_path, store):
     assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
 
 
-def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
+def test_list_filter_applies_and_mistake_is_shown(tmp_path, store):
     async def narrow(app, pilot, _session, pane):
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])
@@ -358,7 +358,7 @@ def test_the_list_is_filtered_and_a_mistake_is_said(tmp_path, store):
     visit(tmp_path, narrow)
 
 
-def test_the_order_of_the_list_is_chosen_and_remembered(tmp_path, store):
+def test_order_of_list_is_chosen_and_remembered(tmp_path, store):
     async def sort(app, pilot, _session, pane):
         await pilot.press("S", "1")
         await until(pilot, lambda: names(pane)[0] == "Image")
@@ -372,7 +372,7 @@ def test_the_order_of_the_list_is_chosen_and_remembered(tmp_path, store):
     visit(tmp_path, look)
 
 
-def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
+def test_keys_go_to_jobs_of_builder_and_of_entry(tmp_path, store):
     async def go(app, pilot, _session, pane):
         await pilot.press("J")
         await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
@@ -388,14 +388,14 @@ def test_its_jobs_are_one_key_away_and_so_is_each_job(tmp_path, store):
     visit(tmp_path, go)
 
 
-def test_other_screens_can_go_to_a_builder(tmp_path, store):
+def test_other_screens_reveal_builder(tmp_path, store):
     async def reveal(app, pilot, _session, pane):
         await pilot.press("slash", *"png", "enter")
         pane.reveal("upper")
         await until(pilot, lambda: pane.current.name == "upper")
         await until(pilot, lambda: pane.widgets.list.has_focus)
         pane.reveal("nobody")
-        await until(pilot, lambda: "there is no builder 'nobody'" in text(app))
+        await until(pilot, lambda: "no builder 'nobody'" in text(app))
         pane.reload()
         pane.reveal("Image")
         await until(pilot, lambda: pane.current.name == "Image")
@@ -403,7 +403,7 @@ def test_other_screens_can_go_to_a_builder(tmp_path, store):
     visit(tmp_path, reveal)
 
 
-def test_a_builder_is_revealed_as_soon_as_it_is_known(tmp_path, store):
+def test_reveal_waits_until_builders_are_read(tmp_path, store):
     async def main(app, pilot, _session):
         await app.show("builders")
         app.pane.reveal("upper")
@@ -415,7 +415,7 @@ def test_a_builder_is_revealed_as_soon_as_it_is_known(tmp_path, store):
     )  # fmt: skip
 
 
-def test_jobs_that_end_are_counted_soon_and_not_while_hidden(tmp_path, store):
+def test_ended_jobs_are_counted_while_screen_is_visible(tmp_path, store):
     async def end(app, pilot, session, pane):
         store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
         news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
@@ -434,7 +434,7 @@ def test_jobs_that_end_are_counted_soon_and_not_while_hidden(tmp_path, store):
     visit(tmp_path, end)
 
 
-def test_a_builder_that_is_not_asked_any_more_says_why(tmp_path, store):
+def test_broken_builder_shows_reason(tmp_path, store):
     async def trip(app, pilot, session, _pane):
         session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
         session.say(HealthChanged(0, session.latest_health))
@@ -444,7 +444,7 @@ def test_a_builder_that_is_not_asked_any_more_says_why(tmp_path, store):
     visit(tmp_path, trip)
 
 
-def test_code_completes_what_the_configuration_leaves_open(tmp_path, store):
+def test_code_completes_configuration(tmp_path, store):
     bare = Builder(BUILDER, "Image", BuilderKind.PYTHON, origin="entry:image")
 
     async def look(app, pilot, _session, _pane):
@@ -454,7 +454,7 @@ def test_code_completes_what_the_configuration_leaves_open(tmp_path, store):
     visit(tmp_path, look, builders=(bare,), complete=lambda: (IMAGES,))
 
 
-def test_code_that_cannot_be_read_is_told_and_the_rest_is_shown(tmp_path, store):
+def test_unreadable_code_is_reported_and_rest_is_shown(tmp_path, store):
     def complete():
         raise UserError("the builder cannot be loaded: [/oops]")
 
@@ -465,7 +465,7 @@ def test_code_that_cannot_be_read_is_told_and_the_rest_is_shown(tmp_path, store)
     visit(tmp_path, look, complete=complete)
 
 
-def test_without_a_configuration_it_shows_what_the_database_knows(tmp_path, store):
+def test_without_configuration_builders_of_database_are_shown(tmp_path, store):
     async def look(app, pilot, _session, pane):
         assert len(names(pane)) == 3
         await until(pilot, lambda: "only the database names this builder" in text(app))
@@ -475,16 +475,16 @@ def test_without_a_configuration_it_shows_what_the_database_knows(tmp_path, stor
     visit(tmp_path, look, has_config=False)
 
 
-def test_without_a_database_it_shows_the_configuration(tmp_path):
+def test_without_database_configuration_is_shown(tmp_path):
     async def look(app, pilot, _session, pane):
         assert names(pane) == ["Image", "upper"]
         await pilot.press("m")
-        await until(pilot, lambda: "it did nothing yet" in text(app))
+        await until(pilot, lambda: "it has not run yet" in text(app))
 
     visit(tmp_path, look)
 
 
-def test_copying_menu_zoom_and_going_back(tmp_path, store):
+def test_copy_menu_zoom_and_back_keys(tmp_path, store):
     async def use(app, pilot, _session, pane):
         await pilot.press("y", "y", "y", "n", "y", "a")
         await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t*.png, .*\\.tga\t3"))
@@ -509,7 +509,7 @@ def test_copying_menu_zoom_and_going_back(tmp_path, store):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1), WIDE])
-def test_every_size_and_hostile_text(tmp_path, store, size):
+def test_every_size_shows_hostile_text_safely(tmp_path, store, size):
     evil = tuple(
         Builder(
             bytes([at]) * 16, words, BuilderKind.COMMAND, words, words, (glob(words),), (words,), words,
@@ -527,7 +527,7 @@ def test_every_size_and_hostile_text(tmp_path, store, size):
     visit(tmp_path, press, size=size, builders=evil)
 
 
-def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
+def test_share_bar_rounds_to_half_a_cell():
     assert [share_bar(share, 8) for share in (0, 0.001, 0.05, 0.5, 1)] == ["", "", "╸", "━" * 4, "━" * 8]
 
 
@@ -535,7 +535,7 @@ def test_a_bar_is_right_to_half_a_cell_and_next_to_nothing_draws_nothing():
     ("spent", "expected"),
     [(Spent(), ("—", "—")), (Spent(3), ("—", "—")), (Spent(3, 1), ("—", "1 ms")), (Spent(2, 90), ("45 ms", "90 ms"))],
 )
-def test_what_took_no_time_has_no_duration(spent, expected):
+def test_zero_duration_is_shown_as_none(spent, expected):
     known = KnownBuilder(OTHER, "upper", spent=BuilderSpent(OTHER, Spent(), spent))
     cells = row_of(1, known, "", 0).cells
     assert (cells["average"].text, cells["total"].text) == expected
@@ -544,5 +544,5 @@ def test_what_took_no_time_has_no_duration(spent, expected):
 @pytest.mark.parametrize(
     ("limit_s", "said"), [(45, "45 s"), (0.5, "0.5 s"), (120, "2m"), (150, "2m 30s"), (3600, "1h"), (5400, "1h 30m")]
 )
-def test_limits_are_told_as_durations_are(limit_s, said):
+def test_limits_are_formatted_as_durations(limit_s, said):
     assert builder_facts._limit(limit_s) == said

@@ -1,4 +1,4 @@
-"""Whatever was read, said, filtered and sorted: the list of builders is that of plain Python, with its details beside it."""
+"""The list of builders, after any reads, filters and sorts, equals that of plain Python, with its details beside it."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def some_builders(chance: random.Random) -> tuple[KnownBuilder, ...]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_list_and_its_details_are_what_filter_and_order_say(tmp_path: Path, seed: int) -> None:
+def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
 
     async def play(app: Any, pilot: Any, session: Any, pane: Any) -> None:
-        pane.reading.poll = lambda: None  # what is found, we say
+        pane.reading.poll = lambda: None  # the test sets the result
         text, order = "", pane.widgets.list.sort
         for _ in range(_STEPS):
             before, step = pane.current, chance.choice(("read", "health", "filter", "sort", "go", "reveal"))

@@ -32,13 +32,13 @@ def world(monkeypatch, tmp_path):
     return World(monkeypatch, tmp_path)
 
 
-def test_nothing_is_read_that_nobody_wants(world):
+def test_reading_does_nothing_without_request(world):
     world.reading.poll()
 
     assert not world.reads
 
 
-def test_the_first_read_begins_at_once_and_no_second_one_beside_it(world):
+def test_first_read_starts_at_once_and_only_once(world):
     world.reading.is_stale = True
     world.reading.poll()
     world.reading.is_stale = True
@@ -52,7 +52,7 @@ def test_the_first_read_begins_at_once_and_no_second_one_beside_it(world):
     assert [was.trouble for was in world.taken] == [""]
 
 
-def test_what_is_read_again_waits_its_time(world):
+def test_next_read_waits_for_its_interval(world):
     world.reading.is_stale = True
     world.reading.poll()
     world.finish()
@@ -71,7 +71,7 @@ def test_what_is_read_again_waits_its_time(world):
     assert [was.trouble for was in world.taken] == ["", "read 1"]
 
 
-def test_after_a_reload_nobody_waits(world):
+def test_read_after_reload_does_not_wait(world):
     world.reading.is_stale = True
     world.reading.poll()
     world.finish()

@@ -1,4 +1,4 @@
-"""What checks find is marked in the rows of jobs, and the filter knows it."""
+"""Findings of checks mark the rows of jobs, and the filter matches them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def product(number: int, job: int, size: int) -> tuple[object, ...]:
     return (number, job, f"linux/{number}.dds", 0, b"T" * 16, 0, 1, b"D" * 32, size)
 
 
-def test_each_job_has_what_is_found_of_its_products_of_its_name_and_what_blocks_it(store: Store) -> None:
+def test_check_marks_cover_products_names_and_blocking_jobs(store: Store) -> None:
     with closing(open_reader(store.path)) as reader:
         found = check_marks(reader, CHECKS)
 
@@ -55,7 +55,7 @@ def test_each_job_has_what_is_found_of_its_products_of_its_name_and_what_blocks_
         assert findings_of(reader, CHECKS, "y/none.txt") == []
 
 
-def test_rows_are_marked_and_the_filter_knows_names_and_findings(store: Store) -> None:
+def test_check_marks_are_shown_and_found_by_filter(store: Store) -> None:
     with closing(open_reader(store.path)) as reader, closing(JobsStore()) as jobs:
         jobs.apply(Batch(table=read_job_table(reader, {}, AnalysisKeys())))
         jobs.settle()
@@ -88,10 +88,10 @@ def test_rows_are_marked_and_the_filter_knows_names_and_findings(store: Store) -
         jobs.settle()
         row = jobs.index_of(2)
         assert row is not None
-        assert jobs.cell(row, "status").text == "! 1 check"  # also in rows that are read anew
+        assert jobs.cell(row, "status").text == "! 1 check"  # also in rows that are read again
 
 
-def test_the_thread_looks_when_told_says_so_and_ends_while_it_rests(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_thread_computes_on_request_and_ends_while_pausing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks_module, "_REST_S", 600.0)
     woken = threading.Event()
     with closing(CheckMarks(store.path, CHECKS, woken.set)) as marks:
@@ -104,7 +104,7 @@ def test_the_thread_looks_when_told_says_so_and_ends_while_it_rests(store: Store
         assert marks.take() is None
 
 
-def test_without_checks_nothing_is_read(tmp_path: Path) -> None:
+def test_check_marks_without_checks_read_nothing(tmp_path: Path) -> None:
     with closing(CheckMarks(tmp_path / "none", (), lambda: None)) as marks:
         marks.mark_stale()
         assert not marks._worker.is_busy

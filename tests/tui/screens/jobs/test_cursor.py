@@ -1,4 +1,4 @@
-"""Where the cursor of a log goes by itself, once and only when it was wanted."""
+"""Where the cursor of a log goes by itself, once and only on request."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ SAID = JobLogLine(1, "Builder", "made it", 0)
 
 
 class FakePane:
-    """Notes what it is told."""
+    """Records its calls."""
 
     def __init__(self, *, has_error: bool, key: int = 1) -> None:
         self.moves, self._has_error, self.cursor_key = [], has_error, key
@@ -31,7 +31,7 @@ class FakePane:
 @pytest.mark.parametrize(
     ("has_error", "running_key", "moves"), [(True, 0, ["error"]), (False, 0, ["error", -1]), (True, 7, ["last"])]
 )
-def test_it_goes_to_the_first_error_else_to_what_was_said_last_and_follows_a_run(has_error, running_key, moves):
+def test_log_cursor_goes_to_first_error_else_last_line(has_error, running_key, moves):
     pane = FakePane(has_error=has_error)
     cursor = LogCursor(lambda: pane)
 
@@ -40,7 +40,7 @@ def test_it_goes_to_the_first_error_else_to_what_was_said_last_and_follows_a_run
     assert pane.moves == moves
 
 
-def test_it_goes_once_when_the_log_was_read():
+def test_log_cursor_moves_once_after_reading():
     pane, read = FakePane(has_error=True), SimpleNamespace(records=(), running_key=0)
     cursor = LogCursor(lambda: pane)
     cursor.reach(read)

@@ -6,7 +6,7 @@ from aptui.tui.screens.jobs.selection import CursorGoal
 
 
 class Screen:
-    """A table that shows `rows` of the jobs that are known, and what was done to it."""
+    """A table that shows `rows` of the known jobs, and the calls that it received."""
 
     def __init__(self):
         self.store = SimpleNamespace(is_loaded=True, is_busy=False, info=lambda key: key if key in self.known else None)
@@ -29,14 +29,14 @@ def screen():
     return Screen()
 
 
-def test_a_job_that_is_shown_has_the_cursor_at_once(screen):
+def test_cursor_goes_to_visible_job_at_once(screen):
     screen.goal.be(2)
     screen.goal.reach()
 
     assert screen.done == [2]
 
 
-def test_a_job_that_a_filter_hides_has_it_when_the_rows_without_the_filter_are_there(screen):
+def test_cursor_goes_to_hidden_job_after_filter_is_removed(screen):
     screen.goal.be(3)
     screen.store.is_busy = True
     screen.goal.reach()
@@ -49,7 +49,7 @@ def test_a_job_that_a_filter_hides_has_it_when_the_rows_without_the_filter_are_t
     assert screen.done == ["clear", 3]
 
 
-def test_before_the_first_rows_nobody_says_that_there_is_no_such_job(screen):
+def test_unknown_job_is_reported_only_after_first_rows(screen):
     screen.store.is_loaded = False
     screen.goal.be(9)
     screen.goal.reach()
@@ -58,10 +58,10 @@ def test_before_the_first_rows_nobody_says_that_there_is_no_such_job(screen):
     screen.store.is_loaded = True
     screen.goal.reach()
 
-    assert screen.done == ["there is no job #9"]
+    assert screen.done == ["no job #9"]
 
 
-def test_the_first_row_is_gone_to_once(screen):
+def test_cursor_goes_to_first_row_once(screen):
     screen.goal.be_first()
     screen.goal.reach()
     screen.goal.reach()

@@ -1,4 +1,4 @@
-"""The Jobs screen: what every key of it does, over a real database, real logs and a fake engine."""
+"""The Jobs screen: each of its keys, over a real database, real logs and a fake engine."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def papers_of(pilot, pane, key: int, run_key: int | None = None) -> None:
 # ------------------------------------------------------------------------------------------------------------ three panes
 
 
-def test_three_panes_show_the_job_its_log_and_the_details_of_the_first_error(tmp_path):
+def test_panes_show_job_log_and_details_of_first_error(tmp_path):
     async def look(app, pilot, pane):
         await papers_of(pilot, pane, 1)
         await sees(
@@ -114,7 +114,7 @@ def test_three_panes_show_the_job_its_log_and_the_details_of_the_first_error(tmp
     in_jobs(tmp_path, look)
 
 
-def test_beside_a_line_without_details_stands_what_is_known_of_the_job(tmp_path):
+def test_line_without_details_shows_facts_about_job(tmp_path):
     async def look(app, pilot, pane):
         await papers_of(pilot, pane, 1)
         await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
@@ -122,12 +122,12 @@ def test_beside_a_line_without_details_stands_what_is_known_of_the_job(tmp_path)
         await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
         assert "Details of this line" not in text(app)
         head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
-        assert lines(app)[head + 1].startswith("▌")  # where lines are wrapped the cursor is drawn anew too
+        assert lines(app)[head + 1].startswith("▌")  # wrapped lines draw the cursor again too
 
     in_jobs(tmp_path, look)
 
 
-def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_room(tmp_path):
+def test_shared_reason_column_yields_and_errors_widen_it(tmp_path):
     async def look(app, pilot, pane):
         shown = {column.id: width for column, width in pane.table._lay_columns()}
         assert pane.table.columns[-1].title == "Why it ran, or failed"
@@ -140,7 +140,7 @@ def test_a_reason_that_all_jobs_share_yields_to_the_source_and_errors_get_its_ro
     in_jobs(tmp_path, look)
 
 
-def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
+def test_columns_are_as_wide_as_their_texts(tmp_path):
     async def look(app, pilot, pane):
         shown = {column.id: width for column, width in pane.table._lay_columns()}
         texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
@@ -153,7 +153,7 @@ def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
     in_jobs(tmp_path, look)
 
 
-def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
+def test_short_paths_leave_room_for_more_columns_at_80(tmp_path):
     needs = {"source": 24, "platform": 5, "key": 9, "reason": 40}
 
     def shown(alike: set[str], source: int = 24) -> set[str]:
@@ -166,7 +166,7 @@ def test_at_80_columns_short_paths_leave_room_for_more(tmp_path):
     assert shown(set(), source=40) == {"status", "completed", "platform"}, "the path is worth more"
 
 
-def test_columns_that_a_person_asked_for_are_the_last_to_go():
+def test_added_columns_are_dropped_last():
     def shown(ids: tuple[str, ...]) -> set[str]:
         return {column.id for column, _ in lay_out(choose_columns(ids, alike={"errors"}, needs={"source": 24}), 78)}
 
@@ -174,7 +174,7 @@ def test_columns_that_a_person_asked_for_are_the_last_to_go():
     assert "builder" in shown((*USUAL, "builder"))
 
 
-def test_how_long_jobs_took_stays_longer_than_why_they_ran_where_nothing_failed():
+def test_duration_is_kept_longer_than_reason_without_failures():
     def kept(width: int) -> set[str]:
         columns = choose_columns(USUAL, has_failed=False, alike={"platform"}, needs={"source": 24, "reason": 14})
         return {column.id for column, _ in lay_out(columns, width)}
@@ -184,7 +184,7 @@ def test_how_long_jobs_took_stays_longer_than_why_they_ran_where_nothing_failed(
     assert {"duration", "reason"} <= kept(110)
 
 
-def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_one_key(tmp_path):
+def test_failed_first_is_default_order_and_returns_with_one_key(tmp_path):
     async def order(app, pilot, pane):
         await sees(pilot, app, "failed first")
         await pilot.press("S", "s")
@@ -198,7 +198,7 @@ def test_the_order_is_failed_first_until_another_is_chosen_and_comes_back_with_o
     in_jobs(tmp_path, order)
 
 
-def test_enter_goes_to_the_first_error_and_escape_comes_back(tmp_path):
+def test_enter_goes_to_first_error_and_escape_returns(tmp_path):
     async def drill(app, pilot, pane):
         await pilot.press("enter")
         await until(pilot, lambda: app.focused is pane.event_log.log_pane and pane.event_log.log_pane.current())
@@ -215,7 +215,7 @@ def test_enter_goes_to_the_first_error_and_escape_comes_back(tmp_path):
     in_jobs(tmp_path, drill)
 
 
-def test_tab_walks_z_zooms_and_small_screens_fold_the_lower_panes(tmp_path):
+def test_tab_walks_and_zoom_hides_and_small_screens_fold(tmp_path):
     async def walk(app, pilot, pane):
         log = pane.event_log
         assert log.log_pane.display
@@ -260,7 +260,7 @@ def many(store, log_dir) -> None:
     )
 
 
-def test_what_few_rows_leave_is_the_logs_until_the_border_is_moved(tmp_path):
+def test_log_takes_room_of_few_rows_until_border_is_moved(tmp_path):
     async def look(app, pilot, pane):
         height = pane.event_log.size.height
         assert height == pane.size.height * 40 // 100
@@ -278,7 +278,7 @@ def test_what_few_rows_leave_is_the_logs_until_the_border_is_moved(tmp_path):
     in_jobs(tmp_path, look, filler=many)
 
 
-def test_details_stand_below_a_short_log_also_at_eighty_columns(tmp_path):
+def test_details_are_shown_below_short_log_at_80_columns(tmp_path):
     async def look(app, pilot, pane):
         await sees(pilot, app, "Unexpected end of data")
         assert "0x0012F3A0" not in text(app)  # the log has no row too many
@@ -305,7 +305,7 @@ def test_any_size_is_usable(tmp_path, size):
     in_jobs(tmp_path, press, size=size)
 
 
-def test_runs_of_a_job_are_stepped_through(tmp_path):
+def test_braces_step_through_runs_of_job(tmp_path):
     async def step(app, pilot, pane):
         await papers_of(pilot, pane, 1, 9)
         await pilot.press("left_curly_bracket")
@@ -313,7 +313,7 @@ def test_runs_of_a_job_are_stepped_through(tmp_path):
         await sees(pilot, app, "run 2 of 2")
         await sees(pilot, app, "the run before")
         await pilot.press("left_curly_bracket")
-        await until(pilot, lambda: "no run before this one is kept" in text(app))
+        await until(pilot, lambda: "no earlier run is kept" in text(app))
         await pilot.press("right_curly_bracket")
         await papers_of(pilot, pane, 1, 9)
 
@@ -323,7 +323,7 @@ def test_runs_of_a_job_are_stepped_through(tmp_path):
 # ----------------------------------------------------------------------------------------------------------------- filter
 
 
-def test_the_filter_acts_as_one_types_and_stays_until_removed(tmp_path):
+def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
     async def filter_(app, pilot, pane):
         await typed(pilot, pane, "rock")
         await sees(pilot, app, "3 of 7")
@@ -349,7 +349,7 @@ def test_the_filter_acts_as_one_types_and_stays_until_removed(tmp_path):
     in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=UiMemory(tmp_path / "project.json"))
 
 
-def test_while_a_filter_is_computed_no_count_of_the_one_before_stands_beside_it(tmp_path, monkeypatch):
+def test_count_is_hidden_while_filter_is_computed(tmp_path, monkeypatch):
     async def filter_(app, pilot, pane):
         await typed(pilot, pane, "rock")
         await sees(pilot, app, "3 of 7")
@@ -368,7 +368,7 @@ def test_while_a_filter_is_computed_no_count_of_the_one_before_stands_beside_it(
     in_jobs(tmp_path, filter_)
 
 
-def test_a_mistake_is_shown_in_its_place_and_the_last_good_view_stays(tmp_path):
+def test_filter_mistake_is_shown_and_keeps_last_valid_view(tmp_path):
     async def mistake(app, pilot, pane):
         await typed(pilot, pane, "sand")
         await pilot.press("space", "(")
@@ -377,7 +377,7 @@ def test_a_mistake_is_shown_in_its_place_and_the_last_good_view_stays(tmp_path):
         await until(pilot, lambda: "^" in lines(app)[place + 1])
         await until(pilot, lambda: "unclosed group" in lines(app)[place + 1])
         await until(pilot, lambda: sources(pane) == ["textures/sand.png"])
-        await until(pilot, lambda: "filtering…" not in text(app))  # nor will it be: the last good view stays
+        await until(pilot, lambda: "filtering…" not in text(app))  # nothing is computed: the last valid view stays
         await pilot.press("enter")
         await until(pilot, lambda: pane.box.has_focus_within)  # it is to be mended first
         await pilot.press("backspace", "backspace", "enter")
@@ -391,7 +391,7 @@ def test_a_mistake_is_shown_in_its_place_and_the_last_good_view_stays(tmp_path):
     in_jobs(tmp_path, mistake)
 
 
-def test_the_status_picker_adds_statuses_until_escape(tmp_path):
+def test_status_menu_toggles_until_escape(tmp_path):
     async def pick(app, pilot, pane):
         await pilot.press("s")
         await until(pilot, lambda: "completed with warnings" in text(app))
@@ -425,7 +425,7 @@ def test_the_status_picker_adds_statuses_until_escape(tmp_path):
         (("f", "f"), ""),
     ],
 )
-def test_enter_leaves_the_status_picker_as_letters_and_space_have_set_it(tmp_path, keys, found):
+def test_status_menu_enter_keeps_toggled_statuses(tmp_path, keys, found):
     async def pick(app, pilot, pane):
         await pilot.press("s", *keys, "enter")
         await settled(pilot, pane)
@@ -435,7 +435,7 @@ def test_enter_leaves_the_status_picker_as_letters_and_space_have_set_it(tmp_pat
     in_jobs(tmp_path, pick)
 
 
-def test_what_is_typed_over_a_kept_filter_takes_its_place(tmp_path):
+def test_typing_replaces_kept_filter(tmp_path):
     async def type_again(app, pilot, pane):
         pane.choices.filter_by("status:failed")
         await settled(pilot, pane)
@@ -448,7 +448,7 @@ def test_what_is_typed_over_a_kept_filter_takes_its_place(tmp_path):
     in_jobs(tmp_path, type_again)
 
 
-def test_the_end_of_a_long_filter_is_seen_while_it_is_typed(tmp_path):
+def test_end_of_long_filter_is_visible_while_typing(tmp_path):
     async def type_long(app, pilot, pane):
         await pilot.press("slash")
         pane.box.text = "textures/" + "very_" * 20 + "long"
@@ -459,7 +459,7 @@ def test_the_end_of_a_long_filter_is_seen_while_it_is_typed(tmp_path):
     in_jobs(tmp_path, type_long, size=SMALL)
 
 
-def test_filters_are_saved_brought_back_and_deleted_by_name(tmp_path):
+def test_filters_are_saved_applied_and_deleted_by_name(tmp_path):
     async def say(app, pilot, pane):
         pane.choices.filter_by("failed rock")
         await pilot.press("colon", *(letter if letter != " " else "space" for letter in "filter save broken rocks"), "enter")
@@ -476,7 +476,7 @@ def test_filters_are_saved_brought_back_and_deleted_by_name(tmp_path):
     in_jobs(tmp_path, say)
 
 
-def test_failures_group_by_cause_and_enter_shows_them(tmp_path):
+def test_causes_group_failures_and_enter_shows_jobs(tmp_path):
     async def group(app, pilot, pane):
         await pilot.press("f")
         await pilot.pause()
@@ -495,7 +495,7 @@ def test_failures_group_by_cause_and_enter_shows_them(tmp_path):
     in_jobs(tmp_path, group)
 
 
-def test_no_title_and_no_head_stand_above_details_of_nothing(tmp_path):
+def test_empty_details_have_no_title(tmp_path):
     async def look(app, pilot, pane):
         await sees(pilot, app, "Details of this line")
         pane.choices.filter_by("there-is-none-of-this-name")
@@ -506,7 +506,7 @@ def test_no_title_and_no_head_stand_above_details_of_nothing(tmp_path):
     in_jobs(tmp_path, look)
 
 
-def test_no_filter_stands_above_causes_of_which_it_hides_none(tmp_path):
+def test_causes_have_no_filter_line(tmp_path):
     async def group(app, pilot, pane):
         pane.choices.filter_by("platform:pc failed")
         await until(pilot, lambda: len(sources(pane)) == 1)
@@ -547,7 +547,7 @@ def test_order_by_header_menu_and_command_is_remembered(tmp_path):
     assert "number" in app.memory.get("jobs.columns", [])
 
 
-def test_e_and_w_step_through_failed_and_warned_jobs(tmp_path):
+def test_error_and_warning_keys_step_through_jobs(tmp_path):
     async def step(app, pilot, pane):
         await pilot.press("e")
         await until(pilot, lambda: pane.table.cursor_key == 2)
@@ -564,12 +564,12 @@ def test_e_and_w_step_through_failed_and_warned_jobs(tmp_path):
 # --------------------------------------------------------------------------------------------------------------------- row actions
 
 
-def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
+def test_run_again_cancel_and_run_next_act_on_marked_jobs(tmp_path):
     async def ask(app, pilot, pane):
         await pilot.press("r")
-        await until(pilot, lambda: "to be run again" in text(app))
+        await until(pilot, lambda: "queued to run again" in text(app))
         await pilot.press("plus")
-        await until(pilot, lambda: "nothing to hurry" in text(app))
+        await until(pilot, lambda: "this job is not waiting" in text(app))
         await pilot.press("space", "space")
         await sees(pilot, app, "2 marked")
         await pilot.press("r", "u")
@@ -580,7 +580,7 @@ def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
         await pilot.press("r")
         pane.table.move_to_key(3)
         await pilot.press("c")
-        await until(pilot, lambda: "only what is pending" in text(app))
+        await until(pilot, lambda: "only pending and running jobs" in text(app))
 
         await until(pilot, lambda: app.session.asked == [
             ReprocessJobs(job_ids=(1,)), ReprocessJobs(job_ids=(1, 2)), EscalateJobs(job_ids=(4,)), Cancel((4,)),
@@ -590,7 +590,7 @@ def test_reprocess_cancel_and_escalate_act_on_the_marked_jobs(tmp_path):
     in_jobs(tmp_path, ask)
 
 
-def test_what_was_cancelled_runs_no_more_on_the_screen(tmp_path):
+def test_cancelled_jobs_stop_running_on_screen(tmp_path):
     async def cancel(app, pilot, pane):
         for job_id in (3, 4):  # one runs, one waits
             pane.table.move_to_key(job_id)
@@ -608,7 +608,7 @@ def test_what_was_cancelled_runs_no_more_on_the_screen(tmp_path):
     in_jobs(tmp_path, cancel)
 
 
-def test_a_menu_lets_no_digits_through_to_the_screens(tmp_path):
+def test_open_menu_takes_digits(tmp_path):
     async def press(app, pilot, pane):
         for key in ("S", "s", "full_stop"):
             await pilot.press(key)
@@ -634,11 +634,11 @@ def test_each_order_has_a_key_in_its_menu(tmp_path):
     in_jobs(tmp_path, order)
 
 
-def test_the_connected_editor_is_asked_to_show_a_source(tmp_path):
+def test_show_key_sends_source_to_connected_editor(tmp_path):
     async def ask(app, pilot, pane):
         source = pane.store.info(pane.table.cursor_key).source
         await pilot.press("V")
-        await until(pilot, lambda: "no gateway runs" in text(app))
+        await until(pilot, lambda: "the gateway is not running" in text(app))
         assert app.session.asked == []
         app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
         await pilot.press("V")
@@ -647,18 +647,18 @@ def test_the_connected_editor_is_asked_to_show_a_source(tmp_path):
     in_jobs(tmp_path, ask)
 
 
-def test_keys_that_type_are_no_hints_while_people_type(tmp_path):
+def test_hints_hide_action_keys_while_typing(tmp_path):
     async def look(app, pilot, _pane):
         await until(pilot, lambda: "/ filter" in lines(app)[-1])
         await pilot.press("slash")
         await until(pilot, lambda: "keep" in lines(app)[-1] and "clear, then leave" in lines(app)[-1])
         assert "/ filter" not in lines(app)[-1]
-        assert "+ escalate" not in lines(app)[-1]
+        assert "+ run next" not in lines(app)[-1]
 
     in_jobs(tmp_path, look)
 
 
-def test_the_row_menu_writes_a_capsule_where_the_screen_was_started(tmp_path, monkeypatch):
+def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
     ran = []
 
     def run(command, **_named):
@@ -677,11 +677,19 @@ def test_the_row_menu_writes_a_capsule_where_the_screen_was_started(tmp_path, mo
     assert ran == [[sys.executable, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
 
 
-def test_the_row_menu_offers_what_can_be_done(tmp_path):
+def test_row_menu_offers_available_actions(tmp_path):
     async def menu(app, pilot, pane):
         await pilot.click(pane.table, offset=(20, 2), button=3)
-        await until(pilot, lambda: "Reprocess" in text(app))
-        for label in ("Open log in $PAGER", "Open source in $EDITOR", "Show the folder", "Copy…", "Cancel", "Escalate", "Why"):
+        await until(pilot, lambda: "Run again" in text(app))
+        for label in (
+            "Open log in $PAGER",
+            "Open source in $EDITOR",
+            "Open the source's folder",
+            "Copy…",
+            "Cancel",
+            "Run next",
+            "Why",
+        ):
             await sees(pilot, app, label)
         assert "View builder" not in text(app)  # there is no Builders screen here
         await pilot.press("r")
@@ -690,15 +698,15 @@ def test_the_row_menu_offers_what_can_be_done(tmp_path):
     in_jobs(tmp_path, menu)
 
 
-def test_where_nothing_may_be_asked_nothing_is_offered(tmp_path):
+def test_read_only_screen_offers_no_requests(tmp_path):
     async def look(app, pilot, pane):
         await pilot.press("r", "c", "plus", "full_stop")
         await until(pilot, lambda: "Why" in text(app))
 
-        assert "Reprocess" not in text(app)
-        assert "reprocess" not in lines(app)[-1]
+        assert "Run again" not in text(app)
+        assert "run again" not in lines(app)[-1]
         await pilot.press("escape")
-        for key, what in (("r", "reprocess"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
+        for key, what in (("r", "run again"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
             await pilot.press(key)
             await sees(pilot, app, f"cannot {what}: the screen is read-only")
         assert app.session.asked == []
@@ -706,7 +714,7 @@ def test_where_nothing_may_be_asked_nothing_is_offered(tmp_path):
     in_jobs(tmp_path, look, read_only=True)
 
 
-def test_of_a_job_that_runs_its_last_run_is_said_to_be_that(tmp_path):
+def test_running_job_shows_facts_of_its_last_run_as_such(tmp_path):
     async def look(app, pilot, pane):
         await papers_of(pilot, pane, 1)
         job_details = pane.event_log.job_details
@@ -725,7 +733,7 @@ def test_of_a_job_that_runs_its_last_run_is_said_to_be_that(tmp_path):
 def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
     async def ask(app, pilot, pane):
         await pilot.press("x")
-        await until(pilot, lambda: "Made of" in text(app))
+        await until(pilot, lambda: "Inputs of the last" in text(app))
         for part in (
             "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
             "linux/textures/rock_01.dds",
@@ -738,10 +746,10 @@ def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
     in_jobs(tmp_path, ask)
 
 
-def test_what_is_too_long_for_a_line_of_why_goes_on_in_the_next(tmp_path):
+def test_why_continues_long_lines_in_next_row(tmp_path):
     async def ask(app, pilot, _pane):
         await pilot.press("x")
-        await until(pilot, lambda: "Made of" in text(app))
+        await until(pilot, lambda: "Inputs of the last" in text(app))
         said = " ".join(text(app).split())
         assert "its last run failed; it ran because: the source changed" in said
         assert "IDAT chunk is broken" in said
@@ -749,7 +757,7 @@ def test_what_is_too_long_for_a_line_of_why_goes_on_in_the_next(tmp_path):
     in_jobs(tmp_path, ask, size=(44, 30))
 
 
-def test_the_log_the_source_and_the_folder_open_outside(tmp_path, monkeypatch):
+def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less -S")
     monkeypatch.setenv("EDITOR", "ed")
     monkeypatch.delenv("VISUAL", raising=False)
@@ -818,7 +826,7 @@ def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
     in_jobs(tmp_path, copy)
 
 
-def test_lines_are_copied_alone_with_details_all_and_as_a_report(tmp_path):
+def test_lines_are_copied_alone_with_details_all_and_as_report(tmp_path):
     async def copy(app, pilot, pane):
         await pilot.press("enter")
         await papers_of(pilot, pane, 1)
@@ -853,7 +861,7 @@ def test_lines_are_copied_alone_with_details_all_and_as_a_report(tmp_path):
 # --------------------------------------------------------------------------------------------------------------- event log
 
 
-def test_the_event_log_is_searched_and_its_levels_chosen(tmp_path):
+def test_event_log_search_and_levels(tmp_path):
     async def search_(app, pilot, pane):
         log = pane.event_log
         await pilot.press("enter")
@@ -880,7 +888,7 @@ def test_the_event_log_is_searched_and_its_levels_chosen(tmp_path):
     in_jobs(tmp_path, search_)
 
 
-def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_rows(tmp_path):
+def test_log_is_read_again_after_run_even_before_its_row(tmp_path):
     async def run(app, pilot, pane):
         pane.table.move_to_key(3)
         await papers_of(pilot, pane, 3)
@@ -906,7 +914,7 @@ def test_the_log_is_read_again_when_its_job_has_run_and_news_may_come_before_row
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_a_job_that_was_at_work_when_the_engine_went_is_not_said_to_run(tmp_path):
+def test_lost_engine_ends_running_state_on_screen(tmp_path):
     async def lose(app, pilot, pane):
         pane.choices.filter_by("sand")
         await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
@@ -917,7 +925,7 @@ def test_a_job_that_was_at_work_when_the_engine_went_is_not_said_to_run(tmp_path
     in_jobs(tmp_path, lose, running=(3,))
 
 
-def test_neither_a_moved_cursor_nor_news_of_a_job_lay_out_the_screen(tmp_path):
+def test_cursor_moves_and_notices_do_not_lay_out_screen(tmp_path):
     async def look(app, pilot, pane):
         await papers_of(pilot, pane, pane.table.cursor_key)
         await pilot.pause(0.3)
@@ -934,7 +942,7 @@ def test_neither_a_moved_cursor_nor_news_of_a_job_lay_out_the_screen(tmp_path):
     in_jobs(tmp_path, look)
 
 
-def test_durations_count_while_something_runs_and_nothing_is_drawn_when_idle(tmp_path):
+def test_durations_update_while_running_and_idle_draws_nothing(tmp_path):
     async def idle(app, pilot, pane):
         await pilot.pause(0.3)
         drawn: list[object] = []
@@ -952,7 +960,7 @@ def test_durations_count_while_something_runs_and_nothing_is_drawn_when_idle(tmp
     in_jobs(tmp_path, idle)
 
 
-def test_of_many_jobs_asked_for_at_once_only_the_last_is_read(tmp_path):
+def test_only_last_of_many_requested_jobs_is_read(tmp_path):
     with database(tmp_path) as store:
         store.put(
             put_source=[source_row(at, f"a/{at:04}.png") for at in range(1, 201)],
@@ -976,7 +984,7 @@ def test_of_many_jobs_asked_for_at_once_only_the_last_is_read(tmp_path):
         assert arrived[-1] == 200
 
 
-def test_nothing_foreign_reaches_the_screen_raw_or_as_markup(tmp_path):
+def test_foreign_text_is_shown_without_escapes_and_markup(tmp_path):
     async def look(app, pilot, pane):
         pane.table.move_to_key(6)
         await papers_of(pilot, pane, 6)
@@ -1000,7 +1008,7 @@ def test_nothing_foreign_reaches_the_screen_raw_or_as_markup(tmp_path):
     in_jobs(tmp_path, look)
 
 
-def test_other_screens_reveal_a_job_that_the_filter_hides(tmp_path):
+def test_reveal_shows_job_hidden_by_filter(tmp_path):
     async def reveal(app, pilot, pane):
         await typed(pilot, pane, "sand")
         await pilot.press("enter")
@@ -1011,7 +1019,7 @@ def test_other_screens_reveal_a_job_that_the_filter_hides(tmp_path):
         await settled(pilot, pane)
         await until(pilot, lambda: sources(pane) == ["x.lua"])
         pane.reveal("#99")
-        await until(pilot, lambda: "there is no job #99" in text(app))
+        await until(pilot, lambda: "no job #99" in text(app))
 
     in_jobs(tmp_path, reveal)
 
@@ -1019,7 +1027,7 @@ def test_other_screens_reveal_a_job_that_the_filter_hides(tmp_path):
 # --------------------------------------------------------------------------------------------------------- parts of it alone
 
 
-def test_a_report_fences_what_has_fences_and_says_nothing_raw():
+def test_bug_report_fences_backticks_and_removes_escapes():
     line = joblog.JobLogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
     report = texts.bug_report(JobDetails(INFO, records=(line,)))
 
@@ -1028,14 +1036,14 @@ def test_a_report_fences_what_has_fences_and_says_nothing_raw():
     assert "* Error: `` boom `x` ``" in report
 
 
-def test_a_term_looks_for_the_very_text():
+def test_term_matches_exactly_its_text():
     columns = LogColumns([joblog.JobLogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
 
     assert search(texts.term("error", 'a.b "c" (x)', is_whole=True), columns).hits == [0]
     assert search("!a.b", columns).hits == []
 
 
-def test_levels_and_hits_of_lines_keep_their_places():
+def test_event_lines_keep_positions_of_levels_and_hits():
     source = EventLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
     source.keep([0, 2, 4])
 
@@ -1045,7 +1053,7 @@ def test_levels_and_hits_of_lines_keep_their_places():
     assert (source.next_of(0, "E", 1), source.next_of(2, "E", -1), source.next_of(1, "E", 1)) == (1, 1, None)
 
 
-def test_of_a_very_large_log_the_end_is_read(tmp_path: Path):
+def test_large_log_is_read_from_its_end(tmp_path: Path):
     file = tmp_path / "large.log"
     with file.open("wb") as stream:
         stream.truncate(LARGEST_BYTES)
@@ -1057,13 +1065,13 @@ def test_of_a_very_large_log_the_end_is_read(tmp_path: Path):
     assert found[-1].text == "the end"
 
 
-def test_a_database_that_is_gone_is_said_and_not_raised(tmp_path: Path):
+def test_missing_database_is_reported_in_details(tmp_path: Path):
     reader = DetailsReader(tmp_path / "assetdb.sqlite", tmp_path, lambda _job_details: None)
 
     assert "there is no asset database" in reader.read(DetailsRequest(INFO)).nothing
 
 
-def test_a_database_that_cannot_be_read_is_named_where_its_rows_would_be(tmp_path: Path):
+def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
     cache = tmp_path / "cache"
     cache.mkdir()
     with database(cache) as made, closing(sqlite3.connect(made.path)) as connection, connection:
@@ -1077,7 +1085,7 @@ def test_a_database_that_cannot_be_read_is_named_where_its_rows_would_be(tmp_pat
     in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
 
 
-def test_a_job_that_was_refused_says_why_once():
+def test_refused_job_shows_reason_once():
     why = "product 'a.webp' is made by 'b.png' as well"
     info = JobRowInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
 

@@ -1,4 +1,4 @@
-"""Rows move only when nobody is at them; at rest what stands at the head holds below it. Keys act on what is shown."""
+"""Rows move only without input, and then the first row stays the top one. Keys act on the rows that are shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.keys import _character_to_key
 
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.screens.jobs import selection
-from aptui.tui.screens.jobs.selection import Resting, query_in_background
+from aptui.tui.screens.jobs.selection import Resting
 from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
@@ -26,7 +26,7 @@ class Clock:
         return self.now_s
 
 
-def test_rows_rest_while_somebody_is_at_them_and_are_not_sorted_all_the_time() -> None:
+def test_rows_stay_during_input_and_between_sorts() -> None:
     clock = Clock()
     rest = Resting(clock)
 
@@ -38,7 +38,7 @@ def test_rows_rest_while_somebody_is_at_them_and_are_not_sorted_all_the_time() -
     assert selection.HOLD_S + selection.AGAIN_S < 2
 
 
-def test_a_row_that_became_another_by_itself_is_not_acted_on_at_once() -> None:
+def test_just_changed_row_is_not_acted_on() -> None:
     clock = Clock()
     rest = Resting(clock)
 
@@ -61,7 +61,7 @@ async def newest_first(pilot, pane):
     await until(pilot, lambda: pane.table.cursor == 0 and pane.store.sort[0] == "completed")
 
 
-def test_what_changed_is_in_its_place_after_a_moment_and_the_top_stays_the_top(tmp_path, monkeypatch):
+def test_changed_rows_are_sorted_after_delay_and_top_stays_top(tmp_path, monkeypatch):
     monkeypatch.setattr(selection, "HOLD_S", 0.3)
 
     async def change(app, pilot, pane):
@@ -83,7 +83,7 @@ def test_what_changed_is_in_its_place_after_a_moment_and_the_top_stays_the_top(t
     in_jobs(tmp_path, change)
 
 
-def test_the_details_are_those_of_the_job_that_is_selected(tmp_path):
+def test_details_belong_to_selected_job(tmp_path):
     async def look(app, pilot, pane):
         await newest_first(pilot, pane)
         await until(pilot, lambda: pane.event_log.has_details)
@@ -94,13 +94,13 @@ def test_the_details_are_those_of_the_job_that_is_selected(tmp_path):
     in_jobs(tmp_path, look)
 
 
-def test_help_over_a_menu_is_closed_by_escape_and_nothing_behind_takes_keys(tmp_path):
+def test_help_over_menu_closes_with_escape_and_takes_keys(tmp_path):
     async def press(app, pilot, pane):
         await pilot.press("full_stop", "2", "z")
         assert pane.table.display
-        await until(pilot, lambda: "Reprocess" in text(app))
+        await until(pilot, lambda: "Run again" in text(app))
         await pilot.press("question_mark")
-        await until(pilot, lambda: "keys, then the filter, then signs" in text(app))
+        await until(pilot, lambda: "Sections: keys" in text(app))
         await pilot.press("r", "c")
         await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
         await pilot.press("escape", "escape")
@@ -122,7 +122,7 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
         await until(pilot, lambda: pane.name_awaited(pane.table) == "")
         await pilot.press("escape")
         may_answer = threading.Event()
-        query_in_background(pane, lambda _reader: may_answer.wait(), lambda _answer: None)
+        pane.actions.query(lambda _reader: may_answer.wait(), lambda _answer: None)
         assert (app.keyboard.name_awaited("r"), app.keyboard.name_awaited("q")) == ("the answer", "")
         may_answer.set()
         await until(pilot, lambda: app.keyboard.name_awaited("r") == "")
@@ -140,7 +140,7 @@ def test_keys_wait_for_rows_filter_and_log(tmp_path):
     in_jobs(tmp_path, wait)
 
 
-def test_what_is_typed_before_there_are_rows_is_typed_when_there_are(tmp_path):
+def test_keys_typed_before_first_rows_are_handled_after(tmp_path):
     async def type_ahead(app, pilot, pane):
         async def type_all() -> None:
             for letter in "/frozen":  # f would open the causes, r run a job again
@@ -160,7 +160,7 @@ def test_what_is_typed_before_there_are_rows_is_typed_when_there_are(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_after_any_keys_and_news_the_screen_says_what_is_so(tmp_path, monkeypatch, seed):
+def test_screen_matches_model_after_any_keys_and_notices(tmp_path, monkeypatch, seed):
     monkeypatch.setattr(selection, "HOLD_S", 0.2)
     chance = random.Random(seed)
     keys = ("j", "k", "g", "G", "enter", "escape", "e", "tab", "f", "z", "space", "u", "slash", "question_mark", "S", "s", "R")

@@ -1,4 +1,4 @@
-"""The log of a job while it runs: its lines appear, its log takes their place, and no other job shows them."""
+"""The log of a running job: its lines appear, its final log replaces them, and no other job shows them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from aptui.link.port import ReadRunLog
 from aptui.shared.errors import HostError, UserError
 from aptui.store import joblog
 from aptui.tui.data.session import EngineFacts, SessionState
+from aptui.tui.frame import terminal_control
 from aptui.tui.screens.jobs.job_details import AGAIN_S, FIRST_S, RunningLog
 from aptui.tui.screens.jobs.jobs_pane import JobsPane
 from tests.store.conftest import job_row
@@ -27,7 +28,7 @@ def records(*texts: str) -> list[dict[str, object]]:
 
 
 class Runs:
-    """An engine that tells what a run has logged so far."""
+    """An engine that reports the lines that a run has logged so far."""
 
     def __init__(self, app, job_id: int = 3) -> None:
         self.said: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
 pytestmark = pytest.mark.real
 
 
-def test_lines_of_a_running_job_appear_and_its_log_takes_their_place_without_a_jump(tmp_path):
+def test_running_lines_are_replaced_by_log_without_jump(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
@@ -120,7 +121,7 @@ def test_lines_of_a_running_job_appear_and_its_log_takes_their_place_without_a_j
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_the_cursor_at_the_end_stays_on_what_was_said_last_when_the_run_ends(tmp_path):
+def test_cursor_at_end_stays_on_last_line_when_run_ends(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app)
         await select(pilot, pane, 3)
@@ -136,7 +137,7 @@ def test_the_cursor_at_the_end_stays_on_what_was_said_last_when_the_run_ends(tmp
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_another_job_that_is_selected_meanwhile_shows_its_own_log(tmp_path):
+def test_newly_selected_job_shows_its_own_log(tmp_path):
     async def run(app, pilot, pane):
         runs = await at_work(app, pilot, pane)
         late: Future = Future()
@@ -157,7 +158,7 @@ def test_another_job_that_is_selected_meanwhile_shows_its_own_log(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_a_run_before_can_be_looked_at_while_the_next_one_goes_on(tmp_path):
+def test_earlier_run_can_be_shown_while_next_one_runs(tmp_path):
     async def run(app, pilot, pane):
         runs = Runs(app, job_id=1)
         await select(pilot, pane, 1)
@@ -180,7 +181,7 @@ def test_a_run_before_can_be_looked_at_while_the_next_one_goes_on(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_what_is_searched_for_is_found_in_lines_that_come(tmp_path):
+def test_search_finds_new_lines_of_running_job(tmp_path):
     async def run(app, pilot, pane):
         runs = await at_work(app, pilot, pane)
         await pilot.press("enter")
@@ -193,7 +194,7 @@ def test_what_is_searched_for_is_found_in_lines_that_come(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_the_pager_shows_what_a_run_has_logged_so_far(tmp_path, monkeypatch):
+def test_pager_shows_lines_of_running_job(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less")
 
     async def run(app, pilot, pane):
@@ -203,8 +204,7 @@ def test_the_pager_shows_what_a_run_has_logged_so_far(tmp_path, monkeypatch):
         app.session.say(notice(3, "processing"), 2)
         await until(pilot, lambda: "image  two" in text(app))
         read: list[str] = []
-        programs = pane.actions.programs
-        monkeypatch.setattr(programs, "run_outside", lambda command, **_more: read.append(Path(command[-1]).read_text()))
+        monkeypatch.setattr(terminal_control, "lend", lambda _host, command, **_more: read.append(Path(command[-1]).read_text()))
         await pilot.press("o")
         await until(pilot, lambda: read)
 
@@ -217,7 +217,7 @@ def test_the_pager_shows_what_a_run_has_logged_so_far(tmp_path, monkeypatch):
 
 
 class Asking:
-    """A screen that shows a running job, the time, and what the engine is asked."""
+    """A screen that shows a running job, the time, and the requests to the engine."""
 
     def __init__(self) -> None:
         self.now_s, self.running_id, self.shown = 100.0, 5, []
@@ -253,7 +253,7 @@ def asking() -> Asking:
     return found
 
 
-def test_a_job_is_asked_about_again_only_when_it_answered_and_a_while_has_passed(asking: Asking) -> None:
+def test_request_waits_for_answer_and_interval(asking: Asking) -> None:
     assert asking.asked == [ReadRunLog(5)]
     asking.look(60)
     assert len(asking.asked) == 1
@@ -267,14 +267,14 @@ def test_a_job_is_asked_about_again_only_when_it_answered_and_a_while_has_passed
     assert asking.shown == [["one", "two"]]
 
 
-def test_lines_of_another_run_of_the_job_take_the_place_of_those_of_the_last(asking: Asking) -> None:
+def test_lines_of_new_run_replace_those_of_previous_run(asking: Asking) -> None:
     asking.answer(7, 2, "one", "two")
     asking.look(AGAIN_S)
     asking.answer(8, 1, "anew")
     assert asking.shown[-1] == ["anew"]
 
 
-def test_a_cursor_that_goes_through_running_jobs_asks_about_none(asking: Asking) -> None:
+def test_cursor_passing_running_jobs_sends_no_request(asking: Asking) -> None:
     for job_id in range(10, 30):
         asking.running_id = job_id
         asking.look(FIRST_S / 2)
@@ -287,7 +287,7 @@ def test_a_cursor_that_goes_through_running_jobs_asks_about_none(asking: Asking)
     assert asking.shown == []
 
 
-def test_nothing_is_asked_where_there_is_no_engine_or_one_that_does_not_know_the_question(asking: Asking) -> None:
+def test_no_request_without_engine_or_support(asking: Asking) -> None:
     asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
     asking.look(60)
     asking.look(60)

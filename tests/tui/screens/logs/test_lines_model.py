@@ -1,4 +1,4 @@
-"""Whatever was appended, searched and chosen: the lines of Logs are those of a plain list, filtered by Python."""
+"""The lines of Logs, after any appends, searches and tabs, equal those of a plain list filtered by Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_READS = 1_000
 
 @dataclass(frozen=True)
 class Line:
-    """A line as somebody without files and threads would keep it."""
+    """A line in the reference model."""
 
     level: str
     source: str
@@ -68,7 +68,7 @@ STEPS = st.one_of(
 
 
 class CountedFile(log_lines.OpenLogFile):
-    """A log that is not read for ever: a reader that does not come on fails, instead of hanging."""
+    """A log with a limited number of reads: a reader without progress fails instead of hanging."""
 
     reads = 0
 
@@ -93,7 +93,7 @@ class Screen:
         self._handle("view", view)
 
     def come(self, lines: list[Line], cut_at: int) -> None:
-        """Append lines, of which the engine has written a part alone when somebody looks."""
+        """Append lines; a check sees the first part of them alone."""
         raw = b"".join(line.raw for line in lines)
         with self.path.open("ab", buffering=0) as file:
             for part in (raw[:cut_at], raw[cut_at:]):
@@ -129,7 +129,7 @@ def text_of(rows: RecordLines, key: int) -> str:
 
 @settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})  # ten steps are short enough to read
 @given(st.lists(STEPS, min_size=1, max_size=10))
-def test_the_lines_are_what_tab_and_search_say(steps: list[object]) -> None:
+def test_lines_match_model_after_any_tab_and_search(steps: list[object]) -> None:
     CountedFile.reads = 0
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(log_lines, "OpenLogFile", CountedFile)

@@ -1,4 +1,4 @@
-"""The Logs screen does what its keys say, and shows what the engine logs while it does."""
+"""The keys of the Logs screen, and new lines of the engine."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def count_is(pilot, pane, count: int) -> None:
     await until(pilot, lambda: pane.pane.count_rows() == count)
 
 
-def test_the_standard_tabs_show_their_levels_and_the_tab_is_remembered(tmp_path, log):
+def test_standard_tabs_show_their_levels_and_tab_is_remembered(tmp_path, log):
     async def walk(app, pilot, _session, pane):
         assert len(shown(pane)) == 8
         await pilot.press("less_than_sign")
@@ -115,7 +115,7 @@ def test_the_standard_tabs_show_their_levels_and_the_tab_is_remembered(tmp_path,
     assert app.memory.get("logs.tab", 0) == 2
 
 
-def test_a_click_chooses_a_tab(tmp_path, log):
+def test_click_chooses_tab(tmp_path, log):
     async def click(app, pilot, _session, pane):
         await pilot.click("#logs-tabs", offset=(lines(app)[3].index("Debug"), 0))
         await count_is(pilot, pane, 9)
@@ -123,7 +123,7 @@ def test_a_click_chooses_a_tab(tmp_path, log):
     visit(tmp_path, click)
 
 
-def test_what_the_engine_says_is_there_at_once_and_followed(tmp_path, log):
+def test_new_messages_appear_at_once_and_are_followed(tmp_path, log):
     async def hear(app, pilot, session, pane):
         log.append(record(W, "the disk is nearly full"))
         session.say(EngineMessage(0, W, "the disk is nearly full"))
@@ -140,7 +140,7 @@ def test_what_the_engine_says_is_there_at_once_and_followed(tmp_path, log):
     visit(tmp_path, hear)
 
 
-def test_lines_that_come_do_not_lay_out_the_screen(tmp_path, log):
+def test_new_lines_do_not_lay_out_screen(tmp_path, log):
     async def hear(app, pilot, session, pane):
         layouts = layouts_of(app)
         await pilot.press("j", "k")
@@ -153,7 +153,7 @@ def test_lines_that_come_do_not_lay_out_the_screen(tmp_path, log):
     visit(tmp_path, hear)
 
 
-def test_a_line_that_has_no_end_yet_is_completed_later(tmp_path, log):
+def test_incomplete_line_is_completed_later(tmp_path, log):
     async def write(app, pilot, session, pane):
         with (folder_of(tmp_path) / "aptui.log").open("ab") as stream:
             stream.write(f"~~{NOW_MS}~~1~~1~~none~~half a ".encode())
@@ -168,7 +168,7 @@ def test_a_line_that_has_no_end_yet_is_completed_later(tmp_path, log):
     visit(tmp_path, write)
 
 
-def test_a_full_log_that_is_rolled_away_is_left_for_the_new_one(tmp_path, log):
+def test_rotated_log_is_replaced_by_new_one(tmp_path, log):
     async def roll(app, pilot, session, pane):
         log._roll(NOW_MS // 1000)
         log.append(record(W, "a new file"))
@@ -187,7 +187,7 @@ def test_a_full_log_that_is_rolled_away_is_left_for_the_new_one(tmp_path, log):
     visit(tmp_path, roll)
 
 
-def test_a_log_that_is_cut_off_is_read_anew(tmp_path, log):
+def test_truncated_log_is_read_again(tmp_path, log):
     async def cut(_app, pilot, session, pane):
         os.truncate(folder_of(tmp_path) / "aptui.log", 0)
         session.say(EngineMessage(0, W, "x"))
@@ -196,7 +196,7 @@ def test_a_log_that_is_cut_off_is_read_anew(tmp_path, log):
     visit(tmp_path, cut)
 
 
-def test_levels_wrap_and_jumps(tmp_path, log):
+def test_levels_wrap_and_jump_keys(tmp_path, log):
     async def jump(app, pilot, _session, pane):
         at = lambda: pane.pane.current().text  # the shortest way to say it
         await pilot.press("E")
@@ -216,7 +216,7 @@ def test_levels_wrap_and_jumps(tmp_path, log):
     assert app.memory.get("logs.wrap", False)
 
 
-def test_slash_finds_in_all_lines_and_n_goes_along_the_hits(tmp_path, log):
+def test_search_finds_all_lines_and_n_walks_hits(tmp_path, log):
     async def look(app, pilot, _session, pane):
         await find(pilot, pane, "line$")
         await until(pilot, lambda: "2 of 8" in text(app))
@@ -236,7 +236,7 @@ def test_slash_finds_in_all_lines_and_n_goes_along_the_hits(tmp_path, log):
     visit(tmp_path, look)
 
 
-def test_a_filter_that_is_none_keeps_the_view_and_says_where(tmp_path, log):
+def test_invalid_filter_keeps_view_and_shows_position(tmp_path, log):
     async def look(app, pilot, _session, pane):
         await find(pilot, pane, "ro(")
         await pilot.press("enter")
@@ -245,12 +245,12 @@ def test_a_filter_that_is_none_keeps_the_view_and_says_where(tmp_path, log):
         await pilot.press("slash", "escape")
         await until(pilot, lambda: "unclosed group" not in text(app))
         pane.box.text = "platform:pc"
-        await until(pilot, lambda: "lines of a log have no such field" in text(app))
+        await until(pilot, lambda: "lines of a log do not have this field" in text(app))
 
     visit(tmp_path, look)
 
 
-def test_what_was_looked_for_is_remembered(tmp_path, log):
+def test_search_is_remembered(tmp_path, log):
     async def begin(_app, pilot, _session, pane):
         await find(pilot, pane, "rock")
         await pilot.press("enter")
@@ -263,7 +263,7 @@ def test_what_was_looked_for_is_remembered(tmp_path, log):
     visit(tmp_path, look)
 
 
-def test_context_of_a_line_is_shown_and_copied(tmp_path, log):
+def test_context_of_line_is_shown_and_copied(tmp_path, log):
     async def copy(app, pilot, _session, pane):
         await pilot.press("E")
         await until(pilot, lambda: "IDAT" in text(app))
@@ -284,7 +284,7 @@ def test_context_of_a_line_is_shown_and_copied(tmp_path, log):
     visit(tmp_path, copy)
 
 
-def test_a_line_that_is_cut_stands_below_as_a_whole(tmp_path, log):
+def test_cut_line_is_shown_whole_below(tmp_path, log):
     async def look(app, pilot, _session, pane):
         log.append(record(I, f"{'word ' * 30}the end"))
         pane.reload()
@@ -302,7 +302,7 @@ def test_a_line_that_is_cut_stands_below_as_a_whole(tmp_path, log):
     visit(tmp_path, look, size=SMALL)
 
 
-def test_marked_lines_and_all_are_copied(tmp_path, log):
+def test_marked_lines_and_all_lines_are_copied(tmp_path, log):
     async def copy(app, pilot, _session, _pane):
         await pilot.press("g", "j", "j", "j", "space", "space", "y", "y")
         await until(pilot, lambda: app.copied)
@@ -323,7 +323,7 @@ def test_marked_lines_and_all_are_copied(tmp_path, log):
     visit(tmp_path, copy)
 
 
-def test_a_tab_is_made_changed_moved_and_removed_and_kept_per_project(tmp_path, log):
+def test_own_tab_is_made_changed_moved_removed_and_kept(tmp_path, log):
     async def make(app, pilot, _session, pane):
         await pilot.press("t", "a", *"scan", "tab", *"^scan(", "enter")
         await until(pilot, lambda: "unclosed group" in text(app))
@@ -352,7 +352,7 @@ def test_a_tab_is_made_changed_moved_and_removed_and_kept_per_project(tmp_path, 
     assert app.memory.get("logs.tabs", []) == [{"name": "scan", "levels": "EWID", "source": "^scan", "text": ""}]
 
 
-def test_a_form_is_left_with_esc_and_names_are_taken_once(tmp_path, log):
+def test_form_is_left_with_escape_and_refuses_used_name(tmp_path, log):
     async def leave(app, pilot, _session, pane):
         await pilot.press("t", "a", *"Debug", "enter")
         await until(pilot, lambda: "another tab has this name" in text(app))
@@ -365,7 +365,7 @@ def test_a_form_is_left_with_esc_and_names_are_taken_once(tmp_path, log):
     visit(tmp_path, leave)
 
 
-def test_without_a_log_what_is_said_is_shown(tmp_path):
+def test_without_log_messages_are_shown(tmp_path):
     async def hear(app, pilot, session, pane):
         await until(pilot, lambda: "no log yet in" in text(app))
         session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
@@ -381,7 +381,7 @@ def test_without_a_log_what_is_said_is_shown(tmp_path):
     visit(tmp_path, hear)
 
 
-def test_a_log_nobody_may_hold_in_memory_is_shown_as_it_is(tmp_path, log, monkeypatch):
+def test_large_log_is_shown_as_it_is(tmp_path, log, monkeypatch):
     monkeypatch.setattr(logs_lines.LogReader.__init__, "__kwdefaults__", {"largest_bytes": 100})
 
     async def look(app, pilot, session, pane):
@@ -398,7 +398,7 @@ def test_a_log_nobody_may_hold_in_memory_is_shown_as_it_is(tmp_path, log, monkey
     visit(tmp_path, look)
 
 
-def test_the_menu_and_the_commands_do_what_the_keys_do(tmp_path, log):
+def test_menu_and_commands_do_the_same_as_keys(tmp_path, log):
     async def use(app, pilot, _session, pane):
         await pilot.press("full_stop", "slash")
         pane.box.text = "rock"
@@ -442,25 +442,25 @@ def test_every_size_works(tmp_path, log, size):
         ('"a b"', [2]), ("rock source:scan", []), ("warning", [2]),
     ],
 )  # fmt: skip
-def test_the_filter_language_is_about_text_source_and_level(words, hits):
+def test_filter_language_matches_text_source_and_level(words, hits):
     mask = parse_filter(words).masks(["a scan", "rock failed", "failed a b"], ["scan", "aptui", "aptui"], "IEW")
 
     assert [at for at, is_hit in enumerate(mask.tolist()) if is_hit] == hits
 
 
-def test_of_no_texts_none_passes():
+def test_empty_list_of_texts_passes_nothing():
     found = parse_filter("data -warn source:game")
 
     assert found.passing([]) == []
     assert found.masks([], [], "").tolist() == []
 
 
-def test_where_a_text_is_hit_is_known_in_letters():
+def test_spans_count_characters():
     assert parse_filter("ö !x").spans_of("für öde Öfen") == ((4, 5),)
     assert parse_filter("source:x").spans_of("x") == ()
 
 
-def test_tabs_that_make_no_sense_any_more_are_forgotten():
+def test_invalid_remembered_tabs_are_dropped():
     own = LogTab("mine", "WE", "scan", "rock", is_own=True)
 
     kept = tabs_of([*values_of([*STANDARD, own]), {"name": 1}, "x", {"name": "bad", "levels": "E", "source": "(", "text": ""}])
@@ -472,7 +472,7 @@ def test_tabs_that_make_no_sense_any_more_are_forgotten():
     assert mistake_in(LogTab("a", "E", 'say "x"', "")) is None
 
 
-def test_a_key_after_a_search_waits_for_what_it_finds_and_is_about_that(tmp_path, log):
+def test_key_after_search_waits_for_its_result(tmp_path, log):
     async def look(app, pilot, _session, pane):
         goes_on, serve = threading.Event(), pane._reader._serve
         pane._reader._serve = lambda *wanted, **how: goes_on.wait(20) and serve(*wanted, **how)
@@ -491,7 +491,7 @@ def test_a_key_after_a_search_waits_for_what_it_finds_and_is_about_that(tmp_path
     visit(tmp_path, look)
 
 
-def test_the_end_of_a_long_log_comes_first_and_then_all_of_it(tmp_path):
+def test_end_of_long_log_is_shown_first_then_all(tmp_path):
     path = tmp_path / "aptui.log"
     path.write_bytes(b"".join(b"~~%d~~%d~~1~~aptui~~line %d of many\r\n" % (NOW_MS, at % 4, at) for at in range(20_000)))
     reader = LogReader(lambda: None)

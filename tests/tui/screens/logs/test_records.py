@@ -1,11 +1,11 @@
-"""Records of the lines of the Logs screen: of what the engine says, and of a log of which only the lines are known."""
+"""Records of the lines of the Logs screen: of engine messages, and of a large log."""
 
 from aptui.core.notices import EngineMessage
 from aptui.tui.screens.logs.log_reader import LogRecords
 from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 
 
-def test_what_the_engine_says_is_a_record_with_its_level():
+def test_engine_message_becomes_record_with_level():
     records = LogRecords()
     records.add([EngineMessage(0, 1, "a link is not followed"), EngineMessage(0, 3, "no room")])
 
@@ -19,7 +19,7 @@ def test_what_the_engine_says_is_a_record_with_its_level():
     assert records.record(records.live, 2) is None
 
 
-def test_a_line_of_a_large_log_is_a_record_as_far_as_it_is_shown():
+def test_line_of_large_log_becomes_partial_record():
     records, large = LogRecords(), MemoryLines()
     large.add([LogPaneLine("12:00:00", "E", "Builder", "it failed"), LogPaneLine("12:00:01", "", "", "a line of nobody")])
 

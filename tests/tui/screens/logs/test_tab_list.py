@@ -15,7 +15,7 @@ class Memory(dict):
 
 @pytest.fixture
 def menu(monkeypatch):
-    """What a menu is asked for: `choose` answers the last one."""
+    """Menus and forms that are asked: `choose` answers the last one."""
     asked = SimpleNamespace(choose=None, form=None, check=None)
     monkeypatch.setattr(tab_list.Menu, "ask", lambda _app, _items, then, **_named: setattr(asked, "choose", then))
 
@@ -33,14 +33,14 @@ def tabs(**remembered):
     return found, shown, shell.memory
 
 
-def test_a_tab_that_is_no_more_is_not_shown():
+def test_removed_tab_is_not_shown():
     found, _shown, _memory = tabs(tabs=OWN, tab=9)
 
     assert found.names() == ["Debug", "Messages", "Warnings/Errors", "scan", "own"]
     assert found.current.name == "own"
 
 
-def test_after_the_last_tab_comes_the_first():
+def test_first_tab_follows_last():
     found, shown, _memory = tabs()
 
     found.show(3)
@@ -48,7 +48,7 @@ def test_after_the_last_tab_comes_the_first():
     assert shown == ["Debug"]
 
 
-def test_own_tabs_are_moved_and_removed_and_remembered(menu):
+def test_own_tabs_are_moved_removed_and_remembered(menu):
     found, shown, memory = tabs(tabs=OWN, tab=4)
     found.ask()
 
@@ -60,7 +60,7 @@ def test_own_tabs_are_moved_and_removed_and_remembered(menu):
     assert [tab["name"] for tab in memory["logs.tabs"]] == ["scan"]
 
 
-def test_a_tab_takes_its_place_again_when_it_is_changed_and_the_last_when_it_is_new(menu):
+def test_changed_tab_keeps_its_place_and_new_tab_is_last(menu):
     found, shown, _memory = tabs(tabs=OWN, tab=3)
     found.ask()
     form = {"name": "other", "source": "", "text": "", "levels": "EW"}
@@ -77,7 +77,7 @@ def test_a_tab_takes_its_place_again_when_it_is_changed_and_the_last_when_it_is_
     assert shown == ["other", "more"]
 
 
-def test_a_form_that_is_left_changes_nothing(menu):
+def test_cancelled_form_changes_nothing(menu):
     found, shown, _memory = tabs(tabs=OWN)
 
     found.edit(None)

@@ -1,4 +1,4 @@
-"""The Tools screen: what is offered when, what each row does, settings written back, health and the doctor."""
+"""The Tools screen: available tools, their actions, settings written back, health and the doctor."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Engine(FakeSession):
         return found
 
     def said(self):
-        """What was asked beside the state."""
+        """Requests except for the state."""
         return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
 
 
@@ -118,7 +118,7 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_every_tool_says_its_name_its_state_and_what_it_does(tmp_path, project, size):
+def test_every_tool_shows_name_state_and_purpose(tmp_path, project, size):
     async def look(app, pilot, _session):
         await until(pilot, lambda: "debug" in ids(app))
         await pilot.pause()
@@ -128,12 +128,12 @@ def test_every_tool_says_its_name_its_state_and_what_it_does(tmp_path, project, 
         if size == LARGE:
             for part in ("Queue", "Debug output", "Workers", "2 ", "project", "Theme", "dark", "Doctor", "not run", ":rescan full"):
                 assert part in shown
-        assert "Jobs that run go on to their end" in shown
+        assert "Running jobs finish" in shown
 
     in_tools(tmp_path, look, project=project, size=size)
 
 
-def test_types_with_metadata_their_delay_and_what_faster_scanning_is_are_told(tmp_path, project):
+def test_metadata_settings_and_faster_scanning_are_explained(tmp_path, project):
     more = "metadata_types: [.png, .tif]\nmeta_delay: 7s\n"
     (project / "aptui.yaml").write_text(PROJECT + more, encoding="utf-8")
 
@@ -147,7 +147,7 @@ def test_types_with_metadata_their_delay_and_what_faster_scanning_is_are_told(tm
     in_tools(tmp_path, look, project=project, size=LARGE)
 
 
-def test_switches_ask_the_engine(tmp_path):
+def test_switches_send_requests_to_engine(tmp_path):
     async def turn(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
         await use(app, pilot, "pause")
@@ -175,7 +175,7 @@ def test_switches_ask_the_engine(tmp_path):
     in_tools(tmp_path, turn)
 
 
-def test_while_paused_the_next_job_can_be_run_and_all_can_go_on(tmp_path):
+def test_paused_queue_can_run_next_job_and_resume(tmp_path):
     async def walk(app, pilot, session):
         assert "next" not in ids(app)
         session.latest_health = Health(roots=WELL.roots, is_paused=True)
@@ -192,7 +192,7 @@ def test_while_paused_the_next_job_can_be_run_and_all_can_go_on(tmp_path):
     in_tools(tmp_path, walk)
 
 
-def test_a_drain_can_be_ended(tmp_path):
+def test_draining_can_be_ended(tmp_path):
     session = Engine(tmp_path / "cache")
     session.latest_health = Health(is_draining=True)
 
@@ -205,7 +205,7 @@ def test_a_drain_can_be_ended(tmp_path):
     in_tools(tmp_path, end, session=session)
 
 
-def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_path):
+def test_failed_jobs_are_counted_and_run_again_after_confirmation(tmp_path):
     (tmp_path / "cache").mkdir()
     with database(tmp_path / "cache") as store:
         store.put(
@@ -230,7 +230,7 @@ def test_failed_jobs_and_analyses_are_counted_and_run_again_after_asking(tmp_pat
         in_tools(tmp_path, retry)
 
 
-def test_a_setting_is_written_where_people_choose_and_nothing_else_changes(tmp_path, project):
+def test_setting_is_written_to_chosen_file_only(tmp_path, project):
     async def write(app, pilot, _session):
         await use(app, pilot, "set:workers")
         await until(pilot, lambda: "This project" in text(app))
@@ -253,7 +253,7 @@ def test_a_setting_is_written_where_people_choose_and_nothing_else_changes(tmp_p
     in_tools(tmp_path, write, project=project)
 
 
-def test_an_ignore_rule_is_added_to_a_persons_own_file_by_command(tmp_path, project):
+def test_command_adds_ignore_rule_to_users_file(tmp_path, project):
     own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
 
     async def add(app, pilot, _session):
@@ -268,13 +268,13 @@ def test_an_ignore_rule_is_added_to_a_persons_own_file_by_command(tmp_path, proj
         await say(app, pilot, "set nothing")
         await pilot.pause()
 
-        await until(pilot, lambda: "'nothing' is not set from here" in text(app))
+        await until(pilot, lambda: "'nothing' cannot be set here" in text(app))
         await until(pilot, lambda: app.focused is app.pane._tools_table)
 
     in_tools(tmp_path, add, project=project)
 
 
-def test_a_setting_that_a_person_gave_is_written_to_that_file_without_asking_where(tmp_path, project):
+def test_setting_of_users_file_is_written_there_without_question(tmp_path, project):
     own = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "aptui.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("workers: 5\n", encoding="utf-8")
@@ -291,7 +291,7 @@ def test_a_setting_that_a_person_gave_is_written_to_that_file_without_asking_whe
     in_tools(tmp_path, write, project=project)
 
 
-def test_a_setting_that_breaks_the_configuration_is_refused(tmp_path, project):
+def test_invalid_setting_is_refused(tmp_path, project):
     async def write(app, pilot, _session):
         (project / "aptui.yaml").write_text(PROJECT + "nonsense: 1\n", encoding="utf-8")
         await use(app, pilot, "set:workers", "p")
@@ -329,7 +329,7 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
     in_tools(tmp_path, use_them, session=session)
 
 
-def test_read_only_offers_neither_the_engine_nor_settings(tmp_path, project):
+def test_read_only_screen_offers_no_engine_tools_and_settings(tmp_path, project):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
 
@@ -341,7 +341,7 @@ def test_read_only_offers_neither_the_engine_nor_settings(tmp_path, project):
     in_tools(tmp_path, look, project=project, session=session)
 
 
-def test_when_the_engine_goes_one_can_be_started_and_when_it_comes_it_is_asked_anew(tmp_path):
+def test_engine_can_be_started_and_is_queried_after_attaching(tmp_path):
     async def turn(app, pilot, session):
         session.turn(SessionState.REATTACHING, "gone")
         await until(pilot, lambda: "pause" not in ids(app))
@@ -362,7 +362,7 @@ def doctor(monkeypatch, script: str) -> None:
     monkeypatch.setattr(tools_doctor, "command", lambda _project: [sys.executable, "-S", "-c", script])
 
 
-def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monkeypatch):
+def test_doctor_checks_are_listed_below_engine_checks(tmp_path, project, monkeypatch):
     said = [
         {"name": "disk", "state": "warn", "said": f"little left {EVIL}", "advice": "free some"},
         {"name": "sqlite", "state": "ok", "said": "3.40.1", "advice": ""},
@@ -392,7 +392,7 @@ def test_the_doctors_checks_stand_below_the_engines_own(tmp_path, project, monke
     in_tools(tmp_path, ask, project=project)
 
 
-def test_a_doctor_that_fails_is_said_to(tmp_path, project, monkeypatch):
+def test_failing_doctor_is_reported(tmp_path, project, monkeypatch):
     doctor(monkeypatch, "import sys; sys.exit('no such verb')")
 
     async def ask(app, pilot, _session):
@@ -404,18 +404,18 @@ def test_a_doctor_that_fails_is_said_to(tmp_path, project, monkeypatch):
     in_tools(tmp_path, ask, project=project)
 
 
-def test_leaving_ends_a_doctor_that_does_not(tmp_path, project, monkeypatch):
+def test_leaving_stops_running_doctor(tmp_path, project, monkeypatch):
     doctor(monkeypatch, "import time; time.sleep(60)")
 
     async def ask(app, pilot, _session):
         await pilot.press("D")
-        await until(pilot, lambda: "looking…" in text(app))
+        await until(pilot, lambda: "checking…" in text(app))
 
     in_tools(tmp_path, ask, project=project)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-tools")]
 
 
-def test_a_refusal_is_told(tmp_path):
+def test_refused_request_is_reported(tmp_path):
     session = Engine(tmp_path / "cache")
 
     async def ask(app, pilot, session):
@@ -427,7 +427,7 @@ def test_a_refusal_is_told(tmp_path):
     in_tools(tmp_path, ask, session=session)
 
 
-def test_commands_do_what_rows_do(tmp_path):
+def test_commands_do_the_same_as_rows(tmp_path):
     async def command(app, pilot, session):
         await until(pilot, lambda: "debug" in ids(app))
         await say(app, pilot, "debug off")
@@ -445,7 +445,7 @@ def test_commands_do_what_rows_do(tmp_path):
     in_tools(tmp_path, command)
 
 
-def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_first():
+def test_engine_problems_are_rows_with_advice_worst_first():
     health = Health(
         roots=tuple(WatchedRoot(f"/{mode.value}", mode, "why") for mode in WatchMode),
         pool="no workers", broken_builders=(("textures", "crashed 3 times"),), disk="full", database="gone: put it back",
@@ -455,7 +455,7 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
 
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
-    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until that ends") in found
+    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until it ends") in found
     assert DoctorRow("database", "fail", "gone", "put it back") in found
     assert {check.name for check in found} == {
         "held back",
@@ -471,7 +471,7 @@ def test_every_trouble_of_the_engine_is_a_row_with_advice_and_the_worst_come_fir
     assert summary(found).startswith("✗")
 
 
-def test_a_scan_that_goes_on_and_a_configuration_that_is_refused_show():
+def test_running_scan_and_refused_configuration_are_shown():
     scanning = Progress(0, 1, 0, 0, 0, 0, 0, 0, True)
     rows = {
         tool.id: tool
@@ -482,7 +482,7 @@ def test_a_scan_that_goes_on_and_a_configuration_that_is_refused_show():
     assert (rows["reload"].now, rows["reload"].note) == ("not in use", "line 3 is broken")
 
 
-def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path):
+def test_cursor_stays_on_top_until_moved_then_on_its_row(tmp_path):
     session = Engine(tmp_path / "cache", SessionState.DETACHED)
 
     async def come(app, pilot, session):
@@ -502,12 +502,12 @@ def test_the_cursor_stays_on_top_until_it_is_moved_and_then_on_its_row(tmp_path)
     in_tools(tmp_path, come, session=session)
 
 
-def test_where_nobody_gives_advice_there_is_no_column_of_it():
+def test_advice_column_is_hidden_without_advice():
     quiet, loud = DoctorRow("disk", "ok", "64 GiB free"), DoctorRow("disk", "fail", "full", "free some space")
 
     assert [column.title for column in columns_for([quiet])] == ["State", "Check", "Said"]
     assert [column.title for column in columns_for([quiet, loud])] == ["State", "Check", "Said", "Advice"]
 
 
-def test_what_a_setting_does_is_said_whole_at_80_columns():
+def test_explanation_of_setting_is_whole_at_80_columns():
     assert [each.does for each in tool_rows.ADJUSTABLE if len(each.does) > 40] == []
