@@ -273,6 +273,10 @@ class Table(Rows):
         self._sort = value
         self._forget_layout()
 
+    def visible_columns(self) -> set[str]:
+        """Return the ids of the columns that have room."""
+        return {column.id for column, _ in self._lay_columns()}
+
     def row_text(self, key: int) -> str:
         """Return a row as text for copying: cells separated by tabs, without pictures; "" if it is not in the view."""
         index = self._model.index_of(key)

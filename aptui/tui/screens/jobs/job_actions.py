@@ -176,7 +176,7 @@ class RowActions:
 
     # -------------------------------------------------------------------------------------------------------------- copying
 
-    def _shown_details(self, info: JobRowInfo) -> JobDetails | None:
+    def _find_details(self, info: JobRowInfo) -> JobDetails | None:
         """Return the details in the lower panes if they are about this job."""
         job_details = self._view.event_log.job_details
         return job_details if job_details is not None and job_details.info.key == info.key else None
@@ -184,7 +184,7 @@ class RowActions:
     def copy(self, infos: Infos) -> None:
         """Open the menu of texts to copy."""
         word = "s" if len(infos) > 1 else ""
-        shown = self._shown_details(infos[0])
+        shown = self._find_details(infos[0])
         project_dir = str(self._shell.config.project_dir) if self._shell.config else ""
         commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
         copy_text, copy_files = self._shell.copy_text, partial(copy_paths, self._shell)
@@ -285,17 +285,17 @@ class RowActions:
 
     def _log_of(self, info: JobRowInfo) -> str:
         """Return the path of the log that is shown for a job, "" if none is shown."""
-        shown = self._shown_details(info)
+        shown = self._find_details(info)
         return native(shown.log) if shown is not None and shown.log else ""
 
     def _is_logging(self, info: JobRowInfo) -> bool:
         """Return whether the log of a running job is shown; it has no file yet."""
-        shown = self._shown_details(info)
+        shown = self._find_details(info)
         return shown is not None and shown.running_key != 0
 
     def pager(self, infos: Infos) -> None:
         """Show the log in the pager as text: time, level, origin, message, details; of a running job, what it has logged."""
-        command, log, shown = pager(os.environ), self._log_of(infos[0]), self._shown_details(infos[0])
+        command, log, shown = pager(os.environ), self._log_of(infos[0]), self._find_details(infos[0])
         if not shutil.which(command[0]):
             self._shell.show_toast(f"'{command[0]}' is not installed: set $PAGER", "warning")
         elif shown is not None and self._is_logging(infos[0]):

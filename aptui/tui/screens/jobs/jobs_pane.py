@@ -28,7 +28,7 @@ from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader
 from aptui.tui.screens.jobs.job_texts import CheckMarks
 from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
-from aptui.tui.screens.jobs.selection import CursorGoal, Resting, SelectedJob, TableChanges
+from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, Resting, SelectedJob, TableChanges
 from aptui.tui.screens.jobs.three_panes import CausesView, ThreePanes
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.row_list import Rows
@@ -143,6 +143,7 @@ class JobsPane(ThreePanes):
         self._trouble = ""
         self.resting = Resting()
         self.changes = TableChanges(self, self.store, self.resting)
+        self.fixed = FixedJobs(self.store)
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
@@ -210,7 +211,7 @@ class JobsPane(ThreePanes):
 
     def deactivate(self) -> None:
         """Remember the choices."""
-        if self.store.error is None:
+        if self.choices.mistake() is None:
             self.choices.keep()
 
     def reload(self) -> None:
@@ -223,7 +224,13 @@ class JobsPane(ThreePanes):
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
-        return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()))
+        names = (("reprocess", "run again"), ("cancel", "cancel"), ("escalate", "run next"), ("copy", "copy"), ("why", "explain"))
+        actions = (
+            Command(name, f"{label} the selected jobs", lambda _rest, name=name: self.action_row(name))  # type: ignore[misc]
+            for name, label in names
+            if self.actions.can(name)
+        )
+        return (*self.choices.commands(), Command("causes", "failures by cause", lambda _rest: self.action_causes()), *actions)
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that pass a filter; called by other screens."""
@@ -246,6 +253,8 @@ class JobsPane(ThreePanes):
         """Apply notices."""
         table = self.table
         self.store.hold(table.top, table.top + table.page_rows)
+        if fixed := self.fixed.note(batch):
+            self.shell.show_toast(fixed)
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         self.selection.note(batch)
@@ -264,7 +273,9 @@ class JobsPane(ThreePanes):
             )
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
-        self.table.follows_top = not (self.table.marks or self.table.marks.are_in_range) and self._part == "table"
+        self.choices.drop_invalid()
+        has_marks = bool(self.table.marks) or self.table.marks.are_in_range
+        self.table.follows_top = not (has_marks or self.table.is_held) and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
         self.goal.reach()
@@ -316,6 +327,7 @@ class JobsPane(ThreePanes):
         if event.rows is self.table:
             if event.key != self.selection.key:
                 self.selection.be(event.key)
+            self.table.is_held = True
             self.go_to("log")
             self.event_log.go_to_first_error()
         elif event.rows is self.causes:
@@ -351,7 +363,8 @@ class JobsPane(ThreePanes):
         return super().check_action(action, parameters)
 
     def action_row(self, action_id: str) -> None:
-        """Run an action on the selected jobs."""
+        """Run an action on the selected jobs; the cursor stays on its job until the user moves it."""
+        self.table.is_held = True
         self.actions.do(action_id)
 
     def action_menu(self) -> None:

@@ -113,6 +113,13 @@ class JobsTableView(Table):
     fits_texts: ClassVar[bool] = False
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
+    is_held = False
+    """Whether the cursor stays on its job at the top, too: the user acted on it and has not moved since."""
+
+    def move_cursor(self, index: int) -> None:
+        """Put the cursor on a row; a held job is released."""
+        self.is_held = False
+        super().move_cursor(index)
 
 
 class Causes:
@@ -184,6 +191,7 @@ class Choices:
     def __init__(self, view: JobsView, store: JobsStore) -> None:
         self._jobs, self._store = view, store
         self._text = ""
+        self._mistake: FilterError | None = None
         self._views: list[str] = [""]
         self._view = 0
         self._facts = (True, frozenset[str]())
@@ -222,8 +230,14 @@ class Choices:
 
     def type(self, text: str) -> None:
         """Filter by a text that the user is typing."""
-        self._text = text
+        self._text, self._mistake = text, None
         self._store.set_filter(text)
+
+    def drop_invalid(self) -> None:
+        """Show all jobs while the filter is invalid; called with each frame, because patterns are checked in a thread."""
+        if isinstance(self._store.error, FilterError):
+            self._mistake = self._store.error
+            self._store.set_filter("")
 
     def filter_by(self, text: str) -> None:
         """Filter by a text, and remember it."""
@@ -251,7 +265,7 @@ class Choices:
 
     def mistake(self) -> tuple[int, str, str] | None:
         """Return (column from 0, what is wrong, advice) of the typed filter."""
-        error: KnownError | None = self._store.error
+        error: KnownError | None = self._mistake or self._store.error
         if error is None:
             return None
         return (error.column - 1 if isinstance(error, FilterError) else 0), error.what, error.hint
@@ -340,7 +354,11 @@ class Choices:
     def ask_columns(self) -> None:
         """Open the menu of columns."""
         remembered = set(self.memory.get("jobs.columns", list(USUAL))) | {"source"}
-        items = [MenuItem(column.id, column.title, is_enabled=column.id != "source") for column in COLUMNS]
+        hidden = {column.id for column in self._jobs.table.columns} - self._jobs.table.visible_columns()
+        items = [
+            MenuItem(column.id, column.title + (" (no room)" if column.id in hidden else ""), is_enabled=column.id != "source")
+            for column in COLUMNS
+        ]
 
         def show(on: set[str]) -> None:
             self.memory.put("jobs.columns", [column.id for column in COLUMNS if column.id in on])

@@ -70,6 +70,30 @@ class SelectedJob:
 _FIRST = 0
 
 
+class FixedJobs:
+    """Finds the jobs that were failed and have succeeded in a new run."""
+
+    def __init__(self, store: JobsStore) -> None:
+        self._store = store
+        self._failed: set[int] = set()
+        """Jobs that are running again after a failure."""
+
+    def note(self, batch: Batch) -> str:
+        """Return a message about the jobs that a batch fixes, "" if there are none; call it before the batch is applied."""
+        fixed: dict[str, list[str]] = {}
+        for notice in (news.notice for news in batch.jobs):
+            info = self._store.info(notice.job_id)
+            if info is not None and info.status == "failed":
+                self._failed.add(notice.job_id)
+            if notice.job_id in self._failed and notice.status in ("completed", "failed", "cancelled"):
+                self._failed.discard(notice.job_id)
+                if notice.status == "completed" and info is not None:
+                    fixed.setdefault(info.source, []).append(info.platform)
+        if len(fixed) > 1:
+            return f"fixed: {len(fixed):,} sources"
+        return "".join(f"fixed: {source} ({', '.join(sorted(platforms))})" for source, platforms in fixed.items())
+
+
 class CursorGoal:
     """The target of the cursor, until the rows are complete.
 

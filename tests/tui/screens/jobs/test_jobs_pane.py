@@ -368,7 +368,7 @@ def test_count_is_hidden_while_filter_is_computed(tmp_path, monkeypatch):
     in_jobs(tmp_path, filter_)
 
 
-def test_filter_mistake_is_shown_and_keeps_last_valid_view(tmp_path):
+def test_invalid_filter_is_shown_and_filters_nothing(tmp_path):
     async def mistake(app, pilot, pane):
         await typed(pilot, pane, "sand")
         await pilot.press("space", "(")
@@ -376,8 +376,9 @@ def test_filter_mistake_is_shown_and_keeps_last_valid_view(tmp_path):
         place = next(at for at, line in enumerate(lines(app)) if "sand (" in line)
         await until(pilot, lambda: "^" in lines(app)[place + 1])
         await until(pilot, lambda: "unclosed group" in lines(app)[place + 1])
-        await until(pilot, lambda: sources(pane) == ["textures/sand.png"])
-        await until(pilot, lambda: "filtering…" not in text(app))  # nothing is computed: the last valid view stays
+        await until(pilot, lambda: pane.store.row_count() == pane.store.total)
+        await sees(pilot, app, "7 jobs")
+        assert "no job matches" not in text(app)
         await pilot.press("enter")
         await until(pilot, lambda: pane.box.has_focus_within)  # it is to be mended first
         await pilot.press("backspace", "backspace", "enter")
@@ -622,6 +623,41 @@ def test_open_menu_takes_digits(tmp_path):
         await until(pilot, lambda: app.pane is not pane)
 
     in_jobs(tmp_path, press, panes=[PANES[0], PROBES[1]])
+
+
+def test_selected_job_keeps_cursor_after_run_again(tmp_path):
+    async def act(app, pilot, pane):
+        await until(pilot, lambda: pane.table.cursor_key == 1)
+        await pilot.press("r")
+        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
+        rock = {"source": "textures/rock_01.png", "job_key": "Image Compile"}
+        app.session.say(notice(1, "processing", **rock), 2)
+        await until(pilot, lambda: pane.store.info(1).status == "processing")
+        app.session.say(notice(1, "completed", **rock), 3)
+        await sees(pilot, app, "fixed: textures/rock_01.png (linux)")
+        await until(pilot, lambda: pane.store.keys(0, 1) == [2])
+        await until(pilot, lambda: pane.store.key(pane.table.cursor) == 1)
+        await pilot.press("g")
+        await until(pilot, lambda: pane.table.cursor_key == 2)
+
+    in_jobs(tmp_path, act)
+
+
+def test_column_menu_marks_columns_without_room(tmp_path):
+    async def look(app, pilot, _pane):
+        await pilot.press("C")
+        await sees(pilot, app, "Job key (no room)", "• Status ")
+
+    in_jobs(tmp_path, look, size=SMALL)
+
+
+def test_commands_run_actions_on_selected_jobs(tmp_path):
+    async def say(app, pilot, pane):
+        next(each for each in pane.commands() if each.name == "reprocess").run("")
+        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
+        assert {"reprocess", "cancel", "escalate", "copy", "why"} <= {each.name for each in pane.commands()}
+
+    in_jobs(tmp_path, say)
 
 
 def test_each_order_has_a_key_in_its_menu(tmp_path):
