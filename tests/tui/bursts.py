@@ -48,7 +48,7 @@ _RESETS = {
 
 
 class Typist:
-    """Somebody at a screen of aptui in tmux, over a project whose engine rests."""
+    """A user at a screen of aptui in tmux, over a project with an idle engine."""
 
     def __init__(self, tmux: Tmux) -> None:
         self._tmux, self._pane = tmux, tmux.open()

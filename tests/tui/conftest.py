@@ -1,4 +1,4 @@
-"""What the tests of the screen share: rules of style sheets are parsed once, hundreds of apps have the same."""
+"""Fixtures of tests of the screen: style sheets are parsed once, because hundreds of apps have the same rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.css.stylesheet import Stylesheet
 
 
 class _Rules(dict[Any, Any]):
-    """Parsed rules under one set of variables: whoever has other variables has other rules, so nobody needs to clear them."""
+    """Parsed rules under one set of variables. An app with other variables has other rules, so `clear` is not needed."""
 
     def clear(self) -> None:
         """Keep all."""
@@ -32,5 +32,5 @@ def _rules_are_parsed_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _frames_come_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for frames draws them (`shell_room.Hands`); Textual's own come a tenth of a second after."""
+    """Slow down Textual's own frames to one in 0.1 s; `shell_room.Hands` draws frames when a test waits for them."""
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.1)

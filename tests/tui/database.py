@@ -1,4 +1,4 @@
-"""A real database for what the screens hold."""
+"""A real database for tests of the screens' data."""
 
 from __future__ import annotations
 

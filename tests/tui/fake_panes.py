@@ -1,4 +1,4 @@
-"""Panes and a session for tests of the shell: panes that note what they hear, an engine that answers what it is told to."""
+"""Panes and a session for tests of the app: panes that record updates, an engine with prepared answers."""
 
 import time
 from concurrent.futures import Future
@@ -83,7 +83,7 @@ PROBES = [
 
 
 class FakeSession:
-    """An engine that does nothing but answer; `asked` are the verbs."""
+    """An engine that only answers; `asked` has the requests."""
 
     def __init__(self, cache_dir: Path, state: SessionState = SessionState.ATTACHED) -> None:
         self.project_name, self.cache_dir, self.is_read_only = "AutomatedTesting", cache_dir, False

@@ -1,4 +1,4 @@
-"""Runs the Jobs screen over a real database with real logs and a fake engine; what is pressed and looked at is the tests'."""
+"""Runs the Jobs screen over a real database with real logs and a fake engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of a terminal: pyte, with what it lacks.
+"""A model of a terminal: pyte, extended.
 
 Repeating a character (REP), a background that erasing leaves alone (no `bce`), halves of wide characters, answers to the question
 where the cursor is, links, and the sequences of terminals that it prints instead of swallowing.
@@ -19,7 +19,7 @@ _SEEN_ON_BLANKS = ("underscore", "strikethrough", "reverse")
 
 @dataclass(frozen=True)
 class Cell:
-    """What a person sees in a cell: of a blank only what shows."""
+    """The visible look of a cell."""
 
     text: str
     look: tuple[object, ...]
@@ -77,14 +77,14 @@ class _Screen(pyte.Screen):
             super().draw(character)
 
     def _halve(self, end, blank):
-        """Leave a blank of a wide character whose second half is at `end` and of which the other half will be overwritten."""
+        """Replace a wide character by a blank if its second half is at `end` and its first half will be overwritten."""
         line = self.buffer[self.cursor.y]
         if 0 < end < self.columns and line[end].data == "":
             line[blank] = line[blank]._replace(data=" ")
 
 
 class ModelTerminal:
-    """What a terminal shows that was sent text.
+    """The content of a terminal that received text.
 
     Args:
         columns, lines: its size.
@@ -140,7 +140,7 @@ class ModelTerminal:
 
     @property
     def display(self) -> list[str]:
-        """What stands there, line by line."""
+        """The text of each line."""
         return self._screen.display
 
     def cells(self) -> list[list[Cell]]:

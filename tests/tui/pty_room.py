@@ -23,9 +23,9 @@ from tests.waiting import PATIENCE_S, until
 
 _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
-"""To where the cursor is: behind a blank that was repeated, which is all that anybody wants to know."""
+"""A reply with the cursor's place: behind a repeated blank."""
 _REST_S, _LONGEST_S = 0.01, 0.05
-"""How long a look rests once something was written; and how long at most, for what is waited for may be elsewhere."""
+"""Pause after output before the screen is checked again, and its maximum (seconds)."""
 
 
 class Terminal:
@@ -96,7 +96,7 @@ class Terminal:
             data = data[os.write(self._fd, data) :]
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the terminal another size; the kernel tells the command, once."""
+        """Resize the terminal; the kernel signals the command, once."""
         self.columns, self.lines = columns, lines
         self._forget_model()
         self._resize(columns, lines)
@@ -115,7 +115,7 @@ class Terminal:
     def pause(self, left_s: float, longest_s: float = _LONGEST_S) -> None:
         """Rest until something is written, `longest_s` at most."""
         if self._news.wait(min(left_s, longest_s)):
-            time.sleep(min(left_s, _REST_S))  # what is written comes in pieces
+            time.sleep(min(left_s, _REST_S))  # output arrives in pieces
             self._news.clear()
 
     def wait_for(self, text: str | bytes, timeout_s: float = PATIENCE_S) -> None:

@@ -1,7 +1,7 @@
 """`python -m tests.tui.record`: records a real engine at work on the demo project, for tests that drive the screens without one.
 
-What is kept in `recorded/`: the asset database as it was at the end, the logs, and the stream of notices as a client hears it.
-Paths of the machine it was recorded on are replaced: `scene.py` puts the folder of the test in their place.
+`recorded/` has the final asset database, the logs, and the stream of notices of a client. Paths of the machine are replaced:
+`scene.py` puts the folder of the test in their place.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from aptui.link import codec
 
 RECORDED = Path(__file__).parent / "recorded"
 PLACE = "/projects/demo"
-"""Stands for the project's folder in what was recorded."""
+"""Placeholder of the project's folder in the recording."""
 
 
 def record(folder: Path) -> None:
-    """Process the demo project, save some of its sources again, and keep what came of it."""
+    """Process the demo project, save some of its sources again, and keep the results."""
     project.write_project(folder)
     notices: list[bytes] = []
     live = EngineSupervisor(load.load(folder), lambda: load.load(folder))

@@ -1,8 +1,8 @@
-"""The scene for snapshots and pictures: the real screens over what a real engine left (`recorded/`), nothing of the machine.
+"""The scene for snapshots and pictures: the real screens over the recording of a real engine (`recorded/`).
 
-Where, when and on what it runs must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and Python,
-the free disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one length,
-so that nothing moves; what is drawn of it is replaced (`Scene.masked`).
+The machine, the place and the time must not show. Fixed are: the clock and the time zone, the process id, versions of aptui and
+Python, the free disk, figures of the engine, the environment, the time of every file. The folder's name is random but always of one
+length, so that nothing moves; its name on the screen is replaced (`Scene.masked`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Engine(FakeSession):
 
 
 def gateway() -> GatewayReport:
-    """Return what a gateway tells that dials a phone and turned somebody away."""
+    """Return the report of a gateway that dials a phone and rejected a device."""
     settings = PeerSettings(
         (Dial("phone", "127.0.0.1"), Dial("tablet", "tablet.local", is_auto=False)), ("192.168.1.0/24",), ("192.168.1.99",)
     )
@@ -151,7 +151,7 @@ class Scene:
 
     def __init__(self, place: Path) -> None:
         self.place, self.project = place, place / "demo"
-        # What cannot be built on this machine was built where it was recorded.
+        # All optional builders count as possible, as on the machine of the recording.
         with patch.object(project, "EXTRAS", tuple(replace(each, is_possible=lambda: True) for each in project.EXTRAS)):
             project.write_project(self.project)
         self.config = load.load(self.project)
@@ -176,8 +176,8 @@ class Scene:
 
     @asynccontextmanager
     async def opened(self, size: tuple[int, int], theme: str = "dark") -> AsyncIterator[tuple[AptuiApp, Hands]]:
-        """Open the real screens in a terminal of `size`, as somebody sees them who was never here."""
-        # Products and sources are what the database says; jobs that rest are not told again.
+        """Open the real screens in a terminal of `size`, without memories of an earlier visit."""
+        # Products and sources come from the database; settled jobs are not reported again.
         engine = Engine(self.config.cache_dir, [each for each in self.notices() if not isinstance(each, JobChanged)])
         memory, person = (UiMemory(self.place / f"{name}-{size}-{theme}.json") for name in ("project", "person"))
         app = AptuiApp(engine, self.config, memory=memory, person=person, theme=theme)

@@ -26,7 +26,7 @@ _refresh = Screen._compositor_refresh
 
 
 def _put_off(screen: Screen) -> None:
-    """Keep what is to be drawn until somebody looks; a screen below another one draws nothing by itself."""
+    """Delay drawing until a test checks the screen; a screen below another one does not draw."""
     if screen is screen.app.screen:
         screen._dirty_widgets.clear()
         screen.app._update_mouse_over(screen)
@@ -65,7 +65,7 @@ class Hands:
         await self._dealt_with()
 
     async def _dealt_with(self) -> None:
-        for _ in range(2):  # down from app to screen to part, and up again to who does it
+        for _ in range(2):  # down from app to screen to part, and up again to the handler
             await self._handled()
             await asyncio.sleep(0.003)  # for threads that are quick
             await self._handled()
@@ -86,19 +86,19 @@ class Hands:
             _refresh(screen)
 
     def _draw(self) -> bool:
-        """Lay out and draw what the screen owes, as its timer would some time later; return whether there was anything."""
+        """Lay out and draw pending changes, as the screen's timer would do later; return whether there were any."""
         screen = self._pilot.app.screen
-        owed = (
+        pending = (
             screen._layout_required, screen._scroll_required, screen._repaint_required, screen._recompose_required,
             screen._dirty_widgets, screen._callbacks,
         )  # fmt: skip
-        if not any(owed) or self._pilot.app._batch_count:
+        if not any(pending) or self._pilot.app._batch_count:
             return False
         screen._on_timer_update()
         return True
 
     def _is_still(self) -> bool:
-        """Return whether nobody has anything to handle, and no frame of ours is to come."""
+        """Return whether no message and no frame is pending."""
         clock = getattr(self._pilot.app, "clock", None)
         return not (clock and clock._is_woken) and all(map(_is_at_rest, _parts(self._pilot.app)))
 
@@ -122,7 +122,7 @@ def _parts(app: App[Any]) -> list[MessagePump]:
 
 
 def _is_at_rest(part: MessagePump) -> bool:
-    """Return whether a part waits for a message, and there is none: one that is not mounted yet waits for nothing."""
+    """Return whether a part waits for a message and none is queued; False for a part that is not mounted yet."""
     there_is_one = part._message_queue.ready_event
     return bool(there_is_one._waiters) and not there_is_one.is_set()
 

@@ -17,7 +17,7 @@ ACTING = {
     *(spec.id for spec in PROBES), "stop", "keys", "keymap",
     "messages", "info", "help", "plain", "redraw", "quit",
 }  # fmt: skip
-"""Commands of the `:` line that do no more than an action of the app."""
+"""Commands of the `:` line that run an action of the app."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def app(tmp_path):
 
 
 @pytest.mark.parametrize("binding", [*Binding.make_bindings(AptuiApp.BINDINGS)], ids=lambda each: each.id)
-def test_a_key_names_an_action_that_is_there(app, binding):
+def test_key_names_an_existing_action(app, binding):
     part, name, parameters = parse(binding.action)
     place = getattr(app, part) if part in PARTS else app
 
@@ -37,16 +37,16 @@ def test_a_key_names_an_action_that_is_there(app, binding):
         assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in PROBES})
 
 
-def test_parts_are_named_by_what_this_textual_keeps_for_itself(app):
-    """The only use of `App._action_targets`: it was looked at in these versions, and is to be in each newer one."""
-    assert version("textual") == "8.2.8", "look whether keys still reach the parts of the app, then name the version here"
+def test_action_targets_are_private_names_of_a_tested_textual(app):
+    """The only use of `App._action_targets`, which must be checked in each version of Textual."""
+    assert version("textual") == "8.2.8", "check that keys still reach the parts of the app, then set the version here"
     assert app._action_targets == {"app", "screen", "focused", *PARTS}
     assert App()._action_targets == {"app", "screen", "focused"}
     for part in PARTS:
         assert app._parse_action(f"{part}.any", app)[0] is getattr(app, part)
 
 
-def test_what_needs_an_engine_is_not_offered_without_one(app):
+def test_actions_of_the_engine_are_hidden_without_one(app):
     app.session.state = SessionState.NONE
 
     assert {name for name in PARTS if not getattr(app, name).check_action("any", ())} == {"engine"}
@@ -54,7 +54,7 @@ def test_what_needs_an_engine_is_not_offered_without_one(app):
         assert app.engine.check_action("pause", ())
 
 
-def test_the_colon_line_names_actions_that_are_there(app, monkeypatch):
+def test_commands_name_existing_actions(app, monkeypatch):
     named: list[str] = []
     monkeypatch.setattr(app, "act", named.append)
 

@@ -1,4 +1,4 @@
-"""Threads beside the screen: only the newest request of a kind counts; a task can be cancelled, and its end is told in the UI."""
+"""Threads of the screen: only the newest request of a kind counts; a task can be cancelled and reports its end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def begun(handler: Handler, **named) -> LatestOnly[int]:
     return worker
 
 
-def test_of_each_kind_only_the_newest_request_is_handled(handler):
+def test_only_the_newest_request_of_a_kind_is_handled(handler):
     worker = begun(handler)
     for number in (2, 3):
         worker.put(number, "a")
@@ -58,7 +58,7 @@ def test_one_kind_waits_until_nothing_else_is_requested(handler):
     assert handler.handled == [("a", 1), ("b", 3), ("slow", 2)]
 
 
-def test_what_is_handled_knows_that_it_is_superseded_or_interrupted(handler):
+def test_handler_sees_superseding_and_interrupting_requests(handler):
     worker = begun(handler)
     worker.put(2, "b")
     assert (worker.is_superseded("a"), worker.is_superseded("b"), worker.stop.is_set()) == (False, True, False)
@@ -72,7 +72,7 @@ def test_what_is_handled_knows_that_it_is_superseded_or_interrupted(handler):
     assert worker.is_superseded("a")
 
 
-def test_nothing_begins_after_the_end(handler):
+def test_no_request_is_handled_after_close(handler):
     worker = LatestOnly[int]("test", handler)
     worker.close()
     worker.put(1)
@@ -80,7 +80,7 @@ def test_nothing_begins_after_the_end(handler):
     assert not handler.has_begun.wait(0.05)
 
 
-def test_a_worker_that_does_not_settle_says_so(handler):
+def test_settle_raises_timeout_error(handler):
     worker = begun(handler)
     with pytest.raises(TimeoutError):
         worker.settle(0.01)
@@ -88,7 +88,7 @@ def test_a_worker_that_does_not_settle_says_so(handler):
     worker.close()
 
 
-def test_a_task_is_one_at_a_time_and_ends_in_one_of_four_ways():
+def test_background_task_runs_alone_and_reports_its_end():
     ends: list[object] = []
     done = threading.Semaphore(0)
 
@@ -120,7 +120,7 @@ def test_a_task_is_one_at_a_time_and_ends_in_one_of_four_ways():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_request_that_goes_wrong_does_not_end_the_thread():
+def test_failed_request_does_not_end_the_thread():
     handled: list[int] = []
 
     def handle(_kind: str, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What is typed at once, as a slow line brings it, does what it does when it is typed slowly (`bursts`)."""
+"""Keys that arrive together over a slow line have the same effect as keys typed slowly (`bursts`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
         "a pattern of a builder",
     ],
 )
-def test_a_script_that_is_typed_at_once_copies_what_it_shall(typist: Typist, name: str) -> None:
+def test_keys_typed_at_once_copy_the_expected_text(typist: Typist, name: str) -> None:
     """All of them, and with pauses, by the command of `bursts`: it takes minutes."""
     script, expected = SCRIPTS[name]
     typist.begin(script)

@@ -67,7 +67,7 @@ PANES = {
 }
 
 
-def test_every_pane_shows_what_is_in_it_and_changes_nothing(game):
+def test_panes_show_a_foreign_database_and_change_nothing(game):
     before = bytes_of(game)
 
     async def look(app, hands):
@@ -80,7 +80,7 @@ def test_every_pane_shows_what_is_in_it_and_changes_nothing(game):
     assert bytes_of(game) == before
 
 
-def test_the_log_of_a_job_is_read_where_o3de_wrote_it(game):
+def test_log_of_a_job_is_read_from_the_folder_of_o3de(game):
     async def look(app, hands):
         for _ in range(3):
             await hands.press("down")
@@ -91,7 +91,7 @@ def test_the_log_of_a_job_is_read_where_o3de_wrote_it(game):
     looked_at(game, look)
 
 
-def test_an_intermediate_leads_to_the_source_it_was_made_from(game):
+def test_intermediate_leads_to_its_source(game):
     async def look(app, hands):
         await hands.press("2", "t")
         await until(hands, lambda: "materials" in text(app))

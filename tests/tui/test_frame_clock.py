@@ -1,4 +1,4 @@
-"""When a frame is drawn: at once after a rest, ten times a second at most, and for news alone only where nobody is held up."""
+"""Times of frames: at once after idle time, at most ten a second, and for updates only when no key waits."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,7 +10,7 @@ from tests.tui.terminal.output.slow_line import FakeApp, SimulatedLoop
 
 
 class Screen:
-    """What is drawn and when; a frame takes `takes_s`."""
+    """Records frames and their times; a frame takes `takes_s`."""
 
     def __init__(self, rest_s: Callable[[], float] = lambda: 0.0) -> None:
         self.loop, self.takes_s = SimulatedLoop(), 0.0
@@ -38,7 +38,7 @@ class Screen:
             self.loop.run(self.loop.now_s + 0.001)
 
 
-def test_at_rest_nothing_is_drawn():
+def test_idle_app_draws_no_frame():
     screen = Screen()
 
     screen.loop.run(100.0)
@@ -46,7 +46,7 @@ def test_at_rest_nothing_is_drawn():
     assert screen.drawn_s == []
 
 
-def test_the_first_frames_after_a_rest_are_drawn_at_once():
+def test_first_frames_after_idle_time_do_not_wait():
     screen = Screen()
 
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_the_first_frames_after_a_rest_are_drawn_at_once():
     assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.01, 10.02]
 
 
-def test_what_was_asked_of_an_app_that_has_ended_is_not_done():
+def test_calls_after_the_end_of_the_app_are_dropped():
     screen, done = Screen(), []
 
     screen.clock.in_ui(done.append, 1)
@@ -69,7 +69,7 @@ def test_what_was_asked_of_an_app_that_has_ended_is_not_done():
 
 
 @pytest.mark.parametrize(("ask", "count", "apart_s"), [("wake", 20, FRAME_S), ("wake_for_news", 8, NEWS_FRAME_S)])
-def test_no_more_than_ten_frames_a_second_are_drawn_and_four_of_news_that_do_not_end(ask, count, apart_s):
+def test_frame_rate_is_ten_for_requests_and_four_for_updates(ask, count, apart_s):
     screen = Screen()
 
     screen.flood(getattr(screen.clock, ask), 13.0)
@@ -79,7 +79,7 @@ def test_no_more_than_ten_frames_a_second_are_drawn_and_four_of_news_that_do_not
     assert min(after - before for before, after in pairwise(later)) >= apart_s - 0.002
 
 
-def test_news_that_take_a_while_are_drawn_twice_a_second():
+def test_slow_updates_are_drawn_twice_a_second():
     screen = Screen()
     screen.takes_s = 0.02
 
@@ -88,7 +88,7 @@ def test_news_that_take_a_while_are_drawn_twice_a_second():
     assert 7 <= len([at_s for at_s in screen.drawn_s if at_s > 11.0]) <= 8
 
 
-def test_the_first_news_after_a_rest_are_drawn_at_once_and_the_last_are_drawn_too():
+def test_first_and_last_updates_after_idle_time_are_drawn():
     screen = Screen()
 
     for _ in range(5):
@@ -101,7 +101,7 @@ def test_the_first_news_after_a_rest_are_drawn_at_once_and_the_last_are_drawn_to
     assert [round(at_s, 2) for at_s in screen.drawn_s] == [10.0, 10.02, 10.04, 10.29, 20.0]
 
 
-def test_a_frame_that_somebody_asked_for_does_not_wait_while_news_do():
+def test_requested_frame_does_not_wait_with_updates():
     screen = Screen()
     screen.flood(screen.clock.wake_for_news, 12.0)
     screen.drawn_s.clear()
@@ -113,7 +113,7 @@ def test_a_frame_that_somebody_asked_for_does_not_wait_while_news_do():
     assert len(screen.drawn_s) == 1
 
 
-def test_where_a_frame_takes_long_as_long_again_is_left_and_for_news_three_times_as_long():
+def test_wait_after_a_slow_frame_is_proportional_to_its_duration():
     screen = Screen()
     screen.takes_s = 0.2
 
@@ -127,7 +127,7 @@ def test_where_a_frame_takes_long_as_long_again_is_left_and_for_news_three_times
     assert 1.1 <= news <= 1.4
 
 
-def test_news_wait_until_the_line_had_its_rest_and_a_frame_that_somebody_asked_for_brings_them():
+def test_updates_wait_for_the_line_or_a_requested_frame():
     rest_until = [10.5]
     screen = Screen(lambda: rest_until[0] - screen.loop.now_s)
 
@@ -147,7 +147,7 @@ def test_news_wait_until_the_line_had_its_rest_and_a_frame_that_somebody_asked_f
     assert screen.drawn_s[1] == pytest.approx(12.5, abs=0.01)
 
 
-def test_news_wait_until_a_key_was_echoed():
+def test_updates_wait_for_the_echo_of_a_key():
     screen = Screen()
     screen.key_until_s = 10.1
 
@@ -157,7 +157,7 @@ def test_news_wait_until_a_key_was_echoed():
     assert screen.drawn_s == [pytest.approx(10.1, abs=0.021)]
 
 
-def test_between_parts_of_the_news_a_key_is_next_and_what_others_do_comes_in_between():
+def test_key_is_handled_between_parts_of_updates():
     screen, done = Screen(), []
     screen.parts, screen.takes_s = 4, 0.01
 
@@ -171,7 +171,7 @@ def test_between_parts_of_the_news_a_key_is_next_and_what_others_do_comes_in_bet
     assert screen.drawn_s == [pytest.approx(10.22, abs=0.021)]
 
 
-def test_a_frame_asked_for_amid_the_parts_of_another_comes_after_it():
+def test_frame_requested_between_parts_follows_them():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.01
 
@@ -186,7 +186,7 @@ def test_a_frame_asked_for_amid_the_parts_of_another_comes_after_it():
     assert len(screen.drawn_s) == 3
 
 
-def test_after_a_frame_of_many_parts_that_took_long_as_long_is_left_as_after_one_of_one_part():
+def test_wait_after_a_frame_in_parts_counts_all_parts():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.05
 

@@ -19,7 +19,7 @@ def app_with(memory: UiMemory, *, has_more: bool = True) -> SimpleNamespace:
     )
 
 
-def test_what_was_found_is_known_the_next_time(tmp_path):
+def test_found_builder_names_are_remembered(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
     app = app_with(memory)
     assert find_known_names(app) == {SHIPPED.uuid: "image"}
@@ -30,11 +30,11 @@ def test_what_was_found_is_known_the_next_time(tmp_path):
     assert find_known_names(app_with(UiMemory(tmp_path / "memory.json"))) == {SHIPPED.uuid: "image", OWN.uuid: "wordlist"}
 
 
-def test_nothing_is_looked_for_where_the_configuration_names_all(tmp_path):
+def test_no_search_if_the_configuration_names_all_builders(tmp_path):
     assert make_finder(app_with(UiMemory(tmp_path / "memory.json"), has_more=False)) is None
 
 
-def test_without_a_configuration_jobs_tell_the_names(tmp_path):
+def test_builder_names_without_configuration_come_from_jobs(tmp_path):
     with database(tmp_path) as made:
         made.put(
             put_source=[source_row()],
@@ -49,7 +49,7 @@ def test_without_a_configuration_jobs_tell_the_names(tmp_path):
 
 
 @pytest.mark.parametrize("remembered", [{"no hex": "x"}, {"0g": 1}, []])
-def test_a_memory_that_somebody_spoiled_is_none(tmp_path, remembered):
+def test_invalid_remembered_builder_names_are_ignored(tmp_path, remembered):
     memory = UiMemory(tmp_path / "memory.json")
     memory.put("shell.builders", remembered)
 

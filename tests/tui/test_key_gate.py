@@ -10,7 +10,7 @@ from aptui.tui import key_gate
 from aptui.tui.key_gate import KeyGate
 
 
-def test_a_key_waits_for_what_it_is_about_and_passes_in_order() -> None:
+def test_keys_wait_for_the_awaited_state_and_keep_their_order() -> None:
     waits, passed = ["the filter"], []
 
     async def press(gate: KeyGate, key: str) -> None:
@@ -31,7 +31,7 @@ def test_a_key_waits_for_what_it_is_about_and_passes_in_order() -> None:
     assert passed == ["q", "y"]
 
 
-def test_what_never_comes_costs_the_key_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_dropped_with_a_message_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_gate, "_WITHIN_S", -1.0)
     said: list[str] = []
 

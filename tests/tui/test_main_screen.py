@@ -42,7 +42,7 @@ def drawn(monkeypatch) -> list[bool]:
     return pictures
 
 
-def test_the_first_picture_has_the_rows(tmp_path, monkeypatch, drawn):
+def test_first_frame_has_rows(tmp_path, monkeypatch, drawn):
     monkeypatch.setattr(app_module, "_FIRST_ROWS_WITHIN_S", 1000)
 
     async def do(app, pilot, _session) -> None:
@@ -60,7 +60,7 @@ def test_the_first_picture_has_the_rows(tmp_path, monkeypatch, drawn):
     in_shell(tmp_path, do, panes=WAITING)
 
 
-def test_rows_that_do_not_come_are_not_waited_for(tmp_path, monkeypatch, drawn):
+def test_first_frame_without_rows_after_the_timeout(tmp_path, monkeypatch, drawn):
     monkeypatch.setattr(app_module, "_FIRST_ROWS_WITHIN_S", 0.01)
 
     async def do(_app, pilot, _session) -> None:
@@ -90,7 +90,7 @@ def styled(monkeypatch) -> list[str]:
     return parts
 
 
-def test_parts_of_the_frame_are_styled_once_on_the_way_to_the_first_picture(tmp_path, styled):
+def test_frame_is_styled_once_before_the_first_frame(tmp_path, styled):
     async def do(_app, _pilot, _session) -> None:
         assert {name: styled.count(name) for name in ("status", "tabs", "rule-top", "command", "picker")} == dict.fromkeys(
             ("status", "tabs", "rule-top", "command", "picker"), 1
@@ -99,7 +99,7 @@ def test_parts_of_the_frame_are_styled_once_on_the_way_to_the_first_picture(tmp_
     in_shell(tmp_path, do)
 
 
-def test_parts_of_the_jobs_screen_are_styled_once_on_the_way_to_the_first_picture(tmp_path, styled):
+def test_jobs_pane_is_styled_once_before_the_first_frame(tmp_path, styled):
     parts = ("jobs-filter", "jobs-bar", "event-log", "event-body", "event-title", "event-filter", "event-lines", "details")
 
     async def do(_app, _pilot, _pane) -> None:
@@ -108,7 +108,7 @@ def test_parts_of_the_jobs_screen_are_styled_once_on_the_way_to_the_first_pictur
     in_jobs(tmp_path, do)
 
 
-def test_what_is_opened_later_has_no_parts_before(tmp_path):
+def test_sheets_and_pickers_are_empty_until_opened(tmp_path):
     async def do(app, pilot, _session) -> None:
         assert not app.query("Sheet > *, KeyTester > *, ThemePicker > *")
 

@@ -37,7 +37,7 @@ def job(status: str, **more: Any) -> JobChanged:
     )
 
 
-def test_lines_are_safe_and_only_of_what_settled() -> None:
+def test_plain_lines_are_safe_and_only_for_settled_jobs() -> None:
     news = job("failed", source="a\x1b]0;x\x07.png", error="bad\x9b1m")
     stream = Stream()
     stream.receive([NoticeLine(1, 1, news)])
@@ -60,11 +60,11 @@ def test_lines_are_safe_and_only_of_what_settled() -> None:
         (HealthChanged(0, Health(is_paused=True)), "‖ paused"),
     ],
 )  # fmt: skip
-def test_a_line_says_what_happened_after_when(notice: Notice, words: str) -> None:
+def test_plain_line_has_time_and_event(notice: Notice, words: str) -> None:
     assert line_of(notice, 0).partition(" ")[2] == words
 
 
-def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_plain_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_MOST_WAITING", 2)
     stream = Stream()
     stream.receive([NoticeLine(1, at, EngineMessage(0, 0, f"line {at}")) for at in range(5)])
@@ -75,7 +75,7 @@ def test_lines_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert list(stream.lines()) == []
 
 
-def test_news_are_written_until_it_is_over_and_heard_no_more() -> None:
+def test_follow_writes_until_the_end_and_removes_its_listener() -> None:
     session, out = SimpleNamespace(listeners=[]), io.StringIO()
     news = [EngineMessage(0, 0, "one"), EngineMessage(0, 0, "two")]
 

@@ -39,7 +39,7 @@ def busy(tmp_path) -> FakeSession:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_every_number_goes_to_its_pane_and_the_focus_comes_back_where_it_was(tmp_path, size):
+def test_number_keys_show_panes_and_restore_the_focus(tmp_path, size):
     async def walk(app, pilot, _session):
         await pilot.press("tab")
         there = app.focused
@@ -55,7 +55,7 @@ def test_every_number_goes_to_its_pane_and_the_focus_comes_back_where_it_was(tmp
     in_shell(tmp_path, walk, size=size)
 
 
-def test_without_any_pane_the_frame_stands(tmp_path):
+def test_frame_works_without_panes(tmp_path):
     async def look(app, pilot, _session):
         await pilot.press("1", "question_mark")
 
@@ -64,7 +64,7 @@ def test_without_any_pane_the_frame_stands(tmp_path):
     in_shell(tmp_path, look, panes=[])
 
 
-def test_the_status_line_tells_what_goes_on_where_there_is_room(tmp_path):
+def test_wide_status_line_has_activity_counts_and_timers(tmp_path):
     async def look(app, _pilot, _session):
         said = lines(app)[0]
         assert said.startswith(" aptui  AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed · 1m 40s left · 214")
@@ -75,7 +75,7 @@ def test_the_status_line_tells_what_goes_on_where_there_is_room(tmp_path):
     in_shell(tmp_path, look, size=LARGE, session=busy(tmp_path))
 
 
-def test_at_80_columns_the_counts_stay_and_the_timers_go(tmp_path):
+def test_status_line_at_80_columns_has_counts_and_no_timers(tmp_path):
     async def look(app, _pilot, _session):
         assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
         assert "scan 0.8 s" not in lines(app)[0]
@@ -86,7 +86,7 @@ def test_at_80_columns_the_counts_stay_and_the_timers_go(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])
-def test_every_size_shows_something_and_keys_work(tmp_path, size):
+def test_app_works_in_every_size(tmp_path, size):
     async def press(app, pilot, _session):
         await pilot.press("question_mark", "escape", "colon", "escape", "Q", "escape", "i", "escape", "2")
 
@@ -95,7 +95,7 @@ def test_every_size_shows_something_and_keys_work(tmp_path, size):
     in_shell(tmp_path, press, size=size, session=busy(tmp_path))
 
 
-def test_a_broken_root_shows_even_at_80_columns(tmp_path):
+def test_lost_watched_folder_is_shown_at_80_columns(tmp_path):
     session = busy(tmp_path)
     session.latest_health = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.GONE)))
 
@@ -105,7 +105,7 @@ def test_a_broken_root_shows_even_at_80_columns(tmp_path):
     in_shell(tmp_path, look, session=session)
 
 
-def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
+def test_updates_reach_all_panes_and_the_visible_one_draws(tmp_path):
     async def tell(app, pilot, session):
         await pilot.press("2", "1")
         jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
@@ -122,7 +122,7 @@ def test_news_reach_every_pane_and_only_the_visible_one_draws(tmp_path):
     in_shell(tmp_path, tell)
 
 
-def test_a_frame_that_was_asked_for_before_there_was_a_feed_comes_after_all(tmp_path):
+def test_frame_requested_before_the_feed_is_drawn_later(tmp_path):
     def too_early(app):
         open_feed = app.jobs.open
         app.jobs.open = lambda: (app.drawing.draw(), open_feed())
@@ -133,7 +133,7 @@ def test_a_frame_that_was_asked_for_before_there_was_a_feed_comes_after_all(tmp_
     in_shell(tmp_path, look, before=too_early)
 
 
-def test_a_storm_of_news_becomes_few_frames(tmp_path):
+def test_many_updates_become_few_frames(tmp_path):
     async def storm(app, pilot, session):
         await pilot.pause(0.15)
         before = app.pane.frames
@@ -146,7 +146,7 @@ def test_a_storm_of_news_becomes_few_frames(tmp_path):
     in_shell(tmp_path, storm)
 
 
-def test_nothing_runs_and_nothing_is_drawn_while_nothing_happens(tmp_path):
+def test_idle_app_has_no_timer_and_draws_nothing(tmp_path):
     async def rest(app, pilot, _session):
         await pilot.pause(0.3)
         frames, drawn = app.pane.frames, []
@@ -161,7 +161,7 @@ def test_nothing_runs_and_nothing_is_drawn_while_nothing_happens(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["question_mark", "f1"])
-def test_help_shows_the_keys_of_the_pane_and_narrows(tmp_path, key):
+def test_help_shows_keys_of_the_pane_and_can_be_filtered(tmp_path, key):
     async def ask(app, pilot, _session):
         await pilot.press(key)
         await until(pilot, lambda: "probe.reprocess" in text(app))
@@ -178,7 +178,7 @@ def test_help_shows_the_keys_of_the_pane_and_narrows(tmp_path, key):
     in_shell(tmp_path, ask, size=LARGE)
 
 
-def test_info_shows_engine_cache_and_what_the_pane_says(tmp_path):
+def test_info_shows_engine_cache_and_pane_status(tmp_path):
     async def ask(app, pilot, _session):
         await pilot.press("i")
 
@@ -190,7 +190,7 @@ def test_info_shows_engine_cache_and_what_the_pane_says(tmp_path):
     in_shell(tmp_path, ask, size=LARGE)
 
 
-def test_a_command_is_completed_said_and_remembered(tmp_path):
+def test_command_is_completed_run_and_remembered(tmp_path):
     async def say(app, pilot, _session):
         await pilot.press("colon", *"pro", "tab", "space", *"b", "tab", "enter")
         await pilot.pause()
@@ -207,7 +207,7 @@ def test_a_command_is_completed_said_and_remembered(tmp_path):
     assert app.person.get("commands", []) == ["probe beta"]
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(tmp_path):
+def test_unknown_command_shows_the_nearest_one(tmp_path):
     async def say(app, pilot, _session):
         await pilot.press("colon", *"thme", "enter")
         await until(pilot, lambda: "did you mean 'theme'" in text(app))
@@ -217,7 +217,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(tmp_path):
     in_shell(tmp_path, say)
 
 
-def test_completion_knows_commands_and_their_arguments():
+def test_completion_has_commands_and_arguments():
     commands = [Command("theme", "choose", print, lambda: ("dark", "light")), Command("stop", "x", print)]
 
     assert completions("th", commands) == [("theme", "choose")]
@@ -226,7 +226,7 @@ def test_completion_knows_commands_and_their_arguments():
     assert completions("nothing x", commands) == []
 
 
-def test_p_pauses_and_then_asks_what_next(tmp_path):
+def test_pause_key_pauses_and_then_asks(tmp_path):
     async def press(app, pilot, session):
         await pilot.press("P")
         session.latest_health = Health(is_paused=True)
@@ -238,7 +238,7 @@ def test_p_pauses_and_then_asks_what_next(tmp_path):
     in_shell(tmp_path, press)
 
 
-def test_q_detaches_and_leaves_the_engine_alone(tmp_path):
+def test_q_quits_and_the_engine_keeps_running(tmp_path):
     session = FakeSession(tmp_path / "cache")
 
     async def press(app, pilot, _session):
@@ -251,7 +251,7 @@ def test_q_detaches_and_leaves_the_engine_alone(tmp_path):
     assert app.return_code == 0
 
 
-def test_stopping_the_engine_asks_first(tmp_path):
+def test_stop_engine_asks_first(tmp_path):
     async def press(app, pilot, session):
         await pilot.press("Q")
         await until(pilot, lambda: "stop the engine? 12 jobs are running" in text(app))
@@ -263,7 +263,7 @@ def test_stopping_the_engine_asks_first(tmp_path):
     in_shell(tmp_path, press, session=busy(tmp_path))
 
 
-def test_a_refusal_is_told(tmp_path):
+def test_refusal_is_shown(tmp_path):
     session = FakeSession(tmp_path / "cache")
     session.refusal = "the engine is [bold]busy"
 
@@ -276,7 +276,7 @@ def test_a_refusal_is_told(tmp_path):
     in_shell(tmp_path, press, session=session)
 
 
-def test_without_an_engine_nothing_asks_for_one(tmp_path):
+def test_requests_are_hidden_without_an_engine(tmp_path):
     session = NoSession("copied", tmp_path)
     session.done = ["open"]
 
@@ -289,7 +289,7 @@ def test_without_an_engine_nothing_asks_for_one(tmp_path):
     in_shell(tmp_path, press, session=session)
 
 
-def test_an_engine_that_dies_is_said_and_its_return_too(tmp_path):
+def test_lost_and_restored_connection_are_shown(tmp_path):
     async def die(app, pilot, session):
         session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
         await until(pilot, lambda: "disconnected since" in lines(app)[2] + lines(app)[3])
@@ -302,7 +302,7 @@ def test_an_engine_that_dies_is_said_and_its_return_too(tmp_path):
     in_shell(tmp_path, die)
 
 
-def test_an_older_engine_is_told_of_and_takes_no_key_from_anybody(tmp_path):
+def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
     session = FakeSession(tmp_path / "cache")
     session.engine = EngineFacts(12, "0.0.9")
 
@@ -316,7 +316,7 @@ def test_an_older_engine_is_told_of_and_takes_no_key_from_anybody(tmp_path):
     in_shell(tmp_path, answer, session=session)
 
 
-def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
+def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+c")
         await until(pilot, lambda: "'q' quits" in text(app))
@@ -326,7 +326,7 @@ def test_ctrl_c_copies_or_leaves_the_second_time(tmp_path):
     assert in_shell(tmp_path, press).return_code == 0
 
 
-def test_of_several_lines_that_were_copied_the_first_and_their_number_are_said(tmp_path):
+def test_message_of_a_copy_has_first_line_and_line_count(tmp_path):
     async def press(app, pilot, _session):
         app.copying.copy("Line = 299\nWord = airship\nPlace = here\n")
         await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
@@ -334,7 +334,7 @@ def test_of_several_lines_that_were_copied_the_first_and_their_number_are_said(t
     in_shell(tmp_path, press)
 
 
-def test_what_is_said_of_a_copy_is_one_line_at_eighty_columns(tmp_path):
+def test_message_of_a_copy_is_one_line_at_80_columns(tmp_path):
     async def press(app, pilot, _session):
         app.copying.copy("/home/ada/games/lantern/assets/textures/ground/stone_rough_01.png\nand so on\n")
         await until(pilot, lambda: "copied /home" in text(app))
@@ -344,7 +344,7 @@ def test_what_is_said_of_a_copy_is_one_line_at_eighty_columns(tmp_path):
     in_shell(tmp_path, press, size=SMALL)
 
 
-def test_redraw_reads_again_and_plain_says_where_it_cannot(tmp_path):
+def test_redraw_reads_again_and_plain_reports_a_missing_scrollback(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("ctrl+l", "backslash")
         await until(pilot, lambda: "refreshed" in app.pane.noted)
@@ -364,7 +364,7 @@ def test_the_palette_offers_commands_and_keys(tmp_path):
     in_shell(tmp_path, press)
 
 
-def test_help_is_whole_at_80_columns():
+def test_help_is_not_cut_at_80_columns():
     keymap = load_keymap()
     active = {
         f"f{at}": ActiveBinding(Screen(), Binding(f"f{at}", "note", action.does, id=name), enabled=True, tooltip="")
@@ -381,7 +381,7 @@ def test_help_is_whole_at_80_columns():
     assert [does for _text, does in (*FILTER, *SIGNS) if does not in words] == []
 
 
-def test_help_leaves_out_what_textual_binds_by_itself():
+def test_help_omits_bindings_of_textual():
     active = {
         "ctrl+pageup": ActiveBinding(Screen(), Binding("ctrl+pageup", "page_left", "Page Left"), enabled=True, tooltip=""),
         "r": ActiveBinding(Screen(), Binding("r", "note", "reprocess", id="probe.reprocess"), enabled=True, tooltip=""),
@@ -393,7 +393,7 @@ def test_help_leaves_out_what_textual_binds_by_itself():
     assert "Page Left" not in text
 
 
-def test_the_key_tester_names_keys_and_does_nothing(tmp_path):
+def test_key_tester_shows_keys_without_running_actions(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("colon", *"keys", "enter")
         await pilot.press("r", "q", "ctrl+t")
@@ -407,7 +407,7 @@ def test_the_key_tester_names_keys_and_does_nothing(tmp_path):
     in_shell(tmp_path, press)
 
 
-def test_the_mouse_can_be_switched_off_and_that_is_remembered(tmp_path):
+def test_mouse_setting_is_remembered(tmp_path):
     async def press(app, pilot, _session):
         await pilot.press("M")
         await until(pilot, lambda: "the mouse is off" in text(app))
@@ -416,7 +416,7 @@ def test_the_mouse_can_be_switched_off_and_that_is_remembered(tmp_path):
     assert UiMemory(tmp_path / "person.json").get("mouse", True) is False
 
 
-def test_a_click_goes_to_a_tab_and_on_a_hint_does_it(tmp_path):
+def test_click_on_a_tab_or_hint_runs_its_action(tmp_path):
     async def click(app, pilot, _session):
         await pilot.click("#tabs", offset=(lines(app)[1].index("Assets"), 0))
         await until(pilot, lambda: app.pane.name_of_pane == "assets")
@@ -437,7 +437,7 @@ def test_the_tab_is_remembered(tmp_path):
     in_shell(tmp_path, look)
 
 
-def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):
+def test_lines_scroll_with_the_cursor(tmp_path):
     async def scroll(app, pilot, _session):
         rows = app.query_one("#pane-jobs-one", Lines)
         await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
@@ -447,7 +447,7 @@ def test_lines_scroll_and_the_cursor_stays_in_sight(tmp_path):
     in_shell(tmp_path, scroll)
 
 
-def test_no_question_is_there_still_when_the_palette_that_was_opened_over_it_is_left(tmp_path):
+def test_palette_closes_an_open_question(tmp_path):
     async def look(app, pilot, session):
         await pilot.press("Q")
         await until(pilot, lambda: "stop the engine?" in text(app))
@@ -462,7 +462,7 @@ def test_no_question_is_there_still_when_the_palette_that_was_opened_over_it_is_
     in_shell(tmp_path, look)
 
 
-def test_a_palette_that_is_left_twice_takes_nothing_with_it(tmp_path):
+def test_palette_closed_twice_leaves_the_screen_open(tmp_path):
     async def leave(app, pilot, _session):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: type(app.screen).__name__ == "Palette")

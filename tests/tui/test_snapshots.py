@@ -1,10 +1,10 @@
-"""Every screen as it looked when people last approved it: a scene is played (`scene.py`) and compared with `snapshots/`.
+"""Every screen in a scene (`scene.py`) equals the approved one in `snapshots/`.
 
-After a change that is meant: `SNAPSHOTS=update pytest tests/tui/test_snapshots.py`, then read the difference in git. A snapshot is
+After an intended change: `SNAPSHOTS=update pytest tests/tui/test_snapshots.py`, then read the difference in git. A snapshot is
 text: the screen, how many cells of each line wear which style, and the styles. (pytest-textual-snapshot would need an older pytest,
 and keeps SVGs, in which everything differs when one cell does.)
 
-A screen is complete when it looks as it shall: the tour waits for that, and goes on after a while where it never does.
+The tour waits until a screen equals its snapshot, up to a timeout.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ TOUR = {
     "tools": [("7", "Drain")],
     "help": [("question_mark", "search the help")],
 }
-"""{name of a snapshot: what is pressed to come there from the one before, and which words show that it was understood}."""
+"""{name of a snapshot: (keys pressed after the previous one, words that show their effect)}."""
 _PATIENCE_S, _LITTLE_S = 6.0, 0.3
-"""So long is waited for what shall be; once something was not, the rest shall not take minutes."""
+"""Timeouts of a step (seconds): normally, and after one step has failed, so that the others do not take minutes."""
 
 
 @cache
@@ -64,7 +64,7 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
                         patience_s = _LITTLE_S
                 for theme in THEMES[
                     :: 1 if at % 2 else -1
-                ]:  # begins in the theme of the one before: to dress all anew is most of the work
+                ]:  # begins with the previous theme: a change of the theme is most of the work
                     app.theme = theme
                     expected = text_of(file_of(name, size, theme))
                     if UPDATES:
@@ -98,7 +98,7 @@ def file_of(name: str, size: tuple[int, int], theme: str) -> Path:
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
 @pytest.mark.parametrize("name", TOUR)
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_screen_looks_as_it_did(name, size, theme):
+def test_screen_equals_its_snapshot(name, size, theme):
     file = file_of(name, size, theme)
     drawn = toured(size)[file.name]
     if UPDATES:
@@ -107,14 +107,14 @@ def test_a_screen_looks_as_it_did(name, size, theme):
     assert drawn.splitlines() == text_of(file).splitlines()
 
 
-def test_no_snapshot_is_left_over():
+def test_every_snapshot_is_used():
     names = {file_of(name, size, theme).name for name in TOUR for size in (SMALL, LARGE) for theme in THEMES}
 
     assert {path.name for path in FOLDER.iterdir()} == names
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "140x40"])
-def test_every_line_is_as_wide_as_the_terminal_and_names_no_folder_of_this_machine(size):
+def test_snapshot_lines_have_full_width_and_no_local_paths(size):
     for drawn in toured(size).values():
         lines = [line for line in drawn.splitlines() if line.startswith("|")]
 

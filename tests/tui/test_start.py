@@ -1,4 +1,4 @@
-"""What the screen imports before its first rows, in a process and on a terminal of its own."""
+"""Imports of the screen before its first rows, in a separate process and terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ main(["open", "."])
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What is imported when the rows of a database are about to be painted, and the heaps that threads have of their own."""
+    """Modules imported before the first rows are painted, and additional heaps of threads."""
     with database(tmp_path) as store:
         store.put(put_source=[source_row()], put_job=[job_row()])
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]
     return found
 
 
-def test_the_first_rows_are_there_before_what_they_do_not_need(seen: dict[str, list[str]]) -> None:
+def test_first_rows_are_shown_before_optional_imports(seen: dict[str, list[str]]) -> None:
     late = {"re2", "pygments", "pydoc", "peewee", "PIL"}
 
     assert "aptui.tui.screens.jobs.jobs_pane" in seen["modules"]
@@ -62,5 +62,5 @@ def test_the_first_rows_are_there_before_what_they_do_not_need(seen: dict[str, l
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason=MACHINE + "heaps of threads are glibc's")
-def test_threads_have_no_heaps_of_their_own(seen: dict[str, list[str]]) -> None:
+def test_threads_share_one_heap(seen: dict[str, list[str]]) -> None:
     assert seen["heaps"] == []

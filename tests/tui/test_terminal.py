@@ -38,7 +38,7 @@ def old_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 @needs_tmux
-def test_from_a_failed_job_to_a_green_one_over_lost_connections(home: Home) -> None:
+def test_failed_job_is_fixed_and_runs_again_over_lost_connections(home: Home) -> None:
     with Tmux(home) as tmux:
         pane = tmux.open()
         pane.shows("connected", "✗ failed", "a.txt")
@@ -94,7 +94,7 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
 
 
 @needs_tmux
-def test_a_dead_engine_is_told_of_and_a_new_one_found_and_stopped(home: Home) -> None:
+def test_killed_engine_is_reported_and_a_new_one_is_found(home: Home) -> None:
     with Tmux(home, 120, 24) as tmux:
         pane = tmux.open()
         pane.shows("connected", "✗ failed")
@@ -129,7 +129,7 @@ def leave(term: Terminal) -> None:
     assert term.wait_until_ended() == 0
 
 
-def test_read_only_offers_nothing_that_changes_anything(old_home: Home) -> None:
+def test_read_only_screen_offers_no_changes(old_home: Home) -> None:
     (engine,) = old_home.engines()
     with old_home.terminal("--read-only") as term:
         offered = shows(term, "connected", "bad.json", "/ filter")
@@ -158,7 +158,7 @@ def test_a_database_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -
         leave(term)
 
 
-def test_a_storm_of_sizes_invalid_bytes_and_hostile_text_do_no_harm_and_idle_is_silent(old_home: Home) -> None:
+def test_resizes_invalid_bytes_and_hostile_text_are_harmless(old_home: Home) -> None:
     with old_home.terminal() as term:
         shows(term, "connected", "bad.json", "✗ failed")
         for number, size in enumerate(((20, 6), (140, 40), (33, 9), (80, 24), (20, 6), (61, 7), (200, 50), (120, 30)) * 2):
@@ -182,7 +182,7 @@ def test_a_storm_of_sizes_invalid_bytes_and_hostile_text_do_no_harm_and_idle_is_
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "vt100", "LC_ALL": "C"}])
-def test_poor_terminals_show_all_and_take_keys(old_home: Home, environ: dict[str, str]) -> None:
+def test_limited_terminals_show_rows_and_accept_keys(old_home: Home, environ: dict[str, str]) -> None:
     with old_home.terminal(columns=80, lines=24, **environ) as term:
         shows(term, "idle", "tables/bad.json")
         term.send("/failed\r")

@@ -1,4 +1,4 @@
-"""The question before an engine of an untrusted project starts: what it shows, and what each answer does."""
+"""The question before an engine of an untrusted project starts: its text and its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aptui.tui.frame.engine_control import TrustQuestion
 
 
 class Screen:
-    """A screen that notes what it is asked and told."""
+    """A screen that records questions and messages."""
 
     app = SimpleNamespace(size=Size(40, 24))
 
@@ -47,7 +47,7 @@ def ask(
     return screen, question, done
 
 
-def test_question_names_changes_and_what_runs() -> None:
+def test_trust_question_names_changes_and_code_that_runs() -> None:
     screen, _, done = ask("it runs 1 hook", "  hook idle: ring", changes=["a.py changed"])
 
     assert screen.asked[0][0] == "trust this project?\na.py changed\nit runs 1 hook\n  hook idle: ring"

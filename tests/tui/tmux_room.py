@@ -22,9 +22,9 @@ from tests.tui.pty_room import Terminal
 from tests.waiting import PATIENCE_S, until
 
 _LONGEST_S = 0.2
-"""So often a pane is looked at that may not be the one in front, or is cut off there."""
+"""Interval of checks of a pane that may be hidden or cut off (seconds)."""
 EVIL = base64.b64encode(b"evil").decode()
-"""What hostile names and logs try to put into the person's clipboard."""
+"""Text that hostile names and logs try to copy to the user's clipboard."""
 HOSTILE_NAME = os.fsdecode(b"assets/\x1b]52;c;" + EVIL.encode() + b"\x07\xc2\x9b31m\xe9[@click=app.quit]x[/].loud")
 SETTINGS = f"""
 platforms: {{linux: {{tags: [tools]}}}}
@@ -53,7 +53,7 @@ _CLIPBOARD = re.compile(rb"\x1b\]52;[a-z]*;([A-Za-z0-9+/=?]*)(?:\x07|\x1b\\)")
 
 
 def copied_texts(seen: bytes) -> list[str]:
-    """Return what an outer terminal was told to put into its clipboard, as text."""
+    """Return the texts that an outer terminal was asked to copy to its clipboard."""
     return [base64.b64decode(found).decode() for found in _CLIPBOARD.findall(seen)]
 
 
@@ -71,7 +71,7 @@ class Home:
         for mine in ("TMUX", "TMUX_PANE", "STY", "NO_COLOR", "LC_ALL"):
             homes[mine] = ""
         self.environ = {**os.environ, **homes, **python, "TERM": "xterm-256color", "LANG": "C.UTF-8", "ESCDELAY": "25"}
-        # What an exported size says is not that of the terminal beside it.
+        # An exported size may differ from that of the terminal.
         self.environ |= {"COLUMNS": "80", "LINES": "24"}
         self.environ = {name: value for name, value in self.environ.items() if value}
 
@@ -83,7 +83,7 @@ class Home:
 
     @property
     def command(self) -> list[str]:
-        """What starts aptui."""
+        """The command that starts aptui."""
         return [sys.executable, "-m", "aptui"]
 
     def run(self, *words: str) -> str:

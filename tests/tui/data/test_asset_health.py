@@ -28,7 +28,7 @@ def health_of(tree: AssetTree, rows: list[tuple[int, str, int]]) -> TreeHealth:
     return TreeHealth(tree.end, tree.nodes_of(array[:, 0]), UnwellSources(array, (0, 0)))
 
 
-def test_a_folder_has_the_counts_of_all_below_it_the_worst_first() -> None:
+def test_folder_has_counts_of_all_files_below_it() -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, [(2, "pending", 2), (3, "warnings", 1), (4, "failed", 1), (99, "failed", 5)])
 
@@ -45,7 +45,7 @@ def test_a_folder_has_the_counts_of_all_below_it_the_worst_first() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(UNWELL), st.integers(1, 9)), unique_by=lambda row: row[:2]))
-def test_counts_are_those_of_a_plain_sum(rows: list[tuple[int, str, int]]) -> None:
+def test_counts_equal_a_plain_sum(rows: list[tuple[int, str, int]]) -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, rows)
 
@@ -57,7 +57,7 @@ def test_counts_are_those_of_a_plain_sum(rows: list[tuple[int, str, int]]) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(UNWELL), st.integers(1, 12_000)), unique_by=lambda row: row[:2]))
-def test_no_node_says_more_than_has_room(rows: list[tuple[int, str, int]]) -> None:
+def test_widest_health_cell_is_known(rows: list[tuple[int, str, int]]) -> None:
     tree = tree_of(PATHS)
     health = health_of(tree, rows)
 
@@ -66,7 +66,7 @@ def test_no_node_says_more_than_has_room(rows: list[tuple[int, str, int]]) -> No
     assert bool(rows) == bool(health.most_cells())
 
 
-def test_the_next_bad_file_is_found_around_the_end_and_none_is_only_where_we_are() -> None:
+def test_next_bad_file_wraps_around() -> None:
     tree = tree_of(PATHS)
     first, second = tree.node_of(4), tree.node_of(1)
     assert first is not None
@@ -91,11 +91,11 @@ def test_the_next_bad_file_is_found_around_the_end_and_none_is_only_where_we_are
         ({"errors": 4, "cancelled": 1}, "✗ 4 with errors  – 1", "4 with errors, 1 cancelled"),
     ],
 )
-def test_the_worst_has_a_word_and_the_rest_has_signs(counts: dict[str, int], cell: str, text: str) -> None:
+def test_health_cell_has_a_word_for_the_worst_and_signs(counts: dict[str, int], cell: str, text: str) -> None:
     assert (health_cell(counts).text, health_text(counts)) == (cell, text)
 
 
-def test_the_database_says_who_is_not_well(tmp_path: Path) -> None:
+def test_sources_with_problems_are_read_from_the_database(tmp_path: Path) -> None:
     with database(tmp_path) as store:
         store.put(
             put_source=[source_row(number, f"x/{number}.txt") for number in range(1, 8)],
@@ -115,7 +115,7 @@ def test_the_database_says_who_is_not_well(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_is_asked_looks_at_no_job_that_is_well(tmp_path: Path) -> None:
+def test_query_of_problems_reads_no_healthy_job(tmp_path: Path) -> None:
     with database(tmp_path) as store, closing(open_reader(store.path)) as reader:
         asked: list[str] = []
         reader._database.set_trace_callback(asked.append)
@@ -128,7 +128,7 @@ def test_what_is_asked_looks_at_no_job_that_is_well(tmp_path: Path) -> None:
     assert "aptui_analyses_unfinished" in plan
 
 
-def test_a_model_takes_what_is_newly_known_without_another_tree(tmp_path: Path) -> None:
+def test_model_applies_new_health_to_the_same_tree(tmp_path: Path) -> None:
     with database(tmp_path) as made:
         made.put(put_source=[source_row(1, "x/1.txt")], put_job=[job_row(1, 1, warnings=0)])
         with closing(AssetsStore(made.path)) as store:

@@ -176,7 +176,7 @@ class Screen:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_the_rows_and_the_cursor_are_those_of_plain_folders(steps: list[tuple[str, Any]]) -> None:
+def test_tree_view_equals_plain_folders(steps: list[tuple[str, Any]]) -> None:
     screen = Screen()
     view, plain, names = screen.view, screen.plain, dict[str, str]()
     for what, value in steps:

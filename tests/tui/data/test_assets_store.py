@@ -64,7 +64,7 @@ PARTS = st.text("aAbB", min_size=1, max_size=2)
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=25))
-def test_a_tree_is_sound_whatever_the_paths(paths: list[str]) -> None:
+def test_tree_of_random_paths_is_valid(paths: list[str]) -> None:
     tree = tree_of(paths)
 
     files = [node for node in range(len(tree)) if not tree.is_folder(node)]
@@ -79,7 +79,7 @@ def test_a_tree_is_sound_whatever_the_paths(paths: list[str]) -> None:
         assert tree.folders.get(tree.path(node).lower(), -1) == node or not tree.is_folder(node)
 
 
-def test_keys_stay_when_a_tree_is_built_anew() -> None:
+def test_keys_are_stable_when_a_tree_is_rebuilt() -> None:
     keys = FolderKeys()
     before = tree_of(PATHS, keys)
     after = tree_of([*PATHS, "aaa/new.txt"], keys)
@@ -90,7 +90,7 @@ def test_keys_stay_when_a_tree_is_built_anew() -> None:
     assert before.node_of(-99) is None
 
 
-def test_a_search_passes_what_it_hits_and_the_folders_above(tree: AssetTree) -> None:
+def test_search_finds_hits_and_their_folders(tree: AssetTree) -> None:
     passing = tree.with_above_and_below(tree.search("wall"))
 
     assert drawn(tree, np.flatnonzero(passing)) == ["Textures/", "  Stone/", "    wall.png"]
@@ -104,7 +104,7 @@ def test_a_search_passes_what_it_hits_and_the_folders_above(tree: AssetTree) -> 
         ("^mesh/", 1), ("nothing", 0),
     ],
 )  # fmt: skip
-def test_names_are_searched_and_paths_where_a_slash_is_asked_for(tree: AssetTree, text: str, expected: int) -> None:
+def test_search_with_a_slash_matches_paths(tree: AssetTree, text: str, expected: int) -> None:
     assert int(tree.search(text).sum()) == expected
 
 
@@ -115,11 +115,11 @@ def test_products_are_found_by_the_name_of_their_source_with_its_capitals() -> N
     assert int(products.search("Linux/Quit").sum()) == 1
 
 
-def test_a_folder_that_is_hit_shows_all_that_is_in_it(tree: AssetTree) -> None:
+def test_search_hit_on_a_folder_includes_its_content(tree: AssetTree) -> None:
     assert int(tree.with_above_and_below(tree.search("stone")).sum()) == 4
 
 
-def test_a_search_that_cannot_be_understood_says_so(tree: AssetTree) -> None:
+def test_invalid_search_raises_filter_error(tree: AssetTree) -> None:
     with pytest.raises(FilterError):
         tree.search("a(")
 
@@ -186,7 +186,7 @@ def reader(store: Store) -> Reader:
     return store.reader()
 
 
-def test_a_source_tells_everything_around_it(reader: Reader) -> None:
+def test_source_has_all_its_facts(reader: Reader) -> None:
     details = assets.source_details(reader, 1)
 
     assert details is not None
@@ -197,7 +197,7 @@ def test_a_source_tells_everything_around_it(reader: Reader) -> None:
     assert assets.source_details(reader, 99) is None
 
 
-def test_dependencies_on_what_is_no_source_are_told_as_they_stand(reader: Reader) -> None:
+def test_unresolved_dependencies_are_shown_as_written(reader: Reader) -> None:
     mesh, everything = assets.source_details(reader, 2), assets.source_details(reader, 4)
 
     assert mesh is not None
@@ -220,7 +220,7 @@ def test_an_intermediate_is_found_from_both_sides(reader: Reader) -> None:
     assert material.made_from.source_id == 2
 
 
-def test_a_product_tells_what_it_is_and_needs(reader: Reader) -> None:
+def test_product_has_facts_and_dependencies(reader: Reader) -> None:
     details = assets.product_details(reader, 4)
 
     assert details is not None
@@ -233,7 +233,7 @@ def test_a_product_tells_what_it_is_and_needs(reader: Reader) -> None:
     assert assets.product_details(reader, 99) is None
 
 
-def test_product_dependencies_are_told_step_by_step(reader: Reader) -> None:
+def test_product_dependencies_are_read_by_level(reader: Reader) -> None:
     links = assets.product_links(reader, 4)
 
     assert [(link.product_id, link.name, link.has_more) for link in links] == [
@@ -255,11 +255,11 @@ def test_assets_are_found_by_uuid_and_asset_id(reader: Reader, form: str) -> Non
     assert assets.parse_asset_id("rock") is None
 
 
-def test_analysis_durations_are_asked_for_some(reader: Reader) -> None:
+def test_analysis_durations_of_selected_sources(reader: Reader) -> None:
     assert assets.analysis_durations(reader, [1, 2, 3]) == {1: 30, 2: 50}
 
 
-def test_builders_tell_what_they_cost(reader: Reader) -> None:
+def test_builder_metrics_are_read(reader: Reader) -> None:
     image, mesh = metrics.builders_spent(reader)
 
     assert (image.builder, image.analyses, image.jobs) == (BUILDER, Spent(1, 30, 30), Spent(3, 1900, 1500))
@@ -272,7 +272,7 @@ def test_builders_tell_what_they_cost(reader: Reader) -> None:
     assert [(entry.source, entry.source_id) for entry in metrics.analysis_entries(reader, MESH)] == [("mesh/rock.fbx", 2)]
 
 
-def test_the_cache_is_summed_up(reader: Reader) -> None:
+def test_cache_is_summarised(reader: Reader) -> None:
     contents = metrics.cache_contents(reader, since_ms=5000)
 
     assert contents.platforms == (Amount("common", 2, 60), Amount("linux", 1, 100), Amount("server", 1, 200))
@@ -293,9 +293,7 @@ def held(store: Store) -> Iterator[tuple[AssetsStore, threading.Event]]:
     made.close()
 
 
-def test_trees_are_read_when_they_are_wanted_and_when_they_are_stale(
-    held: tuple[AssetsStore, threading.Event], store: Store
-) -> None:
+def test_trees_are_read_on_demand_and_when_stale(held: tuple[AssetsStore, threading.Event], store: Store) -> None:
     trees, woken = held
     trees.mark_stale()
     assert trees.version == 0
@@ -356,7 +354,7 @@ def test_a_model_finds_nodes_and_marks_them(held: tuple[AssetsStore, threading.E
     assert not model.is_unread(0)
 
 
-def test_a_database_that_is_not_there_is_an_error_to_show(tmp_path: Path) -> None:
+def test_missing_database_is_an_error(tmp_path: Path) -> None:
     trees = AssetsStore(tmp_path / "none.sqlite")
     assert trees.tree(Kind.SOURCES) is None
     trees.settle()

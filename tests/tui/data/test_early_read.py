@@ -50,7 +50,7 @@ def shown(made: Feed) -> list[str]:
     return [table.words("platform", row) for row in range(table.row_count())]
 
 
-def test_what_was_read_early_is_shown_and_not_read_again(store: Store, later_reads: list[object]) -> None:
+def test_early_read_is_used_once(store: Store, later_reads: list[object]) -> None:
     made = Feed(store.path, reads_alone=False, early=EarlyRead(store.path))
 
     assert shown(made) == [f"p{number}" for number in range(1, JOBS + 1)]
@@ -61,7 +61,7 @@ def test_what_was_read_early_is_shown_and_not_read_again(store: Store, later_rea
     made.close()
 
 
-def test_what_changed_since_is_read(store: Store, later_reads: list[object]) -> None:
+def test_change_after_the_early_read_is_read(store: Store, later_reads: list[object]) -> None:
     early = EarlyRead(store.path)
     until(lambda: early._parts.qsize() >= 4, "the early read", 10)
     store.put(put_job=[job_row(JOBS + 1, platform="new")], put_state=[("seq", "41")])
@@ -72,7 +72,7 @@ def test_what_changed_since_is_read(store: Store, later_reads: list[object]) -> 
     made.close()
 
 
-def test_a_database_that_comes_after_is_read(tmp_path: Path, later_reads: list[object]) -> None:
+def test_database_created_after_the_early_read_is_read(tmp_path: Path, later_reads: list[object]) -> None:
     early = EarlyRead(tmp_path / "assetdb.sqlite")
     until(lambda: early._parts.qsize() == 1, "that there is none", 10)
 
@@ -82,7 +82,7 @@ def test_a_database_that_comes_after_is_read(tmp_path: Path, later_reads: list[o
     assert len(later_reads) == 1
 
 
-def test_parts_for_which_there_is_no_room_wait_until_others_are_taken(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_read_waits_while_too_many_parts_are_queued(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
     monkeypatch.setattr(early_read, "_MOST_WAITING", 3)
     early = EarlyRead(store.path)
@@ -94,7 +94,7 @@ def test_parts_for_which_there_is_no_room_wait_until_others_are_taken(store: Sto
     assert build_job_table(parts, {}).row_count() == JOBS
 
 
-def test_an_early_read_that_nobody_wants_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_early_read_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
     monkeypatch.setattr(early_read, "_MOST_WAITING", 1)
     early = EarlyRead(store.path)

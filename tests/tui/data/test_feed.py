@@ -179,7 +179,7 @@ BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",
 @example([("read",), ("look",), ("drop", 2), ("look",), ("read",)])  # read before what was drained is in the database
 @example([("read",), ("look",), ("read", ("drop", 2), ("look",))])  # drained while rows are read
 @given(st.lists(st.one_of(MOVES, MOVES, LOOKS, LOOKS, READS, READS, BREAKS), min_size=6, max_size=30))
-def test_whatever_comes_when_the_rows_end_as_the_database_has_them(steps: list[Any]) -> None:
+def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()
     try:
         for step in [("plan", 1), ("plan", 2), ("start", 1), ("commit",), ("subscribe",), *steps]:
@@ -201,7 +201,7 @@ def feed() -> Feed:
     return feed_of(lambda: table({1: "completed"}, (1, 5)))
 
 
-def test_news_wait_until_rows_were_read(feed: Feed) -> None:
+def test_notices_wait_until_rows_are_read(feed: Feed) -> None:
     feed.note_subscription(1, 5, {1: 0})
     feed.receive([NoticeLine(1, 6, notice(1))])
 
@@ -215,7 +215,7 @@ def test_news_wait_until_rows_were_read(feed: Feed) -> None:
     assert not feed.drain()
 
 
-def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
+def test_notices_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
     feed.note_subscription(1, 3, {})
     feed.receive([NoticeLine(1, 5, notice(1))])
     feed.receive([NoticeLine(1, 6, notice(2))])
@@ -224,7 +224,7 @@ def test_news_up_to_the_moment_of_the_rows_are_not_later(feed: Feed) -> None:
     assert [news.is_later for news in feed.drain().jobs] == [False, True]
 
 
-def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
+def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.receive([NoticeLine(1, 6, notice(1, status="processing"))])
@@ -234,7 +234,7 @@ def test_the_newest_news_of_a_job_replace_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: Feed) -> None:
+def test_batch_is_split_and_its_first_part_has_the_rest(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
@@ -250,7 +250,7 @@ def test_many_news_come_in_parts_the_first_of_which_has_what_is_of_no_job(feed: 
     assert batch.parts() == [batch]
 
 
-def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
+def test_new_epoch_is_read_again(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()
@@ -260,7 +260,7 @@ def test_an_engine_that_began_anew_means_to_read_again(feed: Feed) -> None:
     assert not feed.drain().jobs
 
 
-def test_a_lost_connection_lets_nothing_run(feed: Feed) -> None:
+def test_lost_connection_ends_running_jobs(feed: Feed) -> None:
     feed.note_subscription(1, 5, {1: 0})
     feed.read()
     assert feed.drain().is_connected
@@ -271,7 +271,7 @@ def test_a_lost_connection_lets_nothing_run(feed: Feed) -> None:
     assert batch.running == {}
 
 
-def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
+def test_newest_notice_of_each_kind_is_kept(feed: Feed) -> None:
     progress = [Progress(1, count, 0, 0, 0, 0, 0, 0, False) for count in (1, 2)]
     connections = (Connection(1, "tui", "", 1, 1, True, 0),)
     feed.read()
@@ -289,7 +289,7 @@ def test_the_newest_of_everything_else_is_kept(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("item", [SourcesChanged(1, ((RelPath("a"), True),)), ProductsChanged(1, (("linux/a", ""),))])
-def test_sources_and_products_make_the_trees_stale(feed: Feed, item: Notice) -> None:
+def test_changed_sources_and_products_make_trees_stale(feed: Feed, item: Notice) -> None:
     feed.read()
     feed.drain()
     feed.receive([NoticeLine(1, 1, item)])
@@ -297,7 +297,7 @@ def test_sources_and_products_make_the_trees_stale(feed: Feed, item: Notice) -> 
     assert feed.drain().are_assets_stale
 
 
-def test_a_database_that_cannot_be_read_is_said_and_tried_again() -> None:
+def test_unreadable_database_is_reported_and_read_again() -> None:
     answers: list[Any] = [UserError("no database"), table({}, (0, 0))]
 
     def read() -> JobTable:
@@ -315,7 +315,7 @@ def test_a_database_that_cannot_be_read_is_said_and_tried_again() -> None:
     assert feed.drain().error == ""
 
 
-def test_a_read_that_failed_is_asked_for_again_by_news_once_there_is_a_database(tmp_path: Path) -> None:
+def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> None:
     database_file = tmp_path / "assetdb.sqlite"
     answers: list[Any] = [table({1: "completed"}, (1, 5)), UserError("no database"), table({1: "completed"}, (1, 6))]
 
@@ -358,7 +358,7 @@ def until(condition: threading.Event) -> None:
     condition.clear()
 
 
-def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feed_reads_again_when_the_database_has_caught_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put(put_state=[("epoch", "3"), ("seq", "7")])
     woken = threading.Event()
     feed = Feed(store.path, {}, wake=woken.set)
@@ -374,7 +374,7 @@ def test_it_reads_alone_and_again_when_the_database_has_caught_up(store: Store, 
     assert not feed.is_behind
 
 
-def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
+def test_refresh_at_the_end_of_a_read_is_not_lost() -> None:
     class Asked(Feed):
         was_asked = False
 
@@ -395,7 +395,7 @@ def test_what_is_asked_for_while_a_read_ends_is_read() -> None:
     assert not feed.is_read_due
 
 
-def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
+def test_slow_builder_names_follow_the_rows(store: Store) -> None:
     woken, has_rows = threading.Event(), threading.Event()
 
     def more() -> dict[bytes, str]:
@@ -413,7 +413,7 @@ def test_names_that_take_a_while_come_after_the_rows(store: Store) -> None:
     assert second.words("builder", 0) == "image"
 
 
-def test_names_that_were_known_are_no_reason_to_read_again() -> None:
+def test_known_builder_names_cause_no_read() -> None:
     asked, reads = threading.Event(), []
 
     def more() -> dict[bytes, str]:
@@ -428,7 +428,7 @@ def test_names_that_were_known_are_no_reason_to_read_again() -> None:
     assert len(reads) == 1
 
 
-def test_a_closed_feed_reads_no_more(store: Store) -> None:
+def test_closed_feed_does_not_read(store: Store) -> None:
     feed = Feed(store.path, {})
     feed.close()
     feed.refresh()
@@ -436,7 +436,7 @@ def test_a_closed_feed_reads_no_more(store: Store) -> None:
     assert feed.drain().table is None
 
 
-def test_job_news_carry_when_they_were_received(feed: Feed) -> None:
+def test_job_news_have_their_time_of_receipt(feed: Feed) -> None:
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.receive([NoticeLine(1, 6, notice(1))])

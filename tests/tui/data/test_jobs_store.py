@@ -115,12 +115,12 @@ ANALYSIS = -1
 # -------------------------------------------------------------------------------------------------------------------- rows
 
 
-def test_all_jobs_and_failed_analyses_are_there_the_newest_first(jobs: JobsStore) -> None:
+def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
     assert shown(jobs) == [1, 3, 5, ANALYSIS, 2, 4]
     assert jobs.total == jobs.hit_count == 6
 
 
-def test_cells_say_what_people_read(jobs: JobsStore) -> None:
+def test_cells_have_readable_text(jobs: JobsStore) -> None:
     assert rows(jobs, "status") == ["✓ completed", "! 2 warnings", "✗ failed", "✗ failed", "✗ failed", "· pending"]
     assert [jobs.cell(index, "status").role for index in range(2)] == ["completed", "warning"]
     assert rows(jobs, "source")[:2] == ["Textures/rock.png", "textures/sand.PNG"]
@@ -144,7 +144,7 @@ def test_a_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int,
     assert jobs.needs["status"] >= len(said)
 
 
-def test_failed_first_has_running_failed_errors_warnings_and_the_rest(jobs: JobsStore) -> None:
+def test_failed_first_order(jobs: JobsStore) -> None:
     jobs.set_sort("failed", is_descending=True)
     jobs.apply(
         news(
@@ -181,7 +181,7 @@ def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
     ]
 
 
-def test_what_runs_is_the_newest_of_all_once_people_sort_again(jobs: JobsStore) -> None:
+def test_running_jobs_come_first_after_resort(jobs: JobsStore) -> None:
     before = shown(jobs)
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     assert shown(jobs) == before
@@ -194,7 +194,7 @@ def test_what_runs_is_the_newest_of_all_once_people_sort_again(jobs: JobsStore) 
     assert shown(jobs)[-1] == 4
 
 
-def test_what_ran_already_when_we_came_stands_first(filled: Store) -> None:
+def test_jobs_running_at_the_subscription_come_first(filled: Store) -> None:
     with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
         jobs.apply(Batch(table=table_of(filled), running={4: NOW_MS}))
         jobs.settle()
@@ -202,7 +202,7 @@ def test_what_ran_already_when_we_came_stands_first(filled: Store) -> None:
         assert shown(jobs)[0] == 4
 
 
-def test_status_sorts_by_how_much_it_wants_a_person(jobs: JobsStore) -> None:
+def test_status_sorts_by_urgency(jobs: JobsStore) -> None:
     jobs.set_sort("status", is_descending=False)
     jobs.settle()
 
@@ -216,7 +216,7 @@ def test_a_row_is_found_by_its_key_while_it_is_shown(jobs: JobsStore) -> None:
     assert [jobs.index_of(key) for key in (1, 5)] == [None, 0]
 
 
-def test_info_knows_a_job_that_is_not_shown(jobs: JobsStore) -> None:
+def test_info_of_a_hidden_job(jobs: JobsStore) -> None:
     filtered(jobs, "lua")
 
     info = jobs.info(5)
@@ -231,7 +231,7 @@ def test_counts_are_of_all_jobs(jobs: JobsStore) -> None:
     assert jobs.counts() == {"pending": 1, "processing": 0, "completed": 2, "failed": 3, "cancelled": 0, "warnings": 1, "errors": 0}
 
 
-def test_failures_are_grouped_by_what_caused_them(jobs: JobsStore) -> None:
+def test_failures_are_grouped_by_cause(jobs: JobsStore) -> None:
     groups = [(group.cause, group.is_source, group.keys) for group in jobs.failure_groups()]
 
     assert groups == [("broken pipe", False, (2,)), ("no such preset", False, (ANALYSIS,)), ("textures/sand.png", True, (5,))]
@@ -248,7 +248,7 @@ def test_failures_are_grouped_by_what_caused_them(jobs: JobsStore) -> None:
         ("warnings", 1, 1, None),
     ],
 )
-def test_the_next_trouble_is_found_around_the_end(jobs: JobsStore, word: str, index: int, step: int, expected: int | None) -> None:
+def test_next_failure_wraps_around(jobs: JobsStore, word: str, index: int, step: int, expected: int | None) -> None:
     assert jobs.next_with(word, index, step) == expected
 
 
@@ -265,7 +265,7 @@ def test_the_next_trouble_is_found_around_the_end(jobs: JobsStore, word: str, in
         ("builder:image key:^analysis", [ANALYSIS]), ("folder:project lua", [ANALYSIS]), ("nothing", []),
     ],
 )  # fmt: skip
-def test_a_filter_shows_what_passes(jobs: JobsStore, text: str, expected: list[int]) -> None:
+def test_filter_shows_matching_rows(jobs: JobsStore, text: str, expected: list[int]) -> None:
     assert filtered(jobs, text) == expected
 
 
@@ -276,7 +276,7 @@ def test_hits_are_marked_in_the_path(jobs: JobsStore) -> None:
 
 
 @pytest.mark.parametrize("text", ["rock(", '"open', "colour:red"])
-def test_a_mistake_leaves_the_last_good_view(jobs: JobsStore, text: str) -> None:
+def test_invalid_filter_keeps_the_last_view(jobs: JobsStore, text: str) -> None:
     filtered(jobs, "lua")
 
     jobs.set_filter(text)
@@ -287,7 +287,7 @@ def test_a_mistake_leaves_the_last_good_view(jobs: JobsStore, text: str) -> None
     assert filtered(jobs, "") == [1, 3, 5, ANALYSIS, 2, 4]
 
 
-def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_view_has_its_reason(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_pattern: str) -> Any:
         raise HostError("filters need the library 'google-re2'")
 
@@ -303,9 +303,7 @@ def test_a_view_that_cannot_be_made_says_why(jobs: JobsStore, monkeypatch: pytes
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_bug_where_rows_are_put_in_order_leaves_the_rows_and_the_next_view_is_made(
-    jobs: JobsStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_while_sorting_keeps_rows_and_later_views(jobs: JobsStore, monkeypatch: pytest.MonkeyPatch) -> None:
     before = shown(jobs)
     with monkeypatch.context() as patched:
         patched.setattr(job_infos, "order_rows", lambda *_arguments, **_named: [].pop())
@@ -332,7 +330,7 @@ def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
     assert shown(jobs)[0] == 2
 
 
-def test_a_new_row_comes_last_until_people_sort(jobs: JobsStore) -> None:
+def test_new_row_comes_last_until_resort(jobs: JobsStore) -> None:
     jobs.apply(news(notice(9, "new.png")))
 
     assert shown(jobs)[-1] == 9
@@ -344,7 +342,7 @@ def test_a_new_row_comes_last_until_people_sort(jobs: JobsStore) -> None:
     assert filtered(jobs, "new") == [9]
 
 
-def test_a_row_that_passes_no_more_leaves_unless_it_is_on_the_screen(jobs: JobsStore) -> None:
+def test_row_that_fails_the_filter_stays_while_on_the_screen(jobs: JobsStore) -> None:
     assert filtered(jobs, "failed") == [5, ANALYSIS, 2]
 
     jobs.hold(0, 1)
@@ -357,7 +355,7 @@ def test_a_row_that_passes_no_more_leaves_unless_it_is_on_the_screen(jobs: JobsS
     assert shown(jobs) == [ANALYSIS]
 
 
-def test_logs_are_read_for_a_filter_behind_the_screen_and_never_for_news(filled: Store, tmp_path: Path) -> None:
+def test_filter_reads_logs_in_the_worker_and_not_for_notices(filled: Store, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "JobLogs" / "a.log"
     log.parent.mkdir(parents=True)
     write_log(log, [LogRecord(LogLevel.WARNING, "image", "no mipmaps", 1)], 1, 0)
@@ -377,7 +375,7 @@ def test_logs_are_read_for_a_filter_behind_the_screen_and_never_for_news(filled:
     store.close()
 
 
-def test_a_job_that_is_gone_leaves_at_once(jobs: JobsStore) -> None:
+def test_deleted_job_is_removed_at_once(jobs: JobsStore) -> None:
     jobs.hold(0, 10)
     jobs.apply(news(notice(3, status=""), notice(77, status="")))
 
@@ -400,7 +398,7 @@ def test_an_analysis_is_listed_only_while_it_failed(jobs: JobsStore) -> None:
     assert shown(jobs)[-1] == ANALYSIS
 
 
-def test_earlier_news_tell_only_what_runs(jobs: JobsStore) -> None:
+def test_earlier_notices_only_show_running_jobs(jobs: JobsStore) -> None:
     jobs.apply(Batch(running={1: NOW_MS, 4: NOW_MS - 18_000}))
     assert [jobs.cell(index, "status").text for index in (0, 5)] == ["▶ processing", "▶ processing"]
     assert [jobs.cell(index, "duration").text for index in (0, 5)] == ["0 s…", "18 s…"]
@@ -418,7 +416,7 @@ def test_earlier_news_tell_only_what_runs(jobs: JobsStore) -> None:
     assert not jobs.tick()
 
 
-def test_rows_read_anew_keep_keys_and_what_runs(jobs: JobsStore, filled: Store) -> None:
+def test_reread_rows_keep_keys_and_running_jobs(jobs: JobsStore, filled: Store) -> None:
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     filled.put(put_job=[job_row(6, 3, platform="mac", completed_ms=NOW_MS)], drop_job=[(1,)])
     jobs.apply(Batch(table=table_of(filled)))
@@ -428,7 +426,7 @@ def test_rows_read_anew_keep_keys_and_what_runs(jobs: JobsStore, filled: Store) 
     assert jobs.cell(0, "status").text == "▶ processing"
 
 
-def test_what_happens_while_a_view_is_made_is_in_it(jobs: JobsStore) -> None:
+def test_changes_during_a_view_are_in_it(jobs: JobsStore) -> None:
     jobs.set_filter("status:failed")
     jobs.apply(news(notice(1, "Textures/rock.png", "failed"), notice(20, "late.png", "failed"), notice(5, status="")))
     jobs.settle()
@@ -459,11 +457,11 @@ def test_durations_are_short(duration_ms: int, text: str) -> None:
     ("duration_ms", "text"),
     [(0, "0 s"), (40, "40 ms"), (840, "0.8 s"), (48_300, "48 s"), (100_000, "1m 40s"), (7_500_000, "2h 05m")],
 )
-def test_durations_where_there_is_little_room_are_written_alike(duration_ms: int, text: str) -> None:
+def test_brief_durations(duration_ms: int, text: str) -> None:
     assert brief(duration_ms) == text
 
 
-def test_moments_of_today_have_no_date() -> None:
+def test_times_of_today_have_no_date() -> None:
     today = moment_text(NOW_MS - 1, NOW_MS)
 
     assert len(today) == len("23:01:07.204")
@@ -492,7 +490,7 @@ def test_a_critical_job_has_a_sign_before_its_path_and_hits_are_marked_behind_it
     assert info.source == "textures/sand.PNG"
 
 
-def test_a_row_is_a_draft_until_news_say_that_its_final_is_there(jobs: JobsStore) -> None:
+def test_row_is_a_draft_until_its_final_is_reported(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_draft=True)))
     marked, found = jobs.cell(shown(jobs).index(3), "reason").text, filtered(jobs, "is:draft")
     jobs.apply(news(notice(3, "textures/sand.PNG", "processing", is_draft=True)))
@@ -530,7 +528,7 @@ def test_an_error_does_not_name_its_source_again(error: str, shown: str) -> None
         ),
     ],
 )
-def test_a_row_says_where_a_result_came_from_in_few_words(jobs: JobsStore, reason: str, shown_reason: str) -> None:
+def test_row_has_short_origin_of_a_fetched_result(jobs: JobsStore, reason: str, shown_reason: str) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", reason=reason)))
 
     assert jobs.cell(shown(jobs).index(3), "reason").text == shown_reason

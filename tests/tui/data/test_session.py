@@ -66,7 +66,7 @@ def opened(socket: str, start=None, holder=int, **options) -> tuple[LinkSession,
     return session, listener
 
 
-def test_it_tells_for_how_long_jobs_run_and_an_engine_that_does_not_say_ran_them_from_now_on():
+def test_subscription_has_durations_of_running_jobs():
     session, listener = LinkSession(EnginePlaces("game", Path("/c"), "", None, int)), RecordingListener()
     session.listeners.append(listener)
     session._note_subscription({"epoch": 7, "seq": 1, "running": [4, 9], "running_ms": [18_000, 20]})
@@ -75,7 +75,7 @@ def test_it_tells_for_how_long_jobs_run_and_an_engine_that_does_not_say_ran_them
     assert listener.calls == [("subscribed", 7, 1, {4: 18_000, 9: 20}), ("subscribed", 7, 1, {4: 0})]
 
 
-def test_it_subscribes_first_and_hands_on_news_in_order(link_room):
+def test_session_subscribes_and_passes_notices_in_order(link_room):
     with link_room.running() as engine:
         session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
@@ -99,7 +99,7 @@ def test_answers_and_refusals_come_back(link_room):
         session.close()
 
 
-def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
+def test_lost_engine_is_noticed_and_searched(link_room):
     with link_room.running() as engine:
         session, listener = opened(engine.room.server.path)
         until(lambda: session.state is SessionState.ATTACHED)
@@ -112,7 +112,7 @@ def test_an_engine_that_goes_is_noticed_and_looked_for(link_room):
     assert session.connections == ()
 
 
-def test_it_attaches_as_soon_as_there_is_an_engine_again(link_room):
+def test_session_reconnects_when_the_engine_is_back(link_room):
     with link_room.running() as engine:
         paths = ["/nowhere/engine.sock", engine.room.server.path]
         session, _ = opened("", connect=lambda _path: EngineClient.connect(paths.pop(0) if len(paths) > 1 else paths[0], "tui"))
@@ -120,7 +120,7 @@ def test_it_attaches_as_soon_as_there_is_an_engine_again(link_room):
         session.close()
 
 
-def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
+def test_engine_is_started_once_if_none_listens(link_room):
     started = []
 
     def refuse() -> None:
@@ -137,7 +137,7 @@ def test_an_engine_is_started_where_none_listens_and_only_once(link_room):
     assert len(started) == 2
 
 
-def test_who_asks_for_an_engine_beside_a_running_one_gets_none_when_that_ends(link_room):
+def test_start_request_beside_a_running_engine_is_dropped(link_room):
     started, tries = [], []
 
     def connect(path: str) -> EngineClient:
@@ -156,7 +156,7 @@ def test_who_asks_for_an_engine_beside_a_running_one_gets_none_when_that_ends(li
     assert not started
 
 
-def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_that():
+def test_session_waits_for_another_run_then_starts_an_engine():
     holders, started = [4711], []
 
     def start() -> None:
@@ -166,9 +166,9 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
     session, listener = opened("/nowhere/engine.sock", start, lambda: holders[0])
     until(lambda: session.state is SessionState.WAITING)
     listener.wait_until(lambda calls: calls)
-    assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "what rests can be read meanwhile"
+    assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "settled rows can be read"
     assert "4711" in session.trouble
-    with pytest.raises(HostError, match="one starts when the other run ends"):
+    with pytest.raises(HostError, match="one starts after the other run"):
         session.ask(PingEngine()).result(PATIENCE_S)
     session.start_engine()  # which it does anyway
     holders[0] = 0
@@ -178,7 +178,7 @@ def test_while_another_run_holds_the_cache_it_waits_and_starts_an_engine_after_t
     assert started == [[0]]
 
 
-def test_what_another_run_writes_while_it_is_waited_for_is_read(tmp_path, monkeypatch):
+def test_writes_of_another_run_are_read_while_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(session_module, "READ_AGAIN_S", 0.0)
     database, tries = tmp_path / "assetdb.sqlite", []
 
@@ -203,7 +203,7 @@ def test_what_another_run_writes_while_it_is_waited_for_is_read(tmp_path, monkey
     assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
-def test_who_was_faster_to_the_cache_is_waited_for():
+def test_session_waits_for_a_run_that_took_the_cache_first():
     holders, started = [0], []
 
     def start() -> None:
@@ -218,7 +218,7 @@ def test_who_was_faster_to_the_cache_is_waited_for():
     session.close()
 
 
-def test_why_an_engine_did_not_start_is_said_until_there_is_one():
+def test_reason_of_a_failed_start_is_shown_until_connected():
     def refuse() -> None:
         raise HostError("the daemon does not start", hint="mend it")
 
@@ -232,7 +232,7 @@ def test_why_an_engine_did_not_start_is_said_until_there_is_one():
     assert session.trouble == "the daemon does not start; mend it"
 
 
-def test_a_read_only_session_starts_nothing_and_asks_nothing():
+def test_read_only_session_sends_no_requests():
     started = []
     session, listener = opened("/nowhere/engine.sock", lambda: started.append(1), is_read_only=True)
     until(lambda: session.state is SessionState.DETACHED)
@@ -245,7 +245,7 @@ def test_a_read_only_session_starts_nothing_and_asks_nothing():
     assert started == []
 
 
-def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
+def test_session_without_engine_reads_the_database_and_refuses_requests(tmp_path):
     session, listener = NoSession("copied", tmp_path), RecordingListener()
     session.listeners.append(listener)
     session.open()
@@ -256,7 +256,7 @@ def test_without_an_engine_what_rests_is_read_and_nobody_is_asked(tmp_path):
     session.close()
 
 
-def test_over_an_engine_that_it_does_not_understand_what_rests_is_read(link_room, monkeypatch):
+def test_database_is_read_beside_an_engine_of_another_protocol(link_room, monkeypatch):
     monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
     with link_room.running() as engine:
         session, listener = opened(engine.room.server.path)

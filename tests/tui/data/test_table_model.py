@@ -100,7 +100,7 @@ def told(row: Row) -> JobNews:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_at_rest_the_rows_are_what_filter_and_order_say(steps: list[object]) -> None:
+def test_settled_rows_equal_filter_and_order(steps: list[object]) -> None:
     store = JobsStore(clock_ms=lambda: NOW_MS)
     store.apply(Batch(table=JobTable({}, AnalysisKeys())))
     store.settle()
@@ -213,9 +213,7 @@ CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
     st.integers(0, 999),
     st.sampled_from((1, 2, 400)),
 )
-def test_rows_that_follow_an_engine_equal_those_of_its_database(
-    batches: list[list[tuple[str, str, str | None]]], seed: int, part: int
-) -> None:
+def test_rows_updated_by_notices_equal_the_database(batches: list[list[tuple[str, str, str | None]]], seed: int, part: int) -> None:
     followed = Followed()
     world = followed.world
     world.rng = random.Random(seed)

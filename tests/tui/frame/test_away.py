@@ -30,7 +30,7 @@ def shell(tmp_path: Path) -> Iterator[Pane]:
         yield Pane(tmux, pane, int(pid))
 
 
-def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) -> None:
+def test_ctrl_z_suspends_and_fg_continues(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
     shell.shows("bad.json", "q quit")
@@ -54,7 +54,7 @@ def test_the_shell_gets_the_terminal_and_fg_brings_the_screen_back(shell: Pane) 
     shell.shows("here we 42")
 
 
-def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> None:
+def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     shell.type(f"{shlex.join(shell.tmux.home.command)} open Cache")
     shell.keys("Enter")
     before = shell.shows("bad.json", "q quit", "2 lines")
@@ -77,7 +77,7 @@ def test_a_stop_that_nobody_announced_ends_with_the_same_screen(shell: Pane) -> 
     shell.shows(" echo ", " icanon ")
 
 
-def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> None:
+def test_sigcont_without_a_stop_starts_no_second_reader(shell: Pane) -> None:
     pane = shell.tmux.open("open", "Cache")
     pane.shows("bad.json", "q quit")
 
@@ -92,7 +92,7 @@ def test_who_is_told_to_go_on_and_never_stopped_reads_keys_once(shell: Pane) -> 
     pane.wait_until_gone()
 
 
-def test_where_no_shell_would_wake_it_nothing_stops() -> None:
+def test_ctrl_z_without_a_shell_does_not_stop() -> None:
     code = "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(has_shell(os.getpid(), os.getppid()))"
 
     alone = subprocess.run([sys.executable, "-c", code], start_new_session=True, check=False)
@@ -100,7 +100,7 @@ def test_where_no_shell_would_wake_it_nothing_stops() -> None:
     assert alone.returncode == 0
 
 
-def test_a_group_of_its_own_below_a_shell_can_stop_and_so_can_what_a_script_started() -> None:
+def test_process_below_a_shell_or_script_can_stop() -> None:
     code = (
         "import os, sys; from aptui.tui.frame.terminal_control import has_shell; sys.exit(not has_shell(os.getpid(), os.getppid()))"
     )

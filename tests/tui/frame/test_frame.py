@@ -1,4 +1,4 @@
-"""What lines 1 to 3 say of the work: how far it is, what failed, which tabs want attention."""
+"""Lines 1 to 3: progress, failures, tabs that need attention."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def session(tmp_path: Path) -> FakeSession:
     return made
 
 
-def test_the_status_line_is_a_sentence_of_how_far_the_work_is(session: FakeSession) -> None:
+def test_status_line_has_the_progress_as_a_sentence(session: FakeSession) -> None:
     said = "".join(part.text for part in StatusLine(session).parts(140))
 
     assert "● building 38 %  38 of 100 jobs · 3 failed · 9.0 s left · 2 running · 3.8 a second" in said
 
 
-def test_where_room_is_short_the_analyses_that_the_share_counts_are_said_before_what_runs(session: FakeSession) -> None:
+def test_short_status_line_has_analyses_before_running_jobs(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     said = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 
@@ -89,7 +89,7 @@ def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSessio
 
 
 @pytest.mark.parametrize(("took_ms", "said"), [(76_000, "0.5 a second"), (86_000, "26.5 a minute"), (3_800_000, "0.6 a minute")])
-def test_few_jobs_are_counted_by_the_minute(session: FakeSession, took_ms: int, said: str) -> None:
+def test_low_rate_is_shown_by_minute(session: FakeSession, took_ms: int, said: str) -> None:
     session.latest_progress = progress(processing_ms=took_ms)
 
     assert f" · {said}" in "".join(part.text for part in StatusLine(session).parts(140))
@@ -105,7 +105,7 @@ def test_the_timers_stand_apart_from_the_sentence(session: FakeSession, width: i
     assert not timer or before.endswith("   ")
 
 
-def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(session: FakeSession) -> None:
+def test_percentage_is_of_the_current_work(session: FakeSession) -> None:
     session.latest_progress = progress(jobs_done=10_035, jobs_failed=33, done_before=10_000, failed_before=30)
 
     assert share_of(session.latest_progress) == (38, 100)
@@ -113,7 +113,7 @@ def test_the_share_is_of_the_work_under_way_not_of_all_that_the_engine_did(sessi
     assert [len(part.text) for part in Rule(session, name="bar").parts(102)[1:5]] == [35, 3, 2, 60]
 
 
-def test_the_share_and_the_bar_are_of_the_same_work_analyses_that_are_to_come_too(session: FakeSession) -> None:
+def test_percentage_and_bar_include_pending_analyses(session: FakeSession) -> None:
     session.latest_progress = progress(analyses_waiting=90, analyses_running=10)
 
     assert activity_of(SessionState.ATTACHED, session.latest_progress, None).text == "● building 19 %"
@@ -121,7 +121,7 @@ def test_the_share_and_the_bar_are_of_the_same_work_analyses_that_are_to_come_to
     assert done + failed == 38
 
 
-def test_at_rest_and_while_only_looking_there_is_no_share() -> None:
+def test_idle_or_scanning_engine_has_no_percentage() -> None:
     idle = progress(jobs_waiting=0, jobs_running=0)
 
     assert share_of(idle) == (0, 0)
@@ -136,7 +136,7 @@ def test_draining_engine_is_shown_as_draining_and_then_as_drained() -> None:
     assert activity_of(SessionState.ATTACHED, progress(jobs_waiting=0, jobs_running=0), health).text == "‖ drained"
 
 
-def test_the_bar_shows_done_failed_running_and_left(session: FakeSession) -> None:
+def test_progress_bar_shows_done_failed_running_and_left(session: FakeSession) -> None:
     parts = Rule(session, name="bar").parts(102)
 
     assert [(part.role, len(part.text)) for part in parts[1:5]] == [
@@ -150,13 +150,13 @@ def test_the_bar_shows_done_failed_running_and_left(session: FakeSession) -> Non
     assert (lengths[1], lengths[2], sum(lengths)) == (1, 1, 100)
 
 
-def test_who_only_looks_is_told_so(session: FakeSession) -> None:
+def test_read_only_screen_is_marked(session: FakeSession) -> None:
     session.is_read_only = True
 
     assert "· read only" in "".join(part.text for part in StatusLine(session).parts(140))
 
 
-def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> None:
+def test_tabs_that_need_attention_are_marked(session: FakeSession) -> None:
     assert attention(session) == {"jobs": "failed"}
     session.latest_progress = progress(failing_count=0)
     session.gateway = SimpleNamespace(turned_away=("203.0.113.7",))
@@ -173,7 +173,7 @@ def test_tabs_that_somebody_should_look_at_are_marked(session: FakeSession) -> N
         ("", "! no engine is running · ':start' starts one"),
     ],
 )
-def test_that_there_is_no_engine_is_said_once(trouble, expected):
+def test_banner_says_once_that_no_engine_is_running(trouble, expected):
     session = FakeSession(Path("/c"), SessionState.DETACHED)
     session.trouble = trouble
 
@@ -182,7 +182,7 @@ def test_that_there_is_no_engine_is_said_once(trouble, expected):
     assert banner_text(session) == expected.removesuffix(" · ':start' starts one")
 
 
-def test_who_waits_for_another_run_is_told_what_for():
+def test_banner_names_the_run_that_holds_the_cache():
     session = FakeSession(Path("/c"), SessionState.WAITING)
     session.trouble = "another run (process 4711) is using this cache"
 
@@ -190,7 +190,7 @@ def test_who_waits_for_another_run_is_told_what_for():
     assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
 
 
-def test_where_line_2_is_short_platforms_stand_there_while_all_is_well(session: FakeSession) -> None:
+def test_short_line_2_shows_platforms_while_all_is_well(session: FakeSession) -> None:
     def right(width: int) -> str:
         return (
             "".join(part.text for part in TabBar(session, list_panes(), ["linux", "server"]).parts(width))
@@ -209,7 +209,7 @@ def test_where_line_2_is_short_platforms_stand_there_while_all_is_well(session: 
     assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 folders   connected", "! gone: 1 of 2 folders"]
 
 
-def test_the_banner_of_a_broken_configuration_says_the_first_mistake_without_its_folder():
+def test_banner_of_a_broken_configuration_has_the_first_mistake():
     mistakes = "/home/ada/games/aptui.yaml:11:5: 'name' is missing\n/home/ada/games/aptui.yaml:11:6: unknown key 'nam'"
 
     assert trouble_of(Health(configuration=mistakes)) == "! configuration: aptui.yaml:11:5: 'name' is missing  (and 1 more)"

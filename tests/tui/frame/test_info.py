@@ -10,7 +10,7 @@ from aptui.tui.frame.sheets import break_entries, info_lines
 from ..fake_panes import FakeSession
 
 
-def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:
+def test_long_path_is_wrapped_below_itself(tmp_path: Path) -> None:
     path = "/" + "/".join(f"folder_{number}" for number in range(30))
     project = SimpleNamespace(scan_folders=(ScanFolder(1, "game", path),), metadata_types=())
     config = SimpleNamespace(project_dir=tmp_path, project=project, meta_delay_ms=0)
@@ -21,7 +21,7 @@ def test_a_long_path_goes_on_below_itself(tmp_path: Path) -> None:
     assert path in "".join(line.strip() for line in lines)
 
 
-def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Path) -> None:
+def test_scan_folders_are_listed_in_order(tmp_path: Path) -> None:
     folders = (
         ScanFolder(2, "gems of all", "/g", order=15, platforms=("pc",)),
         ScanFolder(1, "game", "/p/assets", order=0, recursive=False),
@@ -48,7 +48,7 @@ def test_folders_stand_in_their_order_with_name_platforms_and_depth(tmp_path: Pa
     assert any("127.0.0.1:45643" in line for line in said)
 
 
-def test_the_root_of_the_engine_stands_with_the_project(tmp_path: Path) -> None:
+def test_engine_root_follows_the_project(tmp_path: Path) -> None:
     said = ["".join(part.text for part in line) for line in info_lines(FakeSession(tmp_path), None, [("Engine root", "/o3de")])]
 
     at = next(at for at, line in enumerate(said) if "/o3de" in line)

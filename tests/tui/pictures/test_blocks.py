@@ -44,11 +44,11 @@ def text(pixels, columns=40, rows=20, manner=Manner.SHADES, ground=DARK, **more)
         ((64, 64), (64, 64), (64, 64)),
     ],
 )
-def test_a_picture_fills_its_room_with_its_aspect(picture, room, expected):
+def test_picture_fills_its_area_and_keeps_its_aspect(picture, room, expected):
     assert fit_size(*picture, *room) == expected
 
 
-def test_a_cell_shows_two_pixels_and_a_blank_two_that_are_alike():
+def test_cell_shows_two_pixels_and_a_blank_two_equal_ones():
     cells = shown(Pixels(2, 2, RED + RED + BLUE + RED), 2, 1)
 
     assert cells == [[("▀", (255, 0, 0), (0, 0, 255)), (" ", (192, 192, 192), (255, 0, 0))]]
@@ -58,14 +58,14 @@ def test_an_odd_last_line_is_half_a_cell_on_the_ground():
     assert shown(Pixels(1, 1, RED), 1, 5) == [[("▀", (255, 0, 0), (16, 20, 24))]]
 
 
-def test_what_can_be_seen_through_shows_a_quiet_checker_and_none_of_its_hidden_colour():
+def test_transparent_pixels_show_a_checker():
     fields = {cell[2] for line in shown(Pixels(16, 16, CLEAR * 256), 16, 8) for cell in line}
 
     assert len(fields) == 2
     assert all(max(abs(mine - ground) for mine, ground in zip(each, (16, 20, 24), strict=True)) < 30 for each in fields)
 
 
-def test_a_smaller_picture_is_an_average_in_which_the_clear_has_no_colour():
+def test_reduced_picture_is_an_average_weighted_by_alpha():
     [[one]] = shown(Pixels(2, 4, (WHITE + BLACK) * 4), 1, 1)
     [[other]] = shown(Pixels(4, 4, (BLUE + BLUE + bytes((255, 0, 0, 0)) * 2) * 4), 1, 1)
 
@@ -74,7 +74,7 @@ def test_a_smaller_picture_is_an_average_in_which_the_clear_has_no_colour():
     assert other[2][0] < 30, "no red of what is not there"
 
 
-def test_with_256_colours_only_those_are_told():
+def test_256_colours_are_not_exceeded():
     gradient = Pixels(64, 32, b"".join(bytes((x * 4, y * 8, 90, 255)) for y in range(32) for x in range(64)))
     console = Console(color_system="256", force_terminal=True)
 
@@ -88,7 +88,7 @@ def test_with_256_colours_only_those_are_told():
     assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, "grey stays grey"
 
 
-def test_shades_are_light_on_dark_dark_on_light_and_blank_where_nothing_is():
+def test_shades_follow_the_ground():
     steps = Pixels(6, 2, (b"".join(bytes((level,) * 3 + (255,)) for level in (0, 64, 128, 191, 255)) + CLEAR) * 2)
 
     assert text(steps, 6, 1) == [" ░▒▓█ "]
@@ -96,7 +96,7 @@ def test_shades_are_light_on_dark_dark_on_light_and_blank_where_nothing_is():
     assert text(steps, 6, 1, is_utf8=False) == [" .:+# "]
 
 
-def test_shades_are_stretched_over_what_a_picture_has_but_one_grey_stays_one():
+def test_shades_are_stretched_unless_the_picture_is_uniform():
     assert text(Pixels(2, 2, (bytes((100, 100, 100, 255)) + bytes((180, 180, 180, 255))) * 2), 2, 1) == [" █"]
     assert text(Pixels(2, 2, (GREY + bytes((130, 130, 130, 255))) * 2), 2, 1) == ["▒▒"]
 

@@ -62,7 +62,7 @@ def test_every_format_is_decoded(tmp_path, form, mode, how):
     assert (first[0] > 200, first[2] < 60, last[0] < 60, last[2] > 200, first[3], last[3]) == (True, True, True, True, 255, 255)
 
 
-def test_depth_and_turns_are_seen_to(tmp_path):
+def test_bit_depth_and_orientation_are_applied(tmp_path):
     Image.new("I;16", (2, 1), 0x8000).save(tmp_path / "deep.png")
     exif = Image.Exif()
     exif[274] = 6  # the camera was held upright
@@ -73,7 +73,7 @@ def test_depth_and_turns_are_seen_to(tmp_path):
     assert (turned.width, turned.height) == (4, 8)
 
 
-def test_a_large_picture_comes_as_small_as_a_screen(tmp_path):
+def test_large_picture_is_reduced(tmp_path):
     halves((3000, 1000)).save(tmp_path / "a.png")
 
     picture = decoded(tmp_path / "a.png", "PNG")
@@ -83,7 +83,7 @@ def test_a_large_picture_comes_as_small_as_a_screen(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "TGA", "BMP", "WebP", "DDS", "TIFF"])
-def test_what_is_cut_off_is_said_to_be(tmp_path, form):
+def test_truncated_picture_is_reported(tmp_path, form):
     noise = Image.effect_noise((64, 64), 90).convert("RGB")
     noise.save(tmp_path / "a", format=form)
     data = (tmp_path / "a").read_bytes()
@@ -95,7 +95,7 @@ def test_what_is_cut_off_is_said_to_be(tmp_path, form):
     assert why.startswith(("its file ends too early", "it cannot be decoded: ", f"it is not a valid {form}"))
 
 
-def test_a_header_of_billions_of_pixels_is_refused_by_both_sides(tmp_path):
+def test_huge_picture_is_refused_by_parent_and_decoder(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(50_000, 50_000))
 
     told = "50,000 × 50,000 are more pixels than a preview decodes (32 Mi)"
@@ -109,7 +109,7 @@ def in_process(code: str, stdin=subprocess.DEVNULL) -> bytes:
     return subprocess.run(command, stdin=stdin, capture_output=True, check=True, timeout=60).stdout
 
 
-def test_what_needs_more_memory_than_it_may_have_is_said(tmp_path):
+def test_memory_limit_is_reported(tmp_path):
     (tmp_path / "a.png").write_bytes(png_of(4000, 4000, bytes(4000 * (4000 * 4 + 1))))
 
     with open(tmp_path / "a.png", "rb") as file:
@@ -119,7 +119,7 @@ def test_what_needs_more_memory_than_it_may_have_is_said(tmp_path):
     assert decoded(tmp_path / "a.png", "PNG") == Pixels(MOST_HIGH, MOST_HIGH, bytes(MOST_HIGH * MOST_HIGH * CHANNELS))
 
 
-def test_the_process_can_open_nothing_once_it_reads():
+def test_decoder_cannot_open_files_or_connections():
     code = """
 import os, socket
 decoder._drop_rights()
@@ -134,7 +134,7 @@ for act in (lambda: open("/etc/passwd"), socket.socket, os.fork, lambda: os.setu
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only a superuser is somebody else afterwards")
-def test_a_superuser_that_decodes_is_nobody_and_can_end_nothing_of_others():
+def test_decoder_started_by_root_runs_as_nobody_uid():
     code = """
 import os
 decoder._drop_rights()
@@ -155,11 +155,11 @@ except PermissionError:
         b'{"size": ["1", 1]}\n1234', json.dumps({"size": [1, 1]}).encode(),
     ],
 )  # fmt: skip
-def test_no_answer_of_the_process_is_believed(answer):
+def test_invalid_answers_of_the_decoder_are_refused(answer):
     assert decoding._read(answer) in {"the decoder ended without an answer", "the decoder returned an invalid picture"}
 
 
-def test_one_that_hangs_or_talks_for_ever_is_ended(tmp_path, monkeypatch):
+def test_decoder_that_hangs_or_floods_is_killed(tmp_path, monkeypatch):
     file = tmp_path / "python"
     file.write_text("#!/bin/sh\nexec sleep 600\n")
     file.chmod(0o755)
@@ -176,7 +176,7 @@ def test_one_that_hangs_or_talks_for_ever_is_ended(tmp_path, monkeypatch):
     assert decoded(tmp_path, "PNG").startswith("no process can be started")
 
 
-def test_who_goes_on_has_nothing_decoded_but_the_last(monkeypatch):
+def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
     began, told = [], []
     monkeypatch.setattr(decoding, "decode", lambda path, form, _stop: began.append(path) or f"{path} {form}")
     monkeypatch.setattr(decoding, "REST_S", 0.3)
@@ -195,7 +195,7 @@ def test_who_goes_on_has_nothing_decoded_but_the_last(monkeypatch):
         made.close()
 
 
-def test_nothing_is_tried_that_is_not_decoded_here():
+def test_unsupported_pictures_are_not_decoded():
     assert objection(Facts("OpenEXR", 0, 0, ""), 10) == "there is no preview of the format OpenEXR"
     assert objection(Facts("PNG", 10, 10, ""), 1 << 30) == "the file is larger than 128 MiB"
     assert objection(Facts("PNG", 10, 10, ""), 100) == ""

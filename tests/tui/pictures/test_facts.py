@@ -33,5 +33,5 @@ TIFF_ENTRIES = struct.pack("<HHIHH HHII HHIHH", 256, 3, 1, 300, 0, 257, 4, 1, 70
         (b"RIFF\0\0\0\0WAVEfmt ", "a.wav", None),
     ],
 )  # fmt: skip
-def test_images_are_known_by_their_first_bytes(head, name, expected):
+def test_images_are_recognised_by_their_first_bytes(head, name, expected):
     assert image_facts(head, name) == expected

@@ -60,7 +60,7 @@ def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> 
 
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("name", LOOKS)
-def test_with_16_colours_what_cannot_be_taken_is_not_the_brightest(name: str) -> None:
+def test_disabled_entries_are_not_bright_with_16_colours(name: str) -> None:
     """The terminal's own text is often a little less than its white, or its black."""
     safety.install(safety.TerminalFacts(colours=16))
     look = LOOKS[name]
@@ -75,7 +75,7 @@ def test_with_16_colours_what_cannot_be_taken_is_not_the_brightest(name: str) ->
     assert styles[0].dim or contrast(muted, behind) <= contrast(plain, behind)
 
 
-def test_a_colour_that_can_be_read_stays_and_another_moves_as_little_as_needed() -> None:
+def test_legible_changes_a_colour_as_little_as_needed() -> None:
     bar = Color.parse("#2b3647")
     red = Color.parse("#ef6f6c")
 

@@ -51,7 +51,7 @@ def test_every_binding_is_in_the_shipped_keymap_and_the_reverse():
     assert bound() == shipped
 
 
-def test_the_shipped_keys_clash_nowhere():
+def test_shipped_keys_do_not_clash():
     actions = read_shipped_actions(data_dir() / "config" / "keymap.yaml")
 
     assert clashes(actions) == []
@@ -69,7 +69,7 @@ def test_the_shipped_keys_clash_nowhere():
         ("app.quit: 'x\n", "", "not valid YAML"),
     ],
 )
-def test_a_mistake_in_a_persons_keymap_is_named_with_its_place(body, at, what):
+def test_mistake_in_the_users_keymap_has_its_place(body, at, what):
     own_file().write_text(body)
 
     keymap = load_keymap()
@@ -77,7 +77,7 @@ def test_a_mistake_in_a_persons_keymap_is_named_with_its_place(body, at, what):
     assert [f"keymap.yaml:{at}" in each.where and what in each.what for each in keymap.mistakes] == [True]
 
 
-def test_the_nearest_action_is_offered():
+def test_unknown_action_has_the_nearest_as_hint():
     own_file().write_text("app.quitt: x\n")
 
     assert "app.quit" in load_keymap().mistakes[0].hint
@@ -98,7 +98,7 @@ def test_a_rebound_key_works_and_the_old_one_does_not(tmp_path):
     assert [mistake.what for mistake in app.keys.keymap.mistakes] == ["unknown action 'probe.reprocess'"]
 
 
-def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_again(tmp_path):
+def test_clash_is_reported_at_start_and_on_reload(tmp_path):
     own_file().write_text("app.quit: i\n")
 
     async def look(app, pilot, _session):
@@ -115,11 +115,11 @@ def test_a_clash_is_told_when_the_screen_opens_and_again_when_keys_are_read_agai
     ("key", "shown"),
     [("ctrl+p", "^P"), ("question_mark", "?"), ("enter", "⏎"), ("f1", "F1"), ("shift+tab", "⇧Tab"), ("Q", "Q"), ("slash", "/")],
 )
-def test_keys_are_shown_as_people_read_them(key, shown):
+def test_show_key(key, shown):
     assert show_key(key) == shown
 
 
-def test_keys_are_normalised_as_textual_names_them():
+def test_normalise_keys():
     assert normalise("?, f1") == ("question_mark", "f1")
     assert normalise(",") == ("comma",)
 
@@ -128,7 +128,7 @@ def test_keys_are_normalised_as_textual_names_them():
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000])
-def test_a_damaged_memory_is_as_good_as_none(tmp_path, body):
+def test_damaged_memory_is_ignored(tmp_path, body):
     file = tmp_path / "memory.json"
     file.write_bytes(body)
 
@@ -139,7 +139,7 @@ def test_a_damaged_memory_is_as_good_as_none(tmp_path, body):
     assert UiMemory(file).get("jobs.sort", []) == ["completed", True]
 
 
-def test_what_has_another_type_than_expected_is_not_believed(tmp_path):
+def test_remembered_value_of_another_type_is_ignored(tmp_path):
     memory = UiMemory(tmp_path / "memory.json")
     memory.put("jobs.width", "wide")
 
@@ -173,7 +173,7 @@ def test_two_screens_keep_the_values_of_both(tmp_path: Path) -> None:
     assert person_memory(tmp_path).history("commands") == ["theme light", "info"]
 
 
-def test_two_projects_do_not_share_what_is_remembered_and_others_cannot_read_it(tmp_path):
+def test_memories_of_projects_are_separate_and_private(tmp_path):
     one, other = project_memory(tmp_path, tmp_path / "one"), project_memory(tmp_path, tmp_path / "other")
     one.put("shell.tab", "logs")
     one.save()
@@ -184,7 +184,7 @@ def test_two_projects_do_not_share_what_is_remembered_and_others_cannot_read_it(
     person_memory(tmp_path).save()
 
 
-def test_a_folder_that_cannot_be_written_stops_nothing():
+def test_unwritable_state_folder_is_ignored():
     memory = UiMemory(Path("/proc/none/memory.json"))
     memory.put("a", 1)
     memory.save()
@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing():
     assert memory.get("a", 0) == 1
 
 
-def test_nothing_of_the_screen_but_the_app_imports_yaml_or_numpy_before_it_is_needed():
+def test_screen_modules_import_yaml_and_numpy_lazily():
     tree = ast.parse((Path(aptui.tui.__file__).parent / "app.py").read_text(encoding="utf-8"))
     top = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
 

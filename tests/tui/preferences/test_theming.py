@@ -25,7 +25,7 @@ def own(tmp_path, monkeypatch):
     return folder
 
 
-def test_every_shipped_theme_is_whole():
+def test_every_shipped_theme_is_complete():
     looks = theming.load_themes()
 
     assert looks.mistakes == []
@@ -34,7 +34,7 @@ def test_every_shipped_theme_is_whole():
     assert all(theming.rich_style(style) is not None for look in looks.by_name.values() for style in look.roles.values())
 
 
-def test_the_theme_without_colours_has_none():
+def test_monochrome_theme_has_only_attributes():
     look = theming.load_themes().by_name["monochrome"]
 
     assert set(look.colors.values()) == {"ansi_default"}
@@ -55,7 +55,7 @@ def test_the_theme_without_colours_has_none():
         ("roles: {failed: bold\n", "", "not valid YAML"),
     ],
 )
-def test_a_mistake_in_a_persons_theme_is_named_with_its_place(own, body, at, what):
+def test_mistake_in_a_users_theme_has_its_place(own, body, at, what):
     (own / "mine.yaml").write_text(body)
 
     looks = theming.load_themes()
@@ -64,7 +64,7 @@ def test_a_mistake_in_a_persons_theme_is_named_with_its_place(own, body, at, wha
     assert [f"mine.yaml:{at}" in mistake.where and what in mistake.what for mistake in looks.mistakes] == [True]
 
 
-def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
+def test_theme_of_the_user_extends_or_replaces_a_shipped_one(own):
     (own / "mine.yaml").write_text("extends: light\nroles: {failed: 'bold #ff0000'}\n")
     (own / "dark.yaml").write_text("extends: monochrome\n")
 
@@ -76,14 +76,14 @@ def test_a_persons_theme_extends_a_shipped_one_and_may_replace_it(own):
     assert looks.by_name["dark"].is_ansi
 
 
-def test_an_unchanged_file_costs_no_yaml(own, monkeypatch):
+def test_unchanged_theme_file_is_not_parsed(own, monkeypatch):
     theming.load_themes()
     monkeypatch.setattr("aptui.config.yaml.nodes.read_yaml", lambda *_: pytest.fail("read again"))
 
     assert set(theming.load_themes().by_name) == SHIPPED
 
 
-def test_a_file_that_cannot_be_read_is_said(own):
+def test_unreadable_theme_file_is_reported(own):
     with pytest.raises(UserError, match="cannot be read"):
         yaml_files.compile_file(own / "absent.yaml", theming.check_theme)
 
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_said(own):
         ("ansi-dark", {"TERM": "xterm-256color"}, "ansi-dark"),
     ],
 )
-def test_a_terminal_gets_the_theme_it_can_show(wanted, environment, shown):
+def test_theme_suits_the_terminal(wanted, environment, shown):
     assert theming.suitable(wanted, theming.load_themes(), environment) == shown
 
 
@@ -133,12 +133,12 @@ def test_without_colours_no_colour_is_sent(tmp_path, monkeypatch):
     in_shell(tmp_path, look)
 
 
-def test_the_picker_previews_and_goes_back_or_keeps(tmp_path):
+def test_picker_previews_then_restores_or_keeps(tmp_path):
     async def pick(app, pilot, _session):
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("down")
         await until(pilot, lambda: app.theme == "deuteranopia")
-        await until(pilot, lambda: "told apart with" in text(app))  # all of what it is like, below the names
+        await until(pilot, lambda: "told apart with" in text(app))  # the whole description, below the names
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
         await pilot.press("colon", *"theme", "enter")
@@ -148,7 +148,7 @@ def test_the_picker_previews_and_goes_back_or_keeps(tmp_path):
     assert in_shell(tmp_path, pick).person.get("theme", "") == "ansi-light"
 
 
-def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_path):
+def test_theme_key_and_unknown_theme_name(tmp_path):
     async def cycle(app, pilot, _session):
         await pilot.press("T")
         await until(pilot, lambda: app.theme == "deuteranopia")
@@ -158,7 +158,7 @@ def test_one_key_goes_through_the_themes_and_an_unknown_name_is_answered(tmp_pat
     in_shell(tmp_path, cycle)
 
 
-def test_a_theme_that_is_edited_elsewhere_shows_by_itself(tmp_path, own, monkeypatch):
+def test_edited_theme_file_is_applied(tmp_path, own, monkeypatch):
     monkeypatch.setattr(theme_manager, "CHECK_S", 0.05)
     (own / "mine.yaml").write_text("extends: dark\n")
 
@@ -171,7 +171,7 @@ def test_a_theme_that_is_edited_elsewhere_shows_by_itself(tmp_path, own, monkeyp
     in_shell(tmp_path, edit, theme="mine")
 
 
-def test_a_changed_theme_file_shows_as_soon_as_people_come_back(tmp_path, own):
+def test_changed_theme_is_applied_when_the_focus_returns(tmp_path, own):
     (own / "mine.yaml").write_text("extends: dark\n")
 
     async def edit(app, pilot, _session):

@@ -1,4 +1,4 @@
-"""An app that shows its size, on a terminal that becomes 100 × 20 just after anybody learns that it is 90 × 25.
+"""An app that shows its size, on a terminal that becomes 100 × 20 just after its size was read as 90 × 25.
 
 `python -m tests.tui.terminal.late_size`.
 """

@@ -34,7 +34,7 @@ def test_a_plain_terminal_gets_osc_52(tmp_path):
     assert copied.toast() == "6 B → terminal, if it allows"
 
 
-def test_screen_gets_it_in_pieces_that_it_passes_on(tmp_path):
+def test_gnu_screen_gets_osc_52_in_pieces(tmp_path):
     written = []
 
     copied = clipboard(tmp_path, written, STY="1.pts").copy("x" * 500)
@@ -47,7 +47,7 @@ def test_screen_gets_it_in_pieces_that_it_passes_on(tmp_path):
 
 
 @pytest.mark.real
-def test_a_tmux_that_is_gone_leaves_osc_52(tmp_path):
+def test_dead_tmux_falls_back_to_osc_52(tmp_path):
     written = []
 
     copied = clipboard(tmp_path, written, TMUX=f"{tmp_path}/nothing,1,0").copy("x")
@@ -68,7 +68,7 @@ def test_a_large_copy_is_sent_and_kept_in_a_private_file(tmp_path):
     assert copied.toast() == f"73 KiB → terminal; large, so also in '{copied.file}'"
 
 
-def test_without_any_way_to_the_clipboard_the_file_is_what_is_left(tmp_path):
+def test_copy_without_a_route_is_kept_in_a_file(tmp_path):
     def refuse(_):
         raise OSError
 
@@ -91,7 +91,7 @@ def test_only_a_raw_copy_keeps_control_sequences(tmp_path):
     assert not any("?" in data for data in written)
 
 
-def test_bytes_that_are_no_text_are_copied_as_bytes_when_raw(tmp_path):
+def test_raw_copy_keeps_invalid_utf_8(tmp_path):
     written = []
 
     clipboard(tmp_path, written).copy("caf\udce9", raw=True)
@@ -108,7 +108,7 @@ def test_the_register_keeps_the_last_copies_once_each(tmp_path):
     assert len(board.register) == MOST_COPIES
 
 
-def test_old_files_go(tmp_path):
+def test_old_copies_are_deleted(tmp_path):
     board = clipboard(tmp_path, [])
     for _ in range(MOST_COPIES + 3):
         board.copy("y" * SAFE_BYTES)
@@ -153,5 +153,5 @@ def arrives(folder, configuration, size_bytes):
 @needs("tmux")
 @pytest.mark.skipif(not has_tmux(), reason=MACHINE + "its tmux does not know load-buffer -w")
 @pytest.mark.parametrize(("configuration", "size_bytes"), [("default", 100), ("clipboard-off", 75_000)])
-def test_it_arrives_in_the_terminal_around_tmux(tmp_path, configuration, size_bytes):
+def test_copy_reaches_the_terminal_outside_tmux(tmp_path, configuration, size_bytes):
     assert arrives(tmp_path, configuration, size_bytes) == "Aptui " * (size_bytes // 6)

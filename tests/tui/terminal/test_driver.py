@@ -19,7 +19,7 @@ from aptui.tui.terminal.driver import Terminal, as_meant
 from tests.tui import pty_room
 
 
-def test_the_size_is_that_of_the_terminal_whatever_was_exported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_size_ignores_exported_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     ours, theirs = pty.openpty()
@@ -30,15 +30,15 @@ def test_the_size_is_that_of_the_terminal_whatever_was_exported(monkeypatch: pyt
         assert Terminal._get_terminal_size(driver) == (160, 45)
 
 
-def test_without_any_terminal_there_is_a_size_to_draw_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_size_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.__stdin__", None)
-    with open(os.devnull, "w") as stream:  # a stream that is no terminal
+    with open(os.devnull, "w") as stream:  # not a terminal
         assert Terminal._get_terminal_size(SimpleNamespace(_file=stream)) == (80, 25)
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("output", ["", "stock"])
-def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_read(output: str) -> None:
+def test_last_of_two_resizes_wins(output: str) -> None:
     with pty_room.Terminal([sys.executable, "-m", "tests.tui.terminal.late_size"], environ={"APTUI_OUTPUT": output}) as term:
         term.wait_for("size 80 24.")
         term.resize(90, 25)
@@ -49,7 +49,7 @@ def test_the_last_size_holds_though_its_signal_comes_while_the_one_before_is_rea
         assert "size 100 20." in term.screen()
 
 
-def test_a_key_is_waited_for_without_a_look_into_what_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_key_inspects_no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
     passed: list[str] = []
 
@@ -71,9 +71,7 @@ def test_a_key_is_waited_for_without_a_look_into_what_is_called(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("resumes", "started"), [(False, 0), (True, 1)])
-def test_a_signal_to_go_on_starts_the_screen_only_where_a_stop_ended_it(
-    resumes: bool, started: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sigcont_restarts_the_screen_only_after_a_stop(resumes: bool, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[int] = []
     monkeypatch.setattr(Terminal, "resume_application_mode", lambda _: starts.append(1))
     driver = object.__new__(Terminal)
@@ -84,14 +82,14 @@ def test_a_signal_to_go_on_starts_the_screen_only_where_a_stop_ended_it(
     assert len(starts) == started
 
 
-def test_enter_typed_before_the_screen_is_there_is_enter() -> None:
+def test_line_feed_typed_ahead_is_enter() -> None:
     assert [each.key for each in as_meant(events.Key("ctrl+j", "\n"))] == ["enter"]
     assert [each.key for each in as_meant(events.Key("j", "j"))] == ["j"]
     paste = events.Paste("a\nb")
     assert as_meant(paste) == (paste,)
 
 
-def test_a_key_with_alt_that_is_bound_stays_one() -> None:
+def test_bound_alt_key_is_not_split() -> None:
     (key,) = as_meant(events.Key("alt+x", None), {"alt+x"})
 
     assert key.key == "alt+x"

@@ -10,8 +10,8 @@ from textual.message import Message
 from aptui.tui.terminal.driver import InputDecoder, as_meant, input_decoder
 
 
-def told(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:
-    """Return what an app is told when these bytes come, one chunk after the other; `waits`: Textual waits for no more by then."""
+def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:
+    """Return the messages of an app for chunks of bytes; `waits`: Textual's timeout passes between them."""
     parser, found, now_s = XTermParser(), list[Message](), 0.0
     decode = InputDecoder(codecs.getincrementaldecoder("utf-8")("replace"), lambda: is_asked, lambda: now_s).decode
     for chunk in chunks:
@@ -32,8 +32,8 @@ def keys_of(messages: list[Message]) -> list[str]:
 
 
 def typed(*chunks: bytes, waits: bool = True) -> list[str]:
-    """Return the keys that an app is told of when these bytes come."""
-    return keys_of(told(*chunks, waits=waits))
+    """Return the keys of an app for chunks of bytes."""
+    return keys_of(messages_of(*chunks, waits=waits))
 
 
 @pytest.mark.parametrize(
@@ -50,18 +50,18 @@ def typed(*chunks: bytes, waits: bool = True) -> list[str]:
         (b"\x1b\x0c", ["\x1b", "ctrl+l"]),
     ],
 )
-def test_esc_and_the_key_after_it_are_two_keys_though_they_come_together(data: bytes, keys: list[str]) -> None:
+def test_esc_and_a_key_in_one_read_are_two_keys(data: bytes, keys: list[str]) -> None:
     assert typed(data) == keys
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_esc_and_the_key_after_it_are_two_keys_when_they_come_one_after_the_other(waits: bool) -> None:
+def test_esc_and_a_key_in_two_reads_are_two_keys(waits: bool) -> None:
     assert typed(b"\x1b", b"/", b"a", waits=waits) == ["\x1b", "/", "a"]
     assert typed(b"s\x1b", b".", b"a", waits=waits) == ["s", "\x1b", ".", "a"]
     assert typed(b"\x1b", b"\x10a", waits=waits) == ["\x1b", "ctrl+p", "a"]
 
 
-def test_what_is_pasted_stays_as_it_is() -> None:
+def test_pasted_text_is_unchanged() -> None:
     decode = input_decoder("utf-8")().decode
 
     assert decode(b"\x1b[200~\x1b/x") + decode(b"\x1b/\x1b[201~") == "\x1b[200~\x1b/x\x1b/\x1b[201~"
@@ -73,45 +73,45 @@ ANSWER = b"\x1b[12;140R"
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("at", range(2, len(ANSWER)))
-def test_an_answer_that_is_torn_is_no_key(at: int, waits: bool) -> None:
-    messages = told(b"j" + ANSWER[:at], ANSWER[at:] + b"k", waits=waits, is_asked=True)
+def test_split_reply_is_not_a_key(at: int, waits: bool) -> None:
+    messages = messages_of(b"j" + ANSWER[:at], ANSWER[at:] + b"k", waits=waits, is_asked=True)
 
     assert keys_of(messages) == ["j", "k"]
     assert [(each.x, each.y) for each in messages if isinstance(each, events.CursorPosition)] == [(139, 11)]
 
 
-def test_of_an_answer_that_is_torn_behind_its_first_byte_no_more_than_that_is_a_key() -> None:
-    assert keys_of(told(b"j\x1b", ANSWER[1:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
-    assert keys_of(told(b"j\x1b", ANSWER[1:4], ANSWER[4:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
-    assert keys_of(told(b"j\x1b", ANSWER[1:] + b"k", waits=False, is_asked=True)) == ["j", "k"]
+def test_reply_split_after_esc_gives_one_key() -> None:
+    assert keys_of(messages_of(b"j\x1b", ANSWER[1:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
+    assert keys_of(messages_of(b"j\x1b", ANSWER[1:4], ANSWER[4:] + b"k", is_asked=True)) == ["j", "\x1b", "k"]
+    assert keys_of(messages_of(b"j\x1b", ANSWER[1:] + b"k", waits=False, is_asked=True)) == ["j", "k"]
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_esc_and_what_is_typed_behind_it_are_no_answer(is_asked: bool) -> None:
-    assert keys_of(told(b"\x1b", b"[", b"1", is_asked=is_asked)) == ["\x1b", "[", "1"]
+def test_esc_and_typed_text_are_not_a_reply(is_asked: bool) -> None:
+    assert keys_of(messages_of(b"\x1b", b"[", b"1", is_asked=is_asked)) == ["\x1b", "[", "1"]
 
 
 @pytest.mark.parametrize("at", range(3, 11))
-def test_a_mouse_report_that_is_torn_is_no_key(at: int) -> None:
+def test_split_mouse_report_is_not_a_key(at: int) -> None:
     report = b"\x1b[<0;12;30M"
 
-    messages = told(report[:at], report[at:] + b"k")
+    messages = messages_of(report[:at], report[at:] + b"k")
 
     assert keys_of(messages) == ["k"]
     assert sum(isinstance(each, events.MouseEvent) for each in messages) == 1
 
 
 @pytest.mark.parametrize("at", range(1, 6))
-def test_a_paste_ends_where_its_end_was_torn_and_the_next_key_is_one(at: int) -> None:
+def test_paste_with_a_split_end_is_closed(at: int) -> None:
     text, end = "x" * 100 + "[2/", b"\x1b[201~"
 
-    messages = told(b"\x1b[200~", text.encode(), end[:at], end[at:], b"\x1b/j")
+    messages = messages_of(b"\x1b[200~", text.encode(), end[:at], end[at:], b"\x1b/j")
 
     assert [each.text for each in messages if isinstance(each, events.Paste)] == [text]
     assert keys_of(messages) == ["\x1b", "/", "j"]
 
 
-def test_the_last_piece_is_told_when_no_more_comes() -> None:
+def test_kept_piece_is_returned_at_the_end() -> None:
     decoder = input_decoder("utf-8")()
 
     assert decoder.decode(b"\x1b[1") == ""

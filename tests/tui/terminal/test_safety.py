@@ -39,18 +39,18 @@ def rendered(*segments, facts=safety.TerminalFacts()):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_the_wall_lets_no_control_through_and_keeps_the_width(payload):
+def test_wall_blocks_controls_and_keeps_the_width(payload):
     out = rendered(Segment("ab"), Segment(payload * 2), Segment("yz"))
 
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b\u202e\u2066\ufeff\ud800-\udfff]", out)
     assert Strip([Segment(out)]).cell_length == Strip([Segment("ab"), Segment(payload * 2), Segment("yz")]).cell_length
 
 
-def test_the_wall_shows_a_control_rather_than_swallowing_it():
+def test_wall_makes_controls_visible():
     assert rendered(Segment("a\x1b]0;b   ")) == "a␛]0;b  "
 
 
-def test_links_lead_to_the_web_or_nowhere():
+def test_only_web_links_are_kept():
     assert "file:" not in rendered(Segment("x", Style(link="file:///etc/passwd")))
     assert "https://example.org" in rendered(Segment("x", Style(link="https://example.org")))
     assert "\x1b]52" not in rendered(Segment("x", Style(link="https://e/\x1b]52;c;AA==\x07")))
@@ -63,11 +63,11 @@ def test_without_colours_attributes_remain():
 
 
 @pytest.mark.parametrize(("colours", "start"), [(16, "\x1b[91m"), (256, "\x1b[38;5;"), (safety.TRUECOLOUR, "\x1b[38;2;")])
-def test_colours_are_those_the_terminal_has(colours, start):
+def test_colours_are_limited_to_the_terminal(colours, start):
     assert rendered(Segment("x", Style(color="#ff5555")), facts=safety.TerminalFacts(colours=colours)).startswith(start)
 
 
-def test_where_there_is_only_ascii_everything_is_ascii_and_as_wide():
+def test_ascii_terminal_gets_ascii_of_the_same_width():
     text = "▌✗ failed ╭─╮ … 岩 ↓"
 
     out = rendered(Segment(text), facts=safety.TerminalFacts(is_utf8=False))
@@ -82,7 +82,7 @@ def test_glyphs_have_one_width_in_both_forms():
     assert all(ascii_form.isascii() for _, ascii_form in safety.GLYPHS.values())
 
 
-def test_a_wall_that_is_passed_by_is_noticed_and_text_withheld(monkeypatch):
+def test_bypassed_wall_is_detected_and_text_withheld(monkeypatch):
     from textual import _compositor
 
     monkeypatch.setattr(
@@ -98,7 +98,7 @@ def test_a_wall_that_is_passed_by_is_noticed_and_text_withheld(monkeypatch):
     assert safety.make_safe("failed") == "failed"
 
 
-def test_bytes_that_are_no_text_are_shown_as_bytes():
+def test_invalid_utf_8_is_shown_as_escapes():
     assert safety.make_safe("caf\U0010ffe9.png") == "caf\\xe9.png"
 
 
@@ -119,14 +119,14 @@ def test_bytes_that_are_no_text_are_shown_as_bytes():
         ({"TERM": "vt100", "LANG": "de_DE.utf8"}, 0, True, ""),
     ],
 )
-def test_the_environment_tells_what_the_terminal_can(environ, colours, is_utf8, multiplexer):
+def test_facts_of_the_terminal_follow_the_environment(environ, colours, is_utf8, multiplexer):
     facts = safety.prepare_terminal(environ)
 
     assert (facts.colours, facts.is_utf8, facts.multiplexer) == (colours, is_utf8, multiplexer)
     assert facts.is_dumb == (environ.get("TERM", "dumb") == "dumb")
 
 
-def test_hostile_text_in_every_widget_neither_crashes_nor_acts():
+def test_hostile_text_is_harmless_in_every_widget():
     async def visit():
         app = Zoo()
         async with app.run_test(size=(100, 40)) as pilot:
@@ -151,7 +151,7 @@ def test_hostile_text_in_every_widget_neither_crashes_nor_acts():
         (80, 24, {"LC_ALL": "C", "TERM": "linux", "COLORTERM": ""}),
     ],
 )
-def test_nothing_raw_arrives_at_a_real_terminal(columns, lines, environ):
+def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, environ):
     with Terminal(ZOO, columns, lines, {"TMUX": "", "STY": "", **environ}) as terminal:
         terminal.wait_for(b"EVIL")
         terminal.send("jjG\t\t*jjG\tjjG\x17\tjjG\tjjGm")
@@ -177,5 +177,5 @@ def test_nothing_raw_arrives_at_a_real_terminal(columns, lines, environ):
         assert output.isascii()
 
 
-def test_the_frame_before_everything_else_is_small() -> None:
+def test_skeleton_is_small() -> None:
     assert len(skeleton.frame("game", 160, 45).encode()) < 700

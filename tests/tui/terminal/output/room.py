@@ -20,7 +20,7 @@ WELL_KNOWN = Abilities()
 
 
 class FakeLoop:
-    """A loop in which nothing runs until it is told to, by a clock of its own."""
+    """An event loop with its own clock, in which callbacks run only on demand."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -63,7 +63,7 @@ class SideBySide:
 
     Args:
         columns, lines: its size.
-        abilities: what the output layer believes of the terminal, and what is so.
+        abilities: the abilities of the terminal, also for the output layer.
         repeats: whether the terminal knows REP.
         colours: of the console.
         answers: whether the terminal says where its cursor is, and at once.

@@ -1,4 +1,4 @@
-"""A screen at the far end of a slow line, on a clock of its own: news come without end, and somebody presses keys."""
+"""A screen at the far end of a slow line, with its own clock: endless updates, and keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.tui.terminal.output.room import picture
 
 COLUMNS, LINES = 160, 45
 _TOP, ROWS = 5, 20
-"""So many lines of the screen are rows with news."""
+"""Number of lines with changing rows."""
 _PARTS, _STEPS = 6, 6
 _STATUSES = ("pending", "processing", "completed", "failed")
 _CURSOR = Style(bgcolor="#2b3647")
@@ -64,7 +64,7 @@ class SimulatedLoop:
 
 
 class FakeApp:
-    """What a frame clock asks of an app."""
+    """An app as a frame clock uses it."""
 
     is_running = True
 
@@ -79,7 +79,7 @@ class FakeApp:
 
 
 class FarScreen:
-    """A table whose rows change for ever, drawn over a line.
+    """A table with endlessly changing rows, drawn over a line.
 
     Args:
         rate: bytes a second that arrive.

@@ -1,4 +1,4 @@
-"""What names of terminals promise; compare `infocmp -1 NAME`."""
+"""Abilities by the names of terminals; compare `infocmp -1 NAME`."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from aptui.tui.terminal.output.cells import abilities_of
         ({}, False, True),
     ],
 )
-def test_the_name_says_what_may_be_sent(environ, erases_in_colour, is_modern):
+def test_abilities_follow_the_terminal_name(environ, erases_in_colour, is_modern):
     found = abilities_of(environ)
 
     assert (found.erases_in_colour, found.is_modern) == (erases_in_colour, is_modern)

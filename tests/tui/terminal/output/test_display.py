@@ -1,4 +1,4 @@
-"""What is drawn of a change: the lines it is on, the same as Textual itself would draw, and nothing of widgets elsewhere."""
+"""Only changed lines are drawn, as Textual would draw them; and the switch to stock output."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tu
         {Region(0, 7, 3, 1)},
     ],
 )
-def test_the_same_is_drawn_as_by_textual(regions):
+def test_changed_lines_are_drawn_like_textual(regions):
     async def draw() -> None:
         app = Stage()
         async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
@@ -92,7 +92,7 @@ def test_the_same_is_drawn_as_by_textual(regions):
     asyncio.run(draw())
 
 
-def test_widgets_without_a_changed_line_are_not_asked():
+def test_widgets_without_changed_lines_are_not_rendered():
     async def draw() -> None:
         app = Stage()
         async with app.run_test(size=(WIDTH, HEIGHT)):
@@ -107,7 +107,7 @@ def test_widgets_without_a_changed_line_are_not_asked():
     asyncio.run(draw())
 
 
-def test_what_is_behind_other_widgets_is_not_asked(monkeypatch):
+def test_hidden_widgets_are_not_rendered(monkeypatch):
     async def draw() -> None:
         app = Stage()
         async with app.run_test(size=(WIDTH, HEIGHT)):

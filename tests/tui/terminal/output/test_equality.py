@@ -18,7 +18,7 @@ _LETTERS = "ab01 -─│✓▌…岩石é\u0301👍ｱ"
 
 
 class Draughtsman(random.Random):
-    """Draws what nobody would."""
+    """Draws random frames."""
 
     def style(self) -> Style:
         given = {name: self.choice([None, None, True]) for name in ("bold", "italic", "underline", "reverse", "strike")}
@@ -115,7 +115,7 @@ def test_the_same_picture_again_sends_nothing():
     assert screen.show(picture(lines)) == ""
 
 
-def test_a_line_that_scrolls_in_costs_about_itself():
+def test_scrolled_line_costs_about_its_own_bytes():
     screen = SideBySide(160, 45)
     lines = [[Segment(f"row {y:05} {'abc/' * 30}".ljust(160), Style(color="#e0e0e0", bgcolor="#1e1e1e"))] for y in range(100)]
     screen.show(picture(lines[:45]))

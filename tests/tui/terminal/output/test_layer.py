@@ -1,4 +1,4 @@
-"""Frames leave when the line is free for them; what is written beside them passes, and what may have changed cells is repaired."""
+"""Frames are sent when the line is free; other output passes, and changed cells are repaired."""
 
 import pytest
 from rich.segment import Segment
@@ -19,7 +19,7 @@ def draw(screen: SideBySide, *lines: str) -> str:
     return "".join(screen.sent)
 
 
-def test_frames_become_one_while_the_line_is_busy():
+def test_frames_are_merged_while_the_line_is_busy():
     screen = SideBySide(12, 2)
     screen.show(text("one", ""))
     assert "two" in draw(screen, "two", "")
@@ -31,7 +31,7 @@ def test_frames_become_one_while_the_line_is_busy():
     assert screen.ours.display[0].startswith("news 49")
 
 
-def test_a_key_is_echoed_while_somebody_elses_frame_is_under_way():
+def test_key_is_echoed_while_an_update_is_under_way():
     screen = SideBySide(12, 2)
     screen.show(text("", ""))
     draw(screen, "news", "")
@@ -42,7 +42,7 @@ def test_a_key_is_echoed_while_somebody_elses_frame_is_under_way():
     assert draw(screen, "more", "key") == ""
 
 
-def test_an_answer_that_is_lost_holds_nothing_up_for_long():
+def test_lost_reply_delays_only_until_its_timeout():
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     draw(screen, "two")
@@ -54,7 +54,7 @@ def test_an_answer_that_is_lost_holds_nothing_up_for_long():
     assert screen.ours.display[0].startswith("three")
 
 
-def test_nothing_is_sent_to_a_terminal_that_has_not_taken_the_last():
+def test_no_frame_while_the_terminal_is_blocked():
     screen = SideBySide(12, 1, answers=False)
     draw(screen, "one")
     screen.is_taken = False
@@ -67,7 +67,7 @@ def test_nothing_is_sent_to_a_terminal_that_has_not_taken_the_last():
     assert screen.ours.display[0].startswith("two")
 
 
-def test_at_rest_no_timer_runs_and_no_byte_is_sent():
+def test_idle_layer_sends_nothing():
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     screen.sent.clear()
@@ -91,7 +91,7 @@ def test_at_rest_no_timer_runs_and_no_byte_is_sent():
         "\x1bP\x1b]52;c;QUJD\x1b\\\x1bP\x07\x1b\\",
     ],
 )
-def test_what_leaves_cells_alone_passes_and_costs_nothing_more(data):
+def test_harmless_output_causes_no_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
 
@@ -103,7 +103,7 @@ def test_what_leaves_cells_alone_passes_and_costs_nothing_more(data):
 
 
 @pytest.mark.parametrize("data", ["\x1b[2J", "oops", "\x1b[5;5Hx", "\x1b_Ga=T;AAAA\x1b\\", "\x1bPq#0~\x1b\\"])
-def test_what_may_have_changed_cells_has_everything_sent_again(data):
+def test_output_that_may_change_cells_causes_a_full_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     screen.sent.clear()
@@ -114,7 +114,7 @@ def test_what_may_have_changed_cells_has_everything_sent_again(data):
     assert "one" in "".join(screen.sent)
 
 
-def test_a_terminal_that_comes_back_gets_everything_and_leaves_with_a_plain_pen():
+def test_reopened_terminal_is_redrawn_and_left_with_a_plain_pen():
     screen = SideBySide(12, 1)
     screen.show(picture([[Segment("red".ljust(12), Style(color="red"))]]))
     screen.sent.clear()
@@ -129,7 +129,7 @@ def test_a_terminal_that_comes_back_gets_everything_and_leaves_with_a_plain_pen(
     assert screen.ours.display[0].startswith("back")
 
 
-def test_a_frame_is_shown_at_once_where_the_terminal_can():
+def test_synchronized_output_is_used_if_supported():
     screen = SideBySide(12, 1)
     screen.layer.is_synchronized = True
 
@@ -139,7 +139,7 @@ def test_a_frame_is_shown_at_once_where_the_terminal_can():
     assert sent.endswith("\x1b[?2026l\x1b[6n")
 
 
-def test_hostile_text_is_shown_and_not_obeyed():
+def test_layer_sends_hostile_text_in_a_harmless_form():
     safety.install(safety.TerminalFacts())
     screen = SideBySide(40, 1)
 
@@ -151,7 +151,7 @@ def test_hostile_text_is_shown_and_not_obeyed():
     assert not set("\x07\x9d\x9c\u202e\x7f") & set(sent)
 
 
-def test_a_picture_of_another_kind_is_left_to_textual():
+def test_unknown_update_is_left_to_textual():
     screen = SideBySide(12, 1)
 
     assert not screen.layer.show("text", screen.console, screen.size, (0, 0))

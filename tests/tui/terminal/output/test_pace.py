@@ -12,7 +12,7 @@ def proven() -> Pace:
     return pace
 
 
-def test_a_frame_waits_for_the_answer_to_the_last():
+def test_frame_waits_for_the_reply_to_the_last():
     pace = proven()
     assert pace.wait_s(1.0) == 0
 
@@ -37,7 +37,7 @@ def test_a_key_may_have_a_second_frame_under_way_but_no_third():
     assert pace.wait_s(1.4) > 0, "the key was long ago"
 
 
-def test_a_terminal_that_never_answered_is_not_waited_for_and_asked_no_more_after_a_while():
+def test_terminal_without_replies_is_queried_a_limited_number_of_times():
     pace = Pace()
 
     for number in range(100):
@@ -49,7 +49,7 @@ def test_a_terminal_that_never_answered_is_not_waited_for_and_asked_no_more_afte
     assert not pace.answers
 
 
-def test_a_line_that_hangs_gets_a_frame_more_and_more_seldom():
+def test_timeout_doubles_on_a_hanging_line():
     pace, now, sent = proven(), 0.0, []
 
     while now < 200:
@@ -63,7 +63,7 @@ def test_a_line_that_hangs_gets_a_frame_more_and_more_seldom():
     assert len(sent) < 12
 
 
-def test_an_answer_that_nobody_asked_for_breaks_nothing():
+def test_unexpected_reply_is_ignored():
     pace = proven()
 
     pace.note_answer(2.0)
@@ -71,7 +71,7 @@ def test_an_answer_that_nobody_asked_for_breaks_nothing():
     assert pace.under_way == 0
 
 
-def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
+def test_cost_of_bytes_comes_from_the_quickest_long_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
         assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "only a longer one can tell"
@@ -84,7 +84,7 @@ def test_how_long_bytes_take_is_told_by_the_quickest_of_the_longer_frames():
     assert pace.takes_s(now, 1000) is None
 
 
-def test_the_first_picture_says_how_slow_the_line_is_and_short_frames_do_not_hide_it():
+def test_first_long_frame_measures_the_line():
     pace = proven()
     pace.note_frame(1.0, 5000)
     pace.note_answer(1.0 + 0.15 + 0.3)
@@ -96,7 +96,7 @@ def test_the_first_picture_says_how_slow_the_line_is_and_short_frames_do_not_hid
     assert 1.4 < pace.takes_s(20.0, 25_000) < 1.6
 
 
-def test_a_terminal_that_never_answers_is_taken_for_quick_after_a_while():
+def test_terminal_without_replies_counts_as_quick():
     pace = Pace()
     assert pace.takes_s(0.0, 1000) is None
 
@@ -106,7 +106,7 @@ def test_a_terminal_that_never_answers_is_taken_for_quick_after_a_while():
     assert pace.takes_s(3.5, 1000) == 0
 
 
-def test_a_key_is_waited_for_until_a_frame_leaves_or_none_will_come():
+def test_updates_wait_for_the_echo_frame_or_a_timeout():
     pace = proven()
     assert pace.key_s(1.0) == 0
 
@@ -120,7 +120,7 @@ def test_a_key_is_waited_for_until_a_frame_leaves_or_none_will_come():
     assert pace.key_s(2.3) == 0
 
 
-def test_a_key_held_down_that_draws_nothing_holds_news_up_once():
+def test_repeated_key_without_echo_delays_updates_once():
     pace = proven()
     held = []
 

@@ -23,40 +23,40 @@ def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
     return sent
 
 
-def test_a_letter_costs_a_letter_and_the_ways_to_and_fro():
+def test_changed_letter_costs_a_letter_and_cursor_moves():
     assert painted(["", "count: 1"], ["", "count: 2"]) == "\x1b[2;8H2\x1b[H"
 
 
-def test_places_that_are_near_are_written_in_one_go():
+def test_near_changes_are_written_together():
     assert painted(["a--b"], ["x--y"]) == "x--y\r"
 
 
-def test_behind_what_is_not_ascii_the_place_is_named():
+def test_text_after_non_ascii_begins_with_an_absolute_column():
     assert painted(["✓ old"], ["✗ new"]).startswith("✗\x1b[2G new")
 
 
-def test_ends_of_lines_are_erased_where_that_leaves_the_background():
+def test_ends_of_lines_are_erased_if_the_background_is_kept():
     sent = "\x1b[0;44m\x1b[Hab"
 
     assert painted(["ab"]) == f"{sent}\x1b[K\r"
     assert painted(["ab"], abilities=Abilities(erases_in_colour=False)).startswith(sent + " " * 38)
 
 
-def test_runs_are_repeated_where_the_terminal_was_seen_to_do_so():
+def test_runs_are_repeated_if_the_terminal_supports_it():
     assert "-\x1b[29b" in painted(["-" * 30 + "x"], repeats=" ")
     assert "─\x1b[29b" in painted(["─" * 30 + "x"], repeats=" \xa0")
     assert "─" * 30 in painted(["─" * 30 + "x"], repeats=" ")
     assert "-" * 30 in painted(["-" * 30 + "x"])
 
 
-def test_blanks_amid_a_line_are_erased_but_on_an_old_terminal():
+def test_blanks_within_a_line_are_erased_on_modern_terminals():
     line = "a" + " " * 30 + "b"
 
     assert "a\x1b[30X\x1b[30Cb" in painted([line])
     assert "X" not in painted([line], abilities=Abilities(is_modern=False))
 
 
-def test_an_old_terminal_is_sent_nothing_it_does_not_know():
+def test_old_terminal_gets_only_supported_sequences():
     old = Abilities(erases_in_colour=False, is_modern=False)
 
     sent = painted(["✓ old" + " " * 20 + "x"], ["✗ new" + " " * 25 + "y"], abilities=old)
@@ -64,6 +64,6 @@ def test_an_old_terminal_is_sent_nothing_it_does_not_know():
     assert not re.search(r"\x1b\[[0-9]*[XGb]", sent)
 
 
-def test_what_does_not_print_is_not_sent_whoever_let_it_through():
+def test_unprintable_text_is_never_sent():
     assert "\x1b]52" not in painted(["\x1b]52;c;AA==\x07"])
     assert "\x9b" not in painted(["a\x9bb"])

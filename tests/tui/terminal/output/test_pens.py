@@ -17,7 +17,7 @@ def look(*sequences):
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_every_change_ends_in_the_look_that_was_wanted(one_by_one):
+def test_every_pen_change_has_the_expected_result(one_by_one):
     case = StyleCache()
 
     for old, new in itertools.product(LOOKS, LOOKS):
@@ -26,7 +26,7 @@ def test_every_change_ends_in_the_look_that_was_wanted(one_by_one):
         assert look(f"\x1b[0;{old}m", change) == look(f"\x1b[0;{new}m"), (old, new)
 
 
-def test_a_change_names_what_changes_alone():
+def test_pen_change_contains_only_differences():
     case = StyleCache()
 
     assert case.change(case.pen("1;31;44"), case.pen("1;32;44")) == "\x1b[32m"
@@ -36,13 +36,13 @@ def test_a_change_names_what_changes_alone():
     assert case.change(None, case.pen("31")) == "\x1b[0;31m"
 
 
-def test_bold_that_goes_leaves_faint_that_stays():
+def test_removed_bold_keeps_faint():
     case = StyleCache()
 
     assert case.change(case.pen("1;2;38;2;100;100;100"), case.pen("2;38;2;100;100;100")) == "\x1b[22;2m"
 
 
-def test_pens_that_look_alike_on_a_blank_share_one():
+def test_pens_that_look_alike_on_blanks_share_their_blank_pen():
     case = StyleCache()
 
     assert case.pen("1;31;44").blank is case.pen("3;44").blank is case.pen("44")
@@ -50,7 +50,7 @@ def test_pens_that_look_alike_on_a_blank_share_one():
     assert case.pen("31", "https://a").blank is case.pen("31", "https://a")
 
 
-def test_links_without_end_do_not_fill_the_memory():
+def test_number_of_pens_is_limited():
     case = StyleCache()
 
     for number in range(9000):

@@ -11,24 +11,24 @@ def test_lines_that_moved_up_are_found():
     assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
-def test_lines_that_moved_down_beside_others_that_only_changed():
+def test_lines_that_moved_down_are_found_beside_changed_lines():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
     assert find_shift(before, after) == Shift(1, 6, -2)
 
 
-def test_blank_lines_and_lines_that_are_all_alike_say_nothing():
+def test_blank_and_equal_lines_are_ignored():
     assert find_shift(lines(*"     a"), lines(*"    ab")) is None
     assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
 
-def test_lines_that_stand_still_between_them_count_against_it():
+def test_unmoved_lines_reduce_the_gain():
     before, after = {0: "a", 1: "b", 8: "c"}, {0: "x", 1: "a", 8: "b", 9: "c"}
 
     assert find_shift(before, after) is None
 
 
-def test_what_scrolls_in_is_blank():
+def test_scrolled_in_lines_are_blank():
     assert shift_lines("abcdef", Shift(1, 4, 1)) == ["c", "d", "e", None]
     assert shift_lines("abcdef", Shift(1, 4, -2)) == [None, None, "b", "c"]

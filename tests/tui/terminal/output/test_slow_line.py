@@ -28,14 +28,14 @@ def p95(values: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("rate", "round_trip_s", "most_ms"), [(16_000, 0.15, 250), (16_000, 0.3, 420), (4_000, 0.15, 400)])
-def test_a_key_is_echoed_soon(rate, round_trip_s, most_ms):
+def test_key_is_echoed_soon_on_a_slow_line(rate, round_trip_s, most_ms):
     far = pressed(FarScreen(rate, round_trip_s, 2000))
 
     assert p95(far.echo_ms) <= most_ms
     assert far.most_under_way <= 2 * far.largest_bytes
 
 
-def test_a_line_slower_than_the_news_is_left_to_keys_most_of_the_time():
+def test_slow_line_is_mostly_free_for_keys():
     heeding = pressed(FarScreen(4_000, 0.15, 2000))
     heedless = pressed(FarScreen(4_000, 0.15, 2000, heeds=False))
 
@@ -43,7 +43,7 @@ def test_a_line_slower_than_the_news_is_left_to_keys_most_of_the_time():
     assert sorted(heeding.echo_ms)[12] < sorted(heedless.echo_ms)[12] - 50
 
 
-def test_where_the_processor_is_slow_a_key_waits_for_a_part_of_the_news_and_for_no_frame_of_them():
+def test_key_on_a_slow_processor_waits_for_one_part_of_updates():
     heeding = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15))
     heedless = pressed(FarScreen(16_000, 0.15, 2000, frame_s=0.15, heeds=False))
 
@@ -51,7 +51,7 @@ def test_where_the_processor_is_slow_a_key_waits_for_a_part_of_the_news_and_for_
     assert p95(heeding.echo_ms) < p95(heedless.echo_ms) - 60
 
 
-def test_a_quick_line_gets_four_frames_of_news_a_second():
+def test_quick_line_gets_four_updates_a_second():
     far = FarScreen(10_000_000, 0.02, 2000)
     far.loop.run(3.0)
     before = far.frames_drawn
@@ -61,7 +61,7 @@ def test_a_quick_line_gets_four_frames_of_news_a_second():
     assert 19 <= far.frames_drawn - before <= 21
 
 
-def test_news_are_on_the_slowest_line_within_two_seconds():
+def test_slowest_line_shows_updates_within_two_seconds():
     far = FarScreen(4_000, 0.15, 2000)
 
     far.loop.run(30.0)

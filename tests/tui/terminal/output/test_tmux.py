@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 class Person:
-    """Somebody in front of tmux: what tmux says of a pane itself leaves out the colours of erased cells."""
+    """A terminal around tmux: the output of `capture-pane` omits the colours of erased cells."""
 
     def __init__(self, tmux: Tmux) -> None:
         self._outer = tmux.outer
