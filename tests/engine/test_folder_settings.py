@@ -70,7 +70,7 @@ def test_a_file_becomes_sections_with_the_place_of_every_key() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("builders: [a]", "'builders' must be a mapping from a builder's name to what is adjusted, not a list"),
+        ("builders: [a]", "'builders' must be a mapping from a builder's name to its adjustments, not a list"),
         ("builder: {}", "unknown key 'builder'; did you mean 'builders'?"),
         ("builders: {a: {time_limit: 3s}}", "unknown key 'time_limit' in 'builders.a'; known here: params, platforms"),
         ("builders: {a: {platforms: {b: no}}}", "'builders.a.platforms.b' must be skip, or a mapping of parameters, not 'no'"),
