@@ -100,7 +100,7 @@ def shell_commands(app: Shell) -> list[Command]:
         Command("keys", "show the name and the action of each key that you press", act("sheets.keys")),
         Command("keymap", "read the key bindings again", act("keys.reload")),
         Command("messages", "show earlier messages", act("sheets.messages")),
-        Command("info", "show project, engine, versions, watched folders", act("sheets.info")),
+        Command("info", "show project, engine, versions, folders", act("sheets.info")),
         Command("help", "show keys and commands of this screen", act("sheets.help")),
         Command("plain", "show plain lines in the terminal's own scrollback", act("terminal.plain")),
         Command("redraw", "draw and read everything again", act("terminal.redraw")),

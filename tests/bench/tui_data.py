@@ -22,7 +22,7 @@ from aptui.link.codec import NoticeLine
 from aptui.store.jobs.reading import read_job_table
 from aptui.store.jobs.table import JobTable
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data.asset_tree import Kind, read_tree
+from aptui.tui.data.assets_store import Kind, read_tree
 from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from tests.bench import generate

@@ -22,7 +22,7 @@ from aptui.core.paths import to_text
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report, summarize_report
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheets import Lines
 from aptui.tui.screens.assets.asset_actions import AssetExtension, AssetParts

@@ -1,26 +1,374 @@
-"""The newest trees of the Assets screen, read in a thread, and their cells; `asset_tree` reads one tree."""
+"""The trees of the Assets screen: sources, intermediates and products as arrays, their problems and their cells.
+
+Trees are read in a thread. A tree is a list of nodes in the order of a fully open tree: folders before files, names without case.
+With `parent`, `depth` and `end` (the first node that is not below), opening, closing and searching are a few passes over arrays.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from aptui.shared.errors import KnownError
-from aptui.store.jobs.filter import Filter, parse
-from aptui.store.jobs.texts import Codes
+from aptui.store.jobs.filter import Filter, TextMatch, parse
+from aptui.store.jobs.ordering import argsort
+from aptui.store.jobs.parts import Packed, read_packed
+from aptui.store.jobs.regex import Mask
+from aptui.store.jobs.table import Moment
+from aptui.store.jobs.texts import Codes, Texts, rank
 from aptui.store.queries import assets
-from aptui.store.queries.reader import open_reader
+from aptui.store.queries.checks import UNWELL, unwell_sources
+from aptui.store.queries.reader import Reader, open_reader
 from aptui.tui.background import LatestOnly
-from aptui.tui.data.asset_tree import AssetTree, FolderKeys, Kind, TreeHealth, UnwellSources, health_cell, read_tree, read_unwell
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
-from aptui.tui.words import duration_text
+from aptui.tui.widgets.cells import Cell, width_of
+from aptui.tui.words import ROLES, duration_text
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+_SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
+
+
+class UnwellSources(Struct, frozen=True):
+    """Sources with problems: an array of rows (source id, index in `UNWELL`, number of jobs), and the moment of the query."""
+
+    rows: npt.NDArray[np.int64]
+    moment: Moment
+
+
+def read_unwell(reader: Reader) -> UnwellSources:
+    """Read the sources with problems."""
+    with reader.snapshot():
+        moment = reader.moment()
+        found = unwell_sources(reader)
+    return UnwellSources(np.array(found, np.int64).reshape(-1, 3), moment)
+
+
+class TreeHealth:
+    """Problems of every node of one tree, with those of its descendants; a folder costs a difference of two sums.
+
+    Args:
+        end: one past the last descendant of each node.
+        nodes: the node of each row of `unwell`, -1 = not in this tree.
+    """
+
+    def __init__(self, end: Codes, nodes: npt.NDArray[np.int64], unwell: UnwellSources) -> None:
+        known = nodes >= 0
+        codes, counts = unwell.rows[known, 1], unwell.rows[known, 2]
+        self._end, width = end, len(end) + 1
+        flat = np.bincount(codes * width + nodes[known] + 1, counts, len(UNWELL) * width)
+        self._sums = flat.reshape(-1, width).astype(np.int32)
+        self._is_bad = self._sums[:2, 1:].any(axis=0)
+        np.cumsum(self._sums, axis=1, out=self._sums)
+
+    def counts(self, node: int) -> dict[str, int]:
+        """Return {word of `UNWELL`: number of jobs} of a file or of all files below a folder, without zeros, the worst first."""
+        found = self._sums[:, int(self._end[node])] - self._sums[:, node]
+        return {word: int(count) for word, count in zip(UNWELL, found, strict=True) if count}
+
+    def most_cells(self) -> int:
+        """Return the maximum width of the cells of all nodes; 0 = no problems."""
+        total = {word: int(count) for word, count in zip(UNWELL, self._sums[:, -1], strict=True) if count}
+        words = list(total)
+        return max((width_of(health_cell({word: total[word] for word in words[at:]}).text) for at in range(len(words))), default=0)
+
+    def next_bad(self, node: int, step: int) -> int | None:
+        """Return the nearest file after (1) or before (-1) a node with a failed job or errors, wrapping around; None = no other."""
+        bad = np.flatnonzero(self._is_bad)
+        bad = bad[bad != node]
+        if not len(bad):
+            return None
+        at = int(np.searchsorted(bad, node)) - (step < 0)
+        return int(bad[at % len(bad)])
+
+
+def health_cell(counts: dict[str, int]) -> Cell:
+    """Return the worst problem in words and the others as signs: `✗ 2 failed  ! 3  · 12`; empty without problems."""
+    words = [word for word in counts if word != "errors" or "failed" not in counts]  # both have the same sign
+    if not words:
+        return Cell("")
+    signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
+    signs[0] += f" {_SAYS[words[0]]}"
+    return Cell("  ".join(signs), ROLES.get(words[0], words[0]))
+
+
+def health_text(counts: dict[str, int]) -> str:
+    """Return all problems in words: `2 failed, 3 with warnings, 12 waiting`."""
+    return ", ".join(f"{count:,} {_SAYS[word]}" for word, count in counts.items())
+
+
+Ints: TypeAlias = "npt.NDArray[np.signedinteger[Any]]"
+_FLAWED_SQL = "SELECT DISTINCT ProductPK FROM MissingProductDependencies WHERE DependencySourceGuid <> zeroblob(16)"
+_ANALYSIS_SQL = "(SELECT COALESCE(SUM(a.duration_ms), 0) FROM aptui_analyses a WHERE a.source_id = s.SourceID)"
+
+
+class Kind(StrEnum):
+    """Which tree."""
+
+    SOURCES = "sources"
+    INTERMEDIATES = "intermediates"
+    PRODUCTS = "products"
+
+
+class FolderKeys:
+    """Keys of folders: negative numbers, stable for a path while the program runs."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, int] = {}
+
+    def of(self, path: str) -> int:
+        """Return the key of a folder by its path in lower case."""
+        return self._keys.setdefault(path, -1 - len(self._keys))
+
+
+class AssetTree(Struct):
+    """One tree; nodes are numbers from 0.
+
+    `keys` stay the same when a tree is built again: source or product ids, and negative ones for folders. `analysis_ms` is how long
+    the last analyses of a source took (empty for products). `flawed` are products that lack a dependency.
+    """
+
+    kind: Kind
+    parent: Codes
+    depth: Codes
+    end: Codes
+    keys: npt.NDArray[np.int64]
+    names: Texts
+    folders: dict[str, int]
+    analysis_ms: Codes
+    moment: tuple[int, int]
+    flawed: frozenset[int] = frozenset()
+    _by_key: Codes | None = None
+    _joined_paths: Texts | None = None
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return len(self.parent)
+
+    @property
+    def file_count(self) -> int:
+        """Number of sources or products."""
+        return len(self.parent) - len(self.folders)
+
+    def name(self, node: int) -> str:
+        """Return the name of a node."""
+        return self.names[int(node)]
+
+    def is_folder(self, node: int) -> bool:
+        """Return whether a node is a folder."""
+        return bool(self.keys[node] < 0)
+
+    def path(self, node: int) -> str:
+        """Return the path of a node."""
+        parts = [self.name(node)]
+        while (node := int(self.parent[node])) >= 0:
+            parts.append(self.name(node))
+        return "/".join(reversed(parts))
+
+    def key(self, node: int) -> int:
+        """Return the key of a node."""
+        return int(self.keys[node])
+
+    def node_of(self, key: int) -> int | None:
+        """Return the node of a key."""
+        node = int(self.nodes_of(np.array([key]))[0])
+        return node if node >= 0 else None
+
+    def nodes_of(self, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the nodes of keys, -1 for unknown keys."""
+        if not len(self):
+            return np.full(len(keys), -1, np.int64)
+        if self._by_key is None:
+            self._by_key = argsort(self.keys)
+        at = np.minimum(np.searchsorted(self.keys, keys, sorter=self._by_key), len(self) - 1)
+        nodes = self._by_key[at].astype(np.int64)
+        return np.where(self.keys[nodes] == keys, nodes, -1)
+
+    def node_at(self, path: str) -> int | None:
+        """Return the node of a path."""
+        start, end, found = 0, len(self), None
+        for name in path.split("/"):
+            node = start
+            while node < end and self.name(node) != name:
+                node = int(self.end[node])
+            if node >= end:
+                return None
+            found, start, end = node, node + 1, int(self.end[node])
+        return found
+
+    def with_above_and_below(self, hits: Mask) -> Mask:
+        """Return the hits, all folders above them, and everything in folders that are hits."""
+        found = hits.copy()
+        above = self.parent[np.flatnonzero(hits)]
+        while len(above := np.unique(above[above >= 0])):
+            found[above] = True
+            above = self.parent[above]
+        inside = np.zeros(len(self) + 1, np.int32)
+        folders = np.flatnonzero(hits & (self.keys < 0))
+        np.add.at(inside, folders, 1)
+        np.add.at(inside, self.end[folders], -1)
+        return found | (np.cumsum(inside[:-1]) > 0)
+
+    def search(self, text: str, reader: Reader | None = None) -> Mask:
+        """Return which nodes match: bare terms of a filter match names, or paths if they have a slash; or a UUID or asset id.
+
+        Raises:
+            FilterError: a term is invalid.
+        """
+        ids = assets.ids_named(reader, text, of_products=self.kind is Kind.PRODUCTS) if reader is not None else None
+        if ids is not None:
+            return np.isin(self.keys, ids)
+        found = np.ones(len(self), np.bool_)
+        for term in parse(text).terms:
+            if isinstance(term, TextMatch):
+                Filter(text, (term,)).check()
+                texts = self._paths() if "/" in term.raw else self.names
+                hits = texts.matches(f"(?i){term.raw}", len(self))  # also if the word is a status elsewhere
+                found &= ~hits if term.is_negated else hits
+        return found
+
+    def _paths(self) -> Texts:
+        if self._joined_paths is None:
+            above = ["", *(f"{path}/" for path in self.folders)]
+            places = np.zeros(len(self) + 1, np.int64)
+            places[np.fromiter(self.folders.values(), np.int64, len(self.folders)) + 1] = np.arange(1, len(above))
+            prefixes = map(above.__getitem__, places[self.parent + 1].tolist())
+            self._joined_paths = Texts(map(str.__add__, prefixes, self.names))
+        return self._joined_paths
+
+
+def _question(kind: Kind) -> Packed:
+    if kind is Kind.PRODUCTS:
+        return Packed(
+            "p.ProductID", "Products p", ("p.ProductID", f"(p.Flags & {assets.INTERMEDIATE_FLAG}) <> 0", "0"), ("p.ProductName",)
+        )
+    is_intermediate = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
+    wanted = is_intermediate if kind is Kind.INTERMEDIATES else f"NOT {is_intermediate}"
+    return Packed("s.SourceID", "Sources s", ("s.SourceID", f"NOT ({wanted})", _ANALYSIS_SQL), ("s.SourceName",))
+
+
+class FilesRead(NamedTuple):
+    """Files as they are read: their paths, ids and durations of their last analyses."""
+
+    paths: Sequence[str]
+    ids: Ints
+    times_ms: Ints
+
+
+class _OrderedFiles(NamedTuple):
+    """Sorted files with their names; `at` is the index of their folder in `folders`, -1 at the top."""
+
+    folders: dict[str, str]
+    at: Ints
+    names: Sequence[str]
+    ids: Ints
+    times_ms: Ints
+
+
+def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys | None = None) -> AssetTree:
+    """Read a tree from the database."""
+    ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    paths: list[str] = []
+    flawed = frozenset[int]()
+    with reader.snapshot():
+        moment = reader.moment()
+        if kind is Kind.PRODUCTS:
+            flawed = frozenset(number for (number,) in reader.ask(_FLAWED_SQL))
+        for piece in read_packed(reader, _question(kind)):
+            numbers = piece.arrays()
+            wanted = numbers[1] == 0
+            ids.append(numbers[0][wanted])
+            times.append(numbers[2][wanted])
+            texts = piece.texts[0].decode()
+            paths += texts if wanted.all() else [text for text, is_wanted in zip(texts, wanted, strict=True) if is_wanted]
+    files = FilesRead(paths, np.concatenate(ids), np.concatenate(times))
+    tree = build_tree(kind, files, folder_keys or FolderKeys(), moment)
+    tree.flawed = flawed
+    return tree
+
+
+def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys, moment: tuple[int, int] = (0, 0)) -> AssetTree:
+    """Return the tree of files."""
+    spelled, at, file_names, ids, times_ms = _in_order(files)
+    place = range(len(spelled))
+    numbers = {path: number for number, path in enumerate(spelled)}
+    above = np.fromiter((numbers.get(path.rpartition("/")[0], -1) for path in spelled), np.int32, len(place))
+    counts = np.bincount(at + 1, minlength=len(place) + 1)
+    first, sizes = _layout(above, counts[1:])
+    total = len(place) + len(at)
+    starts = np.concatenate([[total - counts[0]], first + sizes - counts[1:]]).astype(np.int64)
+    nodes = starts[at + 1] + np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+    level = np.fromiter((path.count("/") for path in spelled), np.int32, len(place))
+    own_keys = np.fromiter(map(folder_keys.of, spelled), np.int64, len(place))
+
+    def lay_out(kind_of: type[np.signedinteger[Any]], of_folders: Ints, of_files: Ints) -> npt.NDArray[Any]:
+        values = np.zeros(total, kind_of)
+        values[first], values[nodes] = of_folders, of_files
+        return values
+
+    # One more at the end, for the index -1, "at the top".
+    first_or_top, level_or_top = np.append(first, -1), np.append(level, -1)
+    order = lay_out(np.int64, np.arange(len(place)), len(place) + np.arange(len(at)))
+    return AssetTree(
+        kind,
+        lay_out(np.int32, first_or_top[above], first_or_top[at]),
+        lay_out(np.int32, level, level_or_top[at] + 1),
+        lay_out(np.int32, first + sizes, nodes + 1),
+        lay_out(np.int64, own_keys, ids),
+        Texts(map([*(path.rpartition("/")[2] for path in spelled.values()), *file_names].__getitem__, order.tolist())),
+        dict(zip(spelled, first.tolist(), strict=True)),
+        np.empty(0, np.int32) if kind is Kind.PRODUCTS else lay_out(np.int32, np.zeros(len(place), np.int64), times_ms),
+        moment,
+    )
+
+
+def _in_order(files: FilesRead) -> _OrderedFiles:
+    parts = [path.rpartition("/") for path in files.paths]
+    folders = dict.fromkeys(folder for folder, _, _ in parts)
+    spelled = _folders(folders)
+    place = {path: at for at, path in enumerate(spelled)}
+    place_of = {folder: place.get(folder.lower(), -1) for folder in folders}
+    at = np.fromiter((place_of[folder] for folder, _, _ in parts), np.int64, len(parts))
+    names = [name for _, _, name in parts]
+    order = np.lexsort((files.ids, rank([name.lower() for name in names]), at))
+    return _OrderedFiles(spelled, at[order], [names[number] for number in order.tolist()], files.ids[order], files.times_ms[order])
+
+
+def _folders(paths: Collection[str]) -> dict[str, str]:
+    """Return {folder in lower case: its first spelling} with all parents, in the order of the tree."""
+    found: dict[str, str] = {}
+    for path in paths:
+        while path and path.lower() not in found:
+            found[path.lower()] = path
+            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the top
+    return {path: found[path] for path in sorted(found, key=lambda path: path.replace("/", "\0"))}
+
+
+def _layout(above: Codes, files: Ints) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return (node, number of nodes up to its end) of each folder, by its parent and the number of its own files."""
+    sizes = (files + 1).tolist()
+    for folder in range(len(above) - 1, -1, -1):
+        if above[folder] >= 0:
+            sizes[above[folder]] += sizes[folder]
+    first = [0] * len(above)
+    free = [0] * (len(above) + 1)  # the next free node below each folder; the last one is for the top
+    for folder, parent in enumerate(above.tolist()):
+        first[folder] = free[parent]
+        free[parent] += sizes[folder]
+        free[folder] = first[folder] + 1
+    return np.array(first, np.int64), np.array(sizes, np.int64)
+
 
 _HEALTH = "health"
 

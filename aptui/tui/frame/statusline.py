@@ -195,17 +195,17 @@ def banner_text(session: Session) -> str:
     trouble = sanitize(session.trouble)
     engine = session.engine
     start = "" if session.is_read_only else " · ':start' starts one"
+    if trouble.startswith("no engine"):
+        trouble = ""  # it only adds the path of the socket, which `i` shows
     match session.state:
         case SessionState.WAITING:
             return f"! {trouble}; the engine starts after it"
         case SessionState.REATTACHING:
-            return f"! disconnected since {clock(session.since_ms)}; reconnecting{start} · {trouble}".removesuffix(" · ")
+            return f"! disconnected since {clock(session.since_ms)}; reconnecting{start}" + f" · {trouble}" * bool(trouble)
         case SessionState.DETACHED if not engine.speaks_our_protocol:
             return f"! {trouble}" + ("" if session.is_read_only else " · ':restart' starts one of this version")
         case SessionState.DETACHED:
-            # The path of the socket does not help here; `i` shows it.
-            is_shown = trouble and not trouble.startswith("no engine")
-            return f"! no engine: {trouble}{start}" if is_shown else f"! no engine is running{start}"
+            return f"! no engine: {trouble}{start}" if trouble else f"! no engine is running{start}"
         case SessionState.ATTACHED if is_older(engine.version):
             return f"! the engine is older (aptui {sanitize(engine.version)}) · ':restart' starts one of this version when idle"
         case SessionState.ATTACHED if session.latest_health is not None:

@@ -23,7 +23,7 @@ from aptui.features.relocation.relocation_records import (
 )
 from aptui.features.relocation.screen import RelocationPreview, _wrap, destination_of, new_path
 from aptui.shared.errors import UserError
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import NoSession
 from aptui.tui.screens.assets.asset_panel import Panel
 from aptui.tui.widgets.cells import width_of

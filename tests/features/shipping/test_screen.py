@@ -13,7 +13,7 @@ from tui.shell_room import LARGE, SMALL, lines, text, until
 from aptui.core.notices import MissingScan, Progress
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, PARTIAL, ClearMissing, ScanMissing
 from aptui.tui.commands import run
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
 from tests.store.conftest import uuid_of
 

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from aptui.store.queries.checks import UNWELL, unwell_sources
 from aptui.store.queries.reader import open_reader
-from aptui.tui.data.asset_tree import AssetTree, Kind, TreeHealth, UnwellSources, health_cell, health_text, read_unwell
-from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.data.assets_store import (
+    AssetModel,
+    AssetsStore,
+    AssetTree,
+    Kind,
+    TreeHealth,
+    UnwellSources,
+    health_cell,
+    health_text,
+    read_unwell,
+)
 from tests.store.conftest import analysis_row, job_row, source_row
 
 from ..database import database

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.store.queries.checks import UNWELL
-from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
-from aptui.tui.data.assets_store import AssetModel
+from aptui.tui.data.assets_store import AssetModel, AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree

@@ -19,8 +19,7 @@ from aptui.store.jobs.filter import FilterError
 from aptui.store.queries import assets, metrics
 from aptui.store.queries.metrics import Amount, Spent
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.asset_tree import AssetTree, FilesRead, FolderKeys, Kind, build_tree
-from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, FilesRead, FolderKeys, Kind, build_tree
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
 from ..database import database

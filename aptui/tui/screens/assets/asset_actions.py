@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aptui.link.port import ReprocessJobs
 from aptui.shared.printing import count
-from aptui.tui.data.asset_tree import Kind
-from aptui.tui.data.assets_store import AssetModel
+from aptui.tui.data.assets_store import AssetModel, Kind
 from aptui.tui.frame import terminal_control
 from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from aptui.tui.screens.assets.asset_navigation import AssetNavigation, SelectedAsset

@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.pictures.decoding import HEAD_BYTES, Facts, image_facts, objection

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.asset_tree import Kind, health_text
+from aptui.tui.data.assets_store import Kind, health_text
 from aptui.tui.screens.assets.asset_detail import AssetDetail
 from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, read_panel
 from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders

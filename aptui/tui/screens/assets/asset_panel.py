@@ -24,7 +24,7 @@ from aptui.store.queries import assets
 from aptui.store.queries.assets import NOTHING_MISSING, DeclaredDependency, ProductDetails, ResolvedLink, SourceDetails
 from aptui.store.queries.checks import CheckFinding, findings_of
 from aptui.store.queries.reader import JobRow, ProductRow, Reader, SourceRow
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.programs import native
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.words import duration_text, size_text

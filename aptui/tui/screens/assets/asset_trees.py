@@ -22,8 +22,7 @@ from textual.containers import Vertical
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries.reader import NoDatabaseError, Reader
-from aptui.tui.data.asset_tree import AssetTree, Kind, TreeHealth
-from aptui.tui.data.assets_store import AssetModel, AssetsStore
+from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, Kind, TreeHealth
 from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.cells import width_of

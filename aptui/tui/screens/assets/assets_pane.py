@@ -18,7 +18,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from aptui import feature
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.commandline import Command
 from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.asset_actions import AssetActions, AssetExtension, AssetParts

@@ -1,6 +1,6 @@
 """The way back: its places, and the ones it drops."""
 
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets import asset_navigation
 from aptui.tui.screens.assets.asset_navigation import Stop, WayBack
 

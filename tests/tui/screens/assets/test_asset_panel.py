@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from aptui.store.queries.reader import JobRow, open_reader
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, _file_facts, _job_ref, moment, read_panel
 from tests.store.conftest import source_row
 from tui.database import database

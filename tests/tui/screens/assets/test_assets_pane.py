@@ -23,8 +23,8 @@ from aptui.link.port import ReprocessJobs
 from aptui.shared.errors import KnownError, UserError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.commands import run
-from aptui.tui.data import asset_tree, assets_store
-from aptui.tui.data.asset_tree import Kind
+from aptui.tui.data import assets_store
+from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame import terminal_control
@@ -662,7 +662,7 @@ def test_keys_wait_for_requested_asset_and_screen(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("store")
 def test_keys_wait_for_first_tree_except_keys_that_leave(tmp_path, monkeypatch):
     may_read = threading.Event()
-    read_tree = asset_tree.read_tree
+    read_tree = assets_store.read_tree
     monkeypatch.setattr(assets_store, "read_tree", lambda *what: may_read.wait() and read_tree(*what))
 
     async def type_ahead(app, pilot, _session):
@@ -703,7 +703,7 @@ def test_search_finds_abbreviated_uuid(tmp_path):
 @pytest.mark.usefixtures("store")
 def test_empty_tree_shows_no_details_of_another_tree(tmp_path, monkeypatch):
     may_read = threading.Event()
-    read_tree = asset_tree.read_tree
+    read_tree = assets_store.read_tree
 
     def read(reader, kind, *more):
         return (kind is Kind.SOURCES or may_read.wait()) and read_tree(reader, kind, *more)
