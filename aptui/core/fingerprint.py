@@ -136,7 +136,7 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
-    "parameters by file": "what rules by file set",
+    "parameters by file": "the parameters by file",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",

@@ -1,4 +1,4 @@
-"""Checks on assets, without a file: what is wrong with a name or a product, and what is not looked at."""
+"""Checks on assets, without a file: flaws of names and products, and skipped checks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_name_must_be_like_its_pattern_capitals_and_all() -> None:
     assert list(flaws_of_name(check, "textures/Rock.png")) == ["the name 'Rock.png' is not like '[a-z_.]+'"]
 
 
-def test_what_blocks_names_the_check_and_what_it_found() -> None:
+def test_block_names_the_check_and_its_finding() -> None:
     checks = (Check("other", files=("b/.*",), file_name="x"), Check("wide", files=("A/.*",), limits=(limit("width", "<= 64"),)))
 
     assert find_block(checks, "a/rock.png", [product(ContentFacts(99))]) == "check 'wide': rock.png: width is 99, wanted: <= 64"

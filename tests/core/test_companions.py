@@ -52,5 +52,5 @@ def test_one_file_may_be_the_companion_of_many() -> None:
     assert [companions.is_shared_with(PathKey("lists/all.xml"), rel) for rel in ("b.S", "b.fbx")] == [True, False]
 
 
-def test_without_companions_nobody_is_asked() -> None:
+def test_no_regex_is_matched_without_companions() -> None:
     assert companions_of(Setup()).find(RelPath("a.fbx")) == []

@@ -1,4 +1,4 @@
-"""Components: those that reach each other are one, each is told after those it leads to, however long the way."""
+"""Components: nodes that reach each other are one, each is yielded after those it leads to, for paths of any length."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_parts_are_those_that_reach_each_other(edges: dict[int, list[int]]) -> N
         assert one not in part or other not in reach[one] or part[other] <= part[one]
 
 
-def test_a_chain_longer_than_the_stack_is_no_trouble() -> None:
+def test_chain_longer_than_the_stack_works() -> None:
     found = list(components([0], lambda node: [node + 1] if node < 50_000 else []))
 
     assert len(found) == 50_001
     assert found[0] == [50_000]
 
 
-def test_only_what_is_asked_for_and_all_it_leads_to_is_told() -> None:
+def test_only_components_reachable_from_the_roots_are_yielded() -> None:
     edges = {1: [2], 2: [1], 3: [1]}
 
     assert [sorted(component) for component in components([2], edges.__getitem__)] == [[1, 2]]

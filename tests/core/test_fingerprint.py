@@ -1,4 +1,4 @@
-"""Manifests: what makes a fingerprint another one, and what people are told about the difference."""
+"""Manifests: which changes alter a fingerprint, and the description of a difference."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_platform_and_its_tags_count_in_any_order() -> None:
     assert rule_of(platform=Platform("linux", ("tools", "renderer"))) == rule_of()
 
 
-def test_debug_output_counts_for_who_reads_it_alone() -> None:
+def test_debug_output_is_covered_only_if_the_builder_reads_it() -> None:
     assert rule_of(debug_output=True) == rule_of()
     reader = replace(BASE, reads_debug_output=True)
     assert rule_of(reader) == rule_of()
@@ -155,7 +155,7 @@ def test_many_differences_are_cut_short() -> None:
     assert said == "dependency '0' is new; dependency '1' is new; dependency '2' is new; and 6 more"
 
 
-def test_a_manifest_rests_as_text_and_comes_back() -> None:
+def test_manifest_round_trips_as_text() -> None:
     manifest = (("source", "ä\t\n", "1"), ("job", "b", "2"))
 
     assert fingerprint.load(fingerprint.dump(manifest)) == manifest
@@ -209,7 +209,7 @@ def test_commands_and_references_have_the_same_digest_in_every_version() -> None
     )
 
 
-def test_a_field_that_nobody_uses_changes_no_fingerprint() -> None:
+def test_unused_field_does_not_change_the_fingerprint() -> None:
     later = msgspec.defstruct("Later", [("new_field", str, "")], bases=(CommandRule,), frozen=True)
 
     assert digests_of(later("tool"))["command"] == digests_of(CommandRule("tool"))["command"]

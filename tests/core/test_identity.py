@@ -1,4 +1,4 @@
-"""Who a source is: keys of identity files, the UUIDs of a path, and the form in which identities rest."""
+"""Identities of sources: keys of identity files, the UUIDs of a path, and the stored form."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_damaged_identity_answers_to_nothing() -> None:
     assert legacy_of(source("a.txt", broken)) == ()
 
 
-def test_a_shadow_does_not_answer_to_its_path_which_is_anothers() -> None:
+def test_duplicate_path_does_not_own_the_uuid_of_its_path() -> None:
     shadow = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
 
     assert legacy_of(shadow) == ()
@@ -103,12 +103,12 @@ def test_what_is_packed_unpacks(
 
 
 @pytest.mark.parametrize("text", [pack(None)])
-def test_no_identity_is_no_text(text: str) -> None:
+def test_missing_identity_is_empty_text(text: str) -> None:
     assert text == ""
     assert unpack(text) is None
 
 
-def test_prefixes_of_shadows_are_made_of_names_alone() -> None:
+def test_prefixes_of_duplicate_paths_depend_on_names_alone() -> None:
     found = [duplicate_prefix(name) for name in ("low", "Low", "Gem/Assets", "gem_assets", "é (2)")]
 
     assert found[0] == found[1] == "(low)"

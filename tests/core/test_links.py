@@ -1,4 +1,4 @@
-"""Links: what a path means, what is said twice, what is both wanted and excluded."""
+"""Links: the meaning of a path, duplicates, and paths both included and excluded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_cannot_be_a_path_is_refused(written: str, why: str) -> None:
         path_link(written, PRODUCT, 2)
 
 
-def test_what_is_said_twice_counts_once_and_the_first_counts() -> None:
+def test_first_of_duplicate_links_counts() -> None:
     first, again, other = path_link("a", SOURCE, 0), path_link("A", SOURCE, 2), path_link("a", PRODUCT, 2)
 
     assert settle_links([first, again, other]) == ((first, other), ())

@@ -1,4 +1,4 @@
-"""The job machine: the table, cell by cell, and what people are entitled to see whatever it says."""
+"""The job machine: the table, cell by cell, and the states that events entitle users to see."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def test_whatever_is_dropped_is_deleted_and_gone(state: JobState | None, trigger
 
 
 class Mismatch(Exception):
-    """The machine did something that nobody is entitled to see."""
+    """The machine reached a state to which the events do not entitle."""
 
 
 class Intent:
-    """What the last plan, cancel, drop or failure entitles one to see: written without a look at the table."""
+    """The state to which the last plan, cancel, drop or failure entitles: written without a look at the table."""
 
     def __init__(self) -> None:
         self.exists = False
@@ -106,7 +106,7 @@ class Intent:
         return found
 
     def told(self, trigger: Trigger) -> Effect:
-        """Take note of what was fed; return what must be done."""
+        """Record a trigger; return the effects that it requires."""
         kill = Effect.KILL if self.has_run else Effect.NONE
         match trigger:
             case Trigger.PLAN:
@@ -144,7 +144,7 @@ class Intent:
                 return kill | Effect.DELETE
 
     def check(self, job: Job) -> None:
-        """Compare with what is seen."""
+        """Compare with the actual state."""
         if not self.exists:
             seen = job.state is None
         elif self.commits:
@@ -160,7 +160,7 @@ class Intent:
 
 
 def walk(seed: int, steps: int) -> None:
-    """Feed a job whatever may come, and compare with what one is entitled to see."""
+    """Feed a job random triggers, and compare it with the intent."""
     rng = random.Random(seed)
     job, intent = job_in(None), Intent()
     for _step in range(steps):

@@ -1,4 +1,4 @@
-"""Who wins in a folder."""
+"""Winners of paths in a folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_clash_does_not_reveal_the_file_it_overrides() -> None:
     assert [clash[0].scan_folder for clash in clashes] == [1, 1]
 
 
-def test_a_clash_among_overridden_files_is_no_clash() -> None:
+def test_case_clash_of_overridden_files_is_ignored() -> None:
     winner = fact("a.txt", 1)
 
     winners, clashes = merge_folder([[winner], [fact("A.txt", 2), fact("a.txt", 2)]])

@@ -1,4 +1,4 @@
-"""Who wants a path, what a wildcard means, what is ignored."""
+"""Builders that match a path, the meaning of wildcards, and ignored files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rings: all of them are found, each is told in one way."""
+"""Cycles: all of them are found, and each is described in one way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aptui.core.cycles import find_cycles
 NAMES = {number: "gfedcba"[number] for number in range(7)}
 
 
-def test_a_ring_begins_at_its_first_name_whoever_is_asked_for() -> None:
+def test_cycle_begins_at_its_first_name() -> None:
     edges = {1: [2], 2: [3], 3: [1], 4: [1]}
     names = {1: "m", 2: "a", 3: "z", 4: "b"}
 
@@ -15,11 +15,11 @@ def test_a_ring_begins_at_its_first_name_whoever_is_asked_for() -> None:
     assert find_cycles(edges, names, [4]) == []
 
 
-def test_of_a_knot_the_shortest_ring_is_told() -> None:
+def test_shortest_cycle_of_a_component_is_reported() -> None:
     assert find_cycles({0: [1, 2], 1: [2], 2: [0]}, NAMES, [0]) == [("e", "g", "e")]
 
 
-def test_a_chain_longer_than_the_stack_is_no_trouble() -> None:
+def test_chain_longer_than_the_stack_works() -> None:
     count = 50_000
     edges = {number: [(number + 1) % count] for number in range(count)}
 

@@ -1,4 +1,4 @@
-"""Rows: what is packed comes back, and a moving job rests as one that is owed work."""
+"""Rows: packed values round-trip, and a job in flight is stored as pending."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_empty_analysis_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", [None, *JobState])
-def test_a_moving_job_rests_as_owed_work(state: JobState | None) -> None:
+def test_job_in_flight_is_stored_as_pending(state: JobState | None) -> None:
     job = Job(source(), b"b", "linux", "main", 3, state)
     is_settled = state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
 
@@ -156,5 +156,5 @@ def test_edges_are_written_once_each_with_their_bits() -> None:
         ("", "", ""),
     ],
 )
-def test_where_a_result_came_from_is_told_after_the_reason(reason: str, origin: str, told: str) -> None:
+def test_origin_follows_the_reason(reason: str, origin: str, told: str) -> None:
     assert with_origin(reason, origin) == told

@@ -1,4 +1,4 @@
-"""What a job is said to have made: the facts of its products together."""
+"""Facts of a job: those of its products together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IMAGE, SOUND = ContentFacts(width=8, height=4, format="rgb"), ContentFacts(width
         ([IMAGE, None, SOUND], ContentFacts(width=8, height=4, format="rgb", rate=44100, seconds=1.5)),
     ],
 )
-def test_the_most_of_each_fact_is_told_and_nothing_where_nothing_is_said(
+def test_maximum_of_each_fact_is_returned_and_none_without_facts(
     products: list[ContentFacts | None], told: ContentFacts | None
 ) -> None:
     assert together(products) == told

@@ -1,4 +1,4 @@
-"""What settings files add up to."""
+"""Combination of settings files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_nearer_folder_wins_key_by_key() -> None:
     ]
 
 
-def test_what_is_said_of_a_platform_beats_what_is_said_of_all() -> None:
+def test_platform_settings_override_common_ones() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90}}}, a_b={"script": {"platforms": {"server": {"quality": 10}}}})
 
     assert params(settings, "a/x.s", "server") == {"format": "png", "quality": 50}
@@ -204,5 +204,5 @@ def test_builders_and_platforms_that_rest_may_be_named() -> None:
     ("rel", "is_one"),
     [(".aptui.yaml", True), ("a/.APTUI.yaml", True), ("a.aptui.yaml", False), ("aptui.yaml", False), ("a/.aptui.yaml/b", False)],
 )
-def test_settings_files_are_told_by_their_name(rel: str, is_one: bool) -> None:
+def test_settings_files_are_recognized_by_name(rel: str, is_one: bool) -> None:
     assert is_settings(rel) is is_one

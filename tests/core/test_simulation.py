@@ -1,20 +1,20 @@
-"""Simulation: whatever people, workers and crashes do, what rests at the end is what a clean build of the same files comes to.
+"""Simulation: after any history of users, workers and crashes, the settled cache equals that of a clean build.
 
-What `compare` excuses, each because two histories may rightly end differently:
+Exceptions of `compare`, each because two histories may rightly end differently:
 
-* *Failed and cancelled jobs keep what they last made* (`keeps_products`), and a clean build has nothing to keep. So jobs that
-  depend on them may be others (`excused_jobs`), and so may those that are made of what they keep (`excused_chains`).
-* *Rings of job dependencies*: nobody waits there, so that who came first decides (`excused_jobs`); the engine warns of each.
-* *A broken settings file above a source* (`World.misled_jobs`): what that source includes is as it was said last; a clean build
-  never heard it.
-* *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build never planned them. In the clean build
-  itself they are left out where another source turned out to have the better claim to a UUID after they were planned.
-* *Chains that are made of what they make* are ended after some rounds; in which of them, and what they have made by then, the order
-  of their runs decides (`endless_jobs`).
-* *Jobs that people cancelled* rest until their inputs change.
-* *Jobs of resting platforms* are left alone, whatever becomes of their sources.
-* *Two makers of one product*: one fails, and which one may depend on what a failed job still holds (`is_conflict`); that only one
-  owns it, and that the cache has just what is owned, is never excused.
+* *Failed and cancelled jobs keep their last products* (`keeps_products`), which a clean build does not have. So jobs that depend
+  on them may differ (`excused_jobs`), and so may jobs with these products as input (`excused_chains`).
+* *Cycles of job dependencies*: no job waits there, so that the order of runs decides (`excused_jobs`); the engine warns of each.
+* *A broken settings file above a source* (`World.misled_jobs`): the includes of that source are the last valid ones; a clean
+  build has no valid ones.
+* *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build does not plan them. In the clean build
+  itself they are left out if another source turned out to have the better claim to a UUID after they were planned.
+* *Chains that feed themselves* are ended after some rounds; the order of their runs decides in which job and with which products
+  (`endless_jobs`).
+* *Cancelled jobs* stay cancelled until their inputs change.
+* *Jobs of resting platforms* stay unchanged, whatever happens to their sources.
+* *Two makers of one product*: one fails, and which one may depend on the products that a failed job keeps (`is_conflict`). That
+  only one owns it, and that the cache has exactly the owned products, is always checked.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
     def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
-        """A known file is saved and looked at by itself; then all comes to rest (None), or the engine dies."""
+        """Save a known file and check it alone; then wait until the engine is idle (None), or let it die."""
         places = [(folder, rel) for folder, rel in self.places() if not is_settings(rel)]
         if not places or self.needs_restart:
             return
@@ -475,12 +475,12 @@ class Simulation(RuleBasedStateMachine):
 
 
 def orphans(jobs: dict[str, Job]) -> set[str]:
-    """Return the names of jobs that rest on what an analysis said before it failed."""
+    """Return the names of jobs whose plan is from before their analysis failed."""
     return {name for name, job in jobs.items() if not job.is_analysis and analysis_failed(job)}
 
 
 def analysis_failed(job: Job) -> bool:
-    """Whether the job rests on what an analysis said before it failed."""
+    """Whether the job's plan is from before its analysis failed."""
     analysis = job.source.jobs.get((job.builder, "", ANALYSIS_KEY))
     return analysis is not None and analysis.state is JobState.FAILED
 
@@ -497,7 +497,7 @@ def keeps_products(job: Job) -> bool:
 
 
 def error_of(job: Job) -> str:
-    """Return the error; which of many others made a product too depends on who came first, and how often it was tried on luck."""
+    """Return the error; which of several makers it names depends on the order, and on the number of retries."""
     return "a product is made by others too" if is_conflict(job) else TRIED.sub("", job.error)
 
 
@@ -507,7 +507,7 @@ def contents(job: Job) -> dict[str, bytes]:
 
 
 def excused_jobs(jobs: dict[str, Job]) -> set[str]:
-    """Return jobs whose products may rest on what a failed or cancelled job last made, or that stand in a ring."""
+    """Return jobs that may depend on the last products of a failed or cancelled job, or that are part of a cycle."""
     edges = {
         name: {f"{item.source}@{item.platform}:{item.key}" for item in job.plan.job_dependencies} if job.plan else set()
         for name, job in jobs.items()
@@ -529,15 +529,15 @@ def excused_jobs(jobs: dict[str, Job]) -> set[str]:
 
 
 def endless_jobs(jobs: dict[str, Job]) -> set[str]:
-    """Return the names of jobs that were ended, for they are made of what is made of them."""
+    """Return the names of jobs that were ended because they feed themselves."""
     return {name for name, job in jobs.items() if ENDLESS in job.error}
 
 
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
-    """Return the jobs of sources that may be there in one world alone, or be others, and the jobs that are made of those.
+    """Return the jobs of sources that may exist in only one world, or differ, and the jobs with these sources as input.
 
-    What a job keeps that failed or was cancelled stays a source of other builders, and so does what is made of it; one that
-    lost a product to another keeps the rest. What an excused job makes may be something else in a clean build.
+    The products of a failed or cancelled job stay sources of other builders, and so do their products; a job that lost a
+    product to another keeps the rest. An excused job may have other products in a clean build.
     """
     jobs, wanted = world.live_jobs(), clean.live_jobs()
     suspects = {name for name, job in jobs.items() if keeps_products(job) or is_conflict(job)} | excused
@@ -561,7 +561,7 @@ def made_by(job: Job) -> set[str]:
 
 
 def needs_of(world: World, job: Job) -> set[str]:
-    """Return the keys of all files that a job is made of, and of the sources whose jobs it depends on, with `job` before them."""
+    """Return the keys of all input files of a job, and of the sources whose jobs it depends on, with `job` before them."""
     text = world.text(job.source.rel) or ""
     script = Script.parse(text)
     keys = {key_of(rel) for rel, _text in world._closure(job.source.rel, script)}
@@ -621,9 +621,7 @@ def test_a_chain_that_feeds_itself_ends_also_where_few_of_its_jobs_run_at_a_time
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_it_is_missed_when_nobody_notices_what_changed_between_plan_and_commit(
-    mutant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchecked_change_between_plan_and_commit_is_detected(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if mutant in ("code", "tool"):
         monkeypatch.setattr(Simulation, "blind", mutant)
     else:

@@ -73,7 +73,7 @@ class Rows:
                 self._dependency(database, owner + 1, *self.products[other + 1][:2])
 
     def need_path(self, owner: int, path: str, *, is_product: bool = True) -> None:
-        """Let a product need a path that nobody has."""
+        """Let a product need a path that does not exist."""
         with closing(sqlite3.connect(self.path)) as database, database:
             database.execute("PRAGMA synchronous = OFF")
             self._dependency(database, owner + 1, bytes(16), 0, path, int(is_product))

@@ -1,6 +1,6 @@
 """An asset database as O3DE's Asset Processor makes it: its documented tables (version 40), rows with every enum value.
 
-Written from the documentation alone, not by our own models, so that it tells when those are wrong.
+Written from the documentation alone, not by our own models, so that it shows errors in those.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ JOBS = [
     (9, HILL, "Image Compile: PNG", "android", IMAGES, 4, 1, 0, ""),
 ]
 STATUSES = ["completed", "completed", "failed", "failed", "failed", "completed", "pending", "processing", "completed"]
-"""What people see of the jobs, in their order."""
+"""Status of the jobs that users see, in their order."""
 # (id, job, name, sub id, flags)
 PRODUCTS = [
     (1, 1, "pc/levels/main/main.spawnable", 0xFFFF_FFFF, 1),

@@ -1,4 +1,4 @@
-"""Logs in the reference's record form: what is written is read back, and what others wrote is understood."""
+"""Logs in the reference's record form: written records are read back, and records of other programs are understood."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.store.conftest import BUILDER
 
 NOW = 99
 CHARACTERS = st.characters(exclude_categories=["Cs"])
-# What may mean something at the beginning of a plain message is held off by a letter.
+# A letter in front keeps the beginning of a plain message from having a meaning.
 PLAIN = st.text(CHARACTERS, max_size=20).map(lambda text: f"x{text}").filter(lambda text: "\n" not in text and "\r" not in text)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20)
 WINDOWS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="~"), max_size=79).filter(
@@ -111,7 +111,7 @@ def test_text_of_many_lines_becomes_that_many_lines(path: Path) -> None:
     ]
 
 
-def test_context_belongs_to_every_line_of_its_record_and_to_no_other(path: Path) -> None:
+def test_context_applies_to_every_line_of_its_record_only(path: Path) -> None:
     lines = written(path, record("one\ntwo", LogLevel.WARNING, file="a.png", line="3"), record("three"))
 
     context = {"file": "a.png", "line": "3"}
@@ -154,7 +154,7 @@ def test_the_last_line_counts(path: Path) -> None:
         ("1 errors, 2 warnings in all", "1 errors, 2 warnings in all"),
     ],
 )
-def test_the_last_line_is_said_as_people_say_it(text: str, said: str) -> None:
+def test_last_line_is_rewritten_for_users(text: str, said: str) -> None:
     assert spoken(text) == said
     assert is_tally(text) == (said != text)
 
@@ -206,7 +206,7 @@ def test_a_log_that_is_not_there_is_a_host_error(path: Path) -> None:
         f"~~5~~{'1' * 80}~~1f~~Builder~~text",
     ],
 )
-def test_what_is_no_record_is_a_message_as_it_stands(text: str) -> None:
+def test_line_that_is_not_a_record_is_a_message(text: str) -> None:
     assert parse_text(f"{text} \t\n", NOW) == [line(text, window="Message", time_ms=NOW)]
 
 
@@ -234,7 +234,7 @@ def test_an_empty_log_has_no_lines() -> None:
     assert parse_text("", NOW) == []
 
 
-def test_bytes_that_are_no_text_cost_themselves_alone(tmp_path: Path) -> None:
+def test_invalid_bytes_affect_only_themselves(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"~~5~~1~~1f~~Builder~~a\xff\xfeb\n\xc3\n~~5~~1~~1f~~Builder~~\xc3\xa4\n")
 
@@ -291,7 +291,7 @@ def test_context_in_each_form_belongs_to_the_next_line(form: str) -> None:
     ]
 
 
-def test_context_gathers_by_key_the_last_wins_and_what_does_not_parse_is_dropped() -> None:
+def test_context_is_collected_by_key_last_wins_and_invalid_is_dropped() -> None:
     text = "C: [b] = 1\nC: [a] = 2\nC: nonsense\nC: [b] = 3\ntext\nC: [c] = nothing follows\n"
 
     assert parse_text(text, NOW) == [line("text", window="Message", time_ms=NOW, a="2", b="3")]
@@ -372,7 +372,7 @@ def logs(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def test_each_run_begins_with_three_records_after_what_is_there(tmp_path: Path) -> None:
+def test_each_run_appends_three_records_at_its_start(tmp_path: Path) -> None:
     for started_ms in (1, 2):
         log = EngineLog(tmp_path / "logs", "AP", started_ms)
         log.append(record("text", LogLevel.WARNING))

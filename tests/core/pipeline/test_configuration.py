@@ -68,7 +68,7 @@ def test_a_reason_names_the_builder_when_what_it_was_is_not_known_any_more() -> 
     assert "the configuration of builder 'script'" in world.job("b.s@linux:main").reason
 
 
-def test_debug_output_runs_again_who_reads_it_and_nobody_else() -> None:
+def test_debug_output_reruns_only_builders_that_read_it() -> None:
     world = world_of(copier(), scripter(reads_debug_output=True))
     world.configure(debug_output=True)
 
@@ -120,7 +120,7 @@ def test_priorities_and_limits_run_nothing() -> None:
     assert not world.analyses
 
 
-def test_whether_a_job_is_critical_is_in_its_row_at_once_and_told() -> None:
+def test_change_of_criticality_is_saved_and_reported_at_once() -> None:
     world = world_of()
     before = world.job("a.txt@linux:data").is_critical
     world.configure(builders=(copier(is_critical=True), scripter()))
@@ -218,7 +218,7 @@ def test_a_platform_that_is_not_asked_for_this_time_is_left_alone() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_what_is_pending_of_a_platform_that_rests_from_now_on_keeps_no_source_in_memory() -> None:
+def test_pending_jobs_of_a_resting_platform_leave_memory() -> None:
     pending = 0
     for steps in range(1, 12):
         world = world_of(scripter(platforms=BOTH), platforms=BOTH)

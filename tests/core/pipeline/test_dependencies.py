@@ -1,4 +1,4 @@
-"""Playbook of dependencies: who waits for whom, and who runs again when what changes."""
+"""Stories of dependencies: which jobs wait for which, and which run again after a change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def runs_of(world: World) -> list[str]:
 
 
 def only_changes(world: World, rel: str, sub_ids: tuple[int, ...]) -> None:
-    """Let the next runs of a source make what it made before, but for some products."""
+    """Let the next runs of a source make the same products again, except those with these sub ids."""
     made = world._process
     old = {product.sub_id: product.digest for product in world.job(f"{rel}@linux:main").products}
 
@@ -122,7 +122,7 @@ def held_up(world: World, files: dict[str, str]) -> None:
     world.run()
 
 
-def test_what_is_looked_at_takes_along_everything_it_depends_on_and_the_newest_look_comes_first(world: World) -> None:
+def test_boost_includes_all_dependencies(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "c.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"})
     look_at(world, "z.s", 1)
     look_at(world, "c.s", 2)
@@ -134,7 +134,7 @@ def test_what_is_looked_at_takes_along_everything_it_depends_on_and_the_newest_l
 
 
 @pytest.mark.parametrize("nobody", [f"uuid {'0' * 32}", f"include {'z' * 32}"])
-def test_a_look_takes_along_what_is_named_by_uuid_and_what_names_nobody_does_no_harm(world: World, nobody: str) -> None:
+def test_boost_follows_uuids_and_ignores_unknown_targets(world: World, nobody: str) -> None:
     held_up(world, {"a.s": "", "b.s": "", "x.s": "", "z.s": f"after uuid={path_uuid('x.s').hex()}:main\n{nobody}"})
     look_at(world, "z.s", 1)
 
@@ -144,7 +144,7 @@ def test_a_look_takes_along_what_is_named_by_uuid_and_what_names_nobody_does_no_
     assert runs_of(world)[:2] == ["x.s", "z.s"]
 
 
-def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
+def test_expired_boost_has_no_effect(world: World) -> None:
     held_up(world, {"a.s": "", "b.s": "", "y.s": "", "z.s": ""})
     look_at(world, "z.s", 1)
     look_at(world, "y.s", 7)
@@ -156,7 +156,7 @@ def test_what_was_looked_at_long_ago_waits_its_turn_again(world: World) -> None:
     assert runs_of(world) == ["y.s", "a.s", "b.s", "z.s"]
 
 
-def test_a_look_at_what_comes_later_counts_when_it_comes(world: World) -> None:
+def test_boost_of_a_future_source_counts_when_it_appears(world: World) -> None:
     look_at(world, "z.s", 1)
     held_up(world, {"a.s": "", "x.s": "", "z.s": "after x.s:main"})
 
@@ -166,7 +166,7 @@ def test_a_look_at_what_comes_later_counts_when_it_comes(world: World) -> None:
     assert runs_of(world) == ["x.s", "z.s", "a.s"]
 
 
-def test_a_job_that_was_about_to_start_waits_when_its_dependency_is_planned_anew(world: World) -> None:
+def test_queued_job_waits_when_its_dependency_is_planned_again(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     world.slots = 0
     world.write("a.s", "after b.s:main\n")
@@ -180,7 +180,7 @@ def test_a_job_that_was_about_to_start_waits_when_its_dependency_is_planned_anew
     assert runs_of(world) == ["b.s", "a.s"]
 
 
-def test_a_job_that_runs_already_is_stopped_when_its_dependency_is_planned_anew(world: World) -> None:
+def test_running_job_is_killed_when_its_dependency_is_planned_again(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     world.held.add("a.s@linux:main")
     world.write("a.s", "after b.s:main\n")
@@ -250,7 +250,7 @@ def test_a_chain_of_more_jobs_than_calls_may_be_nested_needs_no_stack() -> None:
     assert runs_of(world) == [f"{n:04}.s" for n in reversed(range(count))]
 
 
-def test_a_hub_with_many_dependents_is_looked_at_once_each(world: World) -> None:
+def test_dependents_of_a_hub_are_evaluated_once_each(world: World) -> None:
     settled(world, hub_s="", **{f"d{n}_s": "after hub.s:main" for n in range(300)})
     world.write("hub.s", "x")
 
@@ -259,7 +259,7 @@ def test_a_hub_with_many_dependents_is_looked_at_once_each(world: World) -> None
     assert len(world.ran()) == 301
 
 
-def test_a_dependency_that_failed_blocks_nobody_and_is_named_as_the_cause(world: World) -> None:
+def test_failed_dependency_does_not_block_and_is_named_as_cause(world: World) -> None:
     settled(world, a_s="after b.s:main\nFAIL", b_s="FAIL", c_s="after b.s:main")
 
     assert world.statuses() == {"a.s@linux:main": "failed", "b.s@linux:main": "failed", "c.s@linux:main": "completed"}
@@ -379,7 +379,7 @@ def test_with_fingerprint_a_failed_dependency_that_changes_again_still_counts(wo
 
 
 @pytest.mark.parametrize("word", ["once", "only"])
-def test_with_order_once_and_order_only_a_change_runs_nobody_else(world: World, word: str) -> None:
+def test_change_reruns_no_order_once_or_order_only_dependents(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
     world.write("b.s", "x")
 
@@ -388,7 +388,7 @@ def test_with_order_once_and_order_only_a_change_runs_nobody_else(world: World, 
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_with_order_once_nobody_waits_for_a_job_that_has_run_before(world: World) -> None:
+def test_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="", c_s="only b.s:main")
     world.held.add("b.s@linux:main")
     for name in "abc":
@@ -439,7 +439,7 @@ def test_a_dependency_on_another_platform_fails_and_says_so() -> None:
     assert world.ran() == []
 
 
-def test_a_dependency_that_nobody_makes_lets_the_job_run_after_everything_else(world: World) -> None:
+def test_job_with_missing_dependency_runs_last(world: World) -> None:
     world.write("a.s", "after gone.s:main\ncritical")
     world.write("b.s", "after c.s:unknown")
     world.write("c.s", "priority -9")
@@ -448,7 +448,7 @@ def test_a_dependency_that_nobody_makes_lets_the_job_run_after_everything_else(w
     analysed_before_anything_runs(world)
 
     assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
-    assert world.job("b.s@linux:main").misses_dependency is False  # not stored: it is found out anew
+    assert world.job("b.s@linux:main").misses_dependency is False  # not stored: it is computed again
     assert set(world.statuses().values()) == {"completed"}
 
 
@@ -544,7 +544,7 @@ def test_a_job_is_waited_for_by_the_uuid_of_its_source_too(world: World, word: s
     assert runs_of(world) == ["z.s", *(["a.s"] if word in ("print", "after") else [])]
 
 
-def test_a_job_dependency_on_a_uuid_that_nobody_has_counts_as_soon_as_somebody_has_it(world: World) -> None:
+def test_job_dependency_on_unknown_uuid_counts_when_it_appears(world: World) -> None:
     settled(world, a_s=f"after uuid={path_uuid('z.s').hex()}:main")
 
     world.write("z.s", "x")
@@ -587,20 +587,20 @@ def test_wildcard_without_a_star_means_its_literal_path(world: World) -> None:
     assert world.ran() == ["a.s@linux:main"]
 
 
-def test_dependencies_that_are_said_twice_are_stored_once(world: World) -> None:
+def test_duplicate_dependencies_are_stored_once(world: World) -> None:
     settled(world, a_s="include x.bin\ninclude ./x.bin\nafter b.s:main\nafter b.s:main\ninclude b.s", b_s="")
 
     edges = sorted((name, kind) for name, _owner, _builder, kind in world.archive.tables.edges)
     assert edges == [("b.s", 0), ("b.s", 3), ("x.bin", 0)]
 
 
-def test_a_source_that_includes_itself_is_no_dependency(world: World) -> None:
+def test_self_include_is_not_a_dependency(world: World) -> None:
     settled(world, a_s="include a.s\nread a.s")
 
     assert not world.archive.tables.edges
 
 
-def test_edges_go_with_what_declared_them(world: World) -> None:
+def test_edges_are_deleted_with_their_declarer(world: World) -> None:
     settled(world, a_s="include x.bin\nglob *.bin\nread y.bin", b_s="include x.bin")
     world.write("a.s", "")
     world.configure(builders=(scripter("other", "a.s"),))
@@ -645,7 +645,7 @@ def test_what_is_found_while_processing_counts(world: World) -> None:
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_missing_file_that_was_looked_for_counts_when_it_appears(world: World, restart: bool) -> None:
+def test_missing_file_reruns_the_job_when_it_appears(world: World, restart: bool) -> None:
     settled(world, a_s="read x.bin")
     world.write("x.bin", "1")
 
@@ -768,7 +768,7 @@ def test_a_builder_may_ask_for_the_jobs_of_another_source(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_between_a_commit_and_what_follows_from_it_forgets_nobody() -> None:
+def test_dependents_survive_a_crash_after_a_commit() -> None:
     for word in ("after", "print", "include", "glob *"):
         for fuse in range(45):
             world = World()
@@ -823,7 +823,7 @@ def test_a_job_that_was_asked_for_while_it_was_committed_runs_again(world: World
     assert world.runs["b.s@linux:main"] == 2
 
 
-def test_a_crash_between_a_deletion_and_what_follows_from_it_forgets_nobody() -> None:
+def test_dependents_survive_a_crash_after_a_deletion() -> None:
     for fuse in range(45):
         world = World()
         world.write("a.s", "")
@@ -837,7 +837,7 @@ def test_a_crash_between_a_deletion_and_what_follows_from_it_forgets_nobody() ->
         assert world.cache == world.clean().cache, fuse
 
 
-def test_a_query_for_dependents_of_nothing_finds_nobody(world: World) -> None:
+def test_dependents_of_empty_targets_are_empty(world: World) -> None:
     settled(world, a_txt="x")
 
     assert world.pipeline.jobs.memory.dependents((PathKey("a.txt"),)) == set()

@@ -1,4 +1,4 @@
-"""Playbook of drafts and finals: what is made at once, what follows when nothing else is pending, and what a change does to it."""
+"""Stories of drafts and finals: what is made first, what follows when nothing else is pending, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aptui.core.orders import ProcessOrder
 
 NAME = "a.s@linux:main"
 PLANNED = 17
-"""Where the row of a job has the fingerprint of what is planned for it."""
+"""Column of a job's row with the fingerprint of its plan."""
 
 
 def world_with(*, makes_finals: bool = True, **more: object) -> World:
-    """Return a world whose script builder knows drafts."""
+    """Return a world whose script builder supports drafts."""
     return World(Setup(builders=(copier(), scripter(has_drafts=True, **more)), makes_finals=makes_finals))
 
 
@@ -33,7 +33,7 @@ def reasons(world: World) -> list[str]:
 
 
 def until(world: World, count: int) -> None:
-    """Work until so many runs were asked for."""
+    """Work until this number of runs was ordered."""
     for _step in range(1000):
         if len(asked(world)) >= count:
             return
@@ -93,7 +93,7 @@ def test_finals_wait_until_nothing_else_is_pending() -> None:
     assert asked(world)[3:] == ["a.s final", "b.s final", "c.s final"]
 
 
-def test_a_change_ends_the_final_of_what_was_before() -> None:
+def test_change_kills_the_final_of_the_previous_draft() -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -169,7 +169,7 @@ def test_a_draft_that_fails_is_a_job_that_failed() -> None:
     assert world.statuses() == {NAME: "failed"}
 
 
-def test_products_that_are_deleted_on_failure_are_no_drafts() -> None:
+def test_products_deleted_on_failure_do_not_count_as_drafts() -> None:
     world = world_with(deletes_products_on_failure=True)
     world.write("a.s")
     world.scan()
@@ -183,7 +183,7 @@ def test_products_that_are_deleted_on_failure_are_no_drafts() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_finals_that_are_owed_survive_an_engine_that_dies(at: int) -> None:
+def test_pending_finals_survive_a_crash(at: int) -> None:
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -233,7 +233,7 @@ def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_the_final_of_one_makes_the_final_of_who_is_made_of_it_without_a_draft() -> None:
+def test_final_of_an_input_causes_no_new_draft() -> None:
     world = world_with()
     world.write("b.s", "after a.s:main")
     world.write("a.s")
@@ -246,7 +246,7 @@ def test_the_final_of_one_makes_the_final_of_who_is_made_of_it_without_a_draft()
     assert asked(world) == ["a.s draft", "b.s draft", "a.s final", "b.s final"]
 
 
-def test_an_edit_does_not_wait_for_the_final_of_what_it_is_made_of() -> None:
+def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
     world = world_with()
     world.write("a.s")
     world.write("b.s")
@@ -268,7 +268,7 @@ def test_an_edit_does_not_wait_for_the_final_of_what_it_is_made_of() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_jobs_that_wait_for_a_draft_that_stays_one_become_finals_all_the_same() -> None:
+def test_finals_are_made_although_an_input_stays_a_draft() -> None:
     world = world_with()
     world.write("a.s")
     world.write("b.s", "after a.s:main")
@@ -294,7 +294,7 @@ def test_a_product_that_is_lost_is_a_draft_again_at_once() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_who_asks_for_a_run_gets_what_is_there_anew() -> None:
+def test_requested_run_makes_draft_and_final_again() -> None:
     world = world_with()
     world.write("a.s")
     world.settle()
@@ -353,7 +353,7 @@ def test_more_finals_than_become_due_together_are_all_made(monkeypatch: pytest.M
     assert world.archive.tables.drafts == {}
 
 
-def test_a_final_that_somebody_has_comes_in_place_of_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_final_replaces_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
     made = world._outcome
 
@@ -383,7 +383,7 @@ def test_news_say_of_a_job_whether_its_products_are_drafts() -> None:
 
 
 def is_finishing(world: World) -> bool:
-    """Whether the row of the job says that its final is planned, and its draft served."""
+    """Whether the final of the job is planned in its row while its draft is served."""
     job_id = world.job(NAME).id
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 

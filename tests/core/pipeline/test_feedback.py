@@ -17,7 +17,7 @@ def world_of(text: str) -> World:
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
-def test_a_stage_that_writes_the_first_source_of_its_chain_ends_though_nobody_hears_of_the_change(stage: str) -> None:
+def test_chain_that_writes_its_source_ends_without_notification(stage: str) -> None:
     world = world_of(stage)
     job = world.job("a.s@common:chain")
     written = world.text("a.s")
@@ -29,7 +29,7 @@ def test_a_stage_that_writes_the_first_source_of_its_chain_ends_though_nobody_he
     assert world.text("a.s") == written, "it is not tried again until somebody else edits it"
 
 
-def test_the_first_source_of_a_chain_that_somebody_edits_meanwhile_is_looked_at_in_the_same_run() -> None:
+def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None:
     world = World(Setup())
     world.write("a.s", "stage m.s=x")
     world.held.add("m.s@linux:main")

@@ -52,7 +52,7 @@ def of(world: World, kind: type) -> list[object]:
     return [command for command in world.commands if isinstance(command, kind)]
 
 
-def test_a_new_source_is_read_processed_and_rests(world: World) -> None:
+def test_new_source_is_read_processed_and_released(world: World) -> None:
     world.write("A.txt", "hello")
 
     world.settle()
@@ -64,7 +64,7 @@ def test_a_new_source_is_read_processed_and_rests(world: World) -> None:
     assert not world.pipeline.jobs.memory.folders
 
 
-def test_a_file_that_nobody_wants_is_remembered_but_not_read(world: World) -> None:
+def test_unmatched_file_is_recorded_but_not_read(world: World) -> None:
     world.write("a.bin", "x")
 
     world.settle()
@@ -133,7 +133,7 @@ def test_a_copy_that_is_asked_for_again_has_a_row_that_says_so(world: World) -> 
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
 
 
-def test_a_folder_rests_after_the_rows_of_its_new_copies(world: World) -> None:
+def test_folder_row_is_saved_after_its_new_copies(world: World) -> None:
     world.write("a.txt", "a")
     world.write("b.txt", "b")
     world.held = {"b.txt@linux:data"}
@@ -146,7 +146,7 @@ def test_a_folder_rests_after_the_rows_of_its_new_copies(world: World) -> None:
 
 
 def test_a_new_copy_that_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # else the next engine looks at every file anyhow
+    settled(world, c_txt="c")  # else the next engine checks every file anyhow
     world.write("a.txt", "a")
     world.write("b.txt", "b")
     world.held = {"b.txt@linux:data"}
@@ -227,7 +227,7 @@ def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> 
     assert not copying.staging
 
 
-def test_jobs_take_all_their_steps_where_somebody_follows_them(copying: World) -> None:
+def test_jobs_take_all_steps_for_a_client_that_follows(copying: World) -> None:
     copying.wants_news = True
     copying.boot()
     copying.write("a.txt", "a")
@@ -237,7 +237,7 @@ def test_jobs_take_all_their_steps_where_somebody_follows_them(copying: World) -
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
 
-def test_copies_of_jobs_that_somebody_begins_to_follow_are_made_anew(copying: World) -> None:
+def test_copies_are_repeated_when_a_client_begins_to_follow(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
     while not copying.hashes:
@@ -261,7 +261,7 @@ def test_a_file_that_others_want_too_is_only_read(copying: World) -> None:
     assert copying.statuses() == {"a.s@linux:main": "completed", "a.s@linux:data": "completed"}
 
 
-def test_copies_of_a_file_that_went_meanwhile_are_thrown_away(copying: World) -> None:
+def test_copies_of_a_deleted_file_are_discarded(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
     while not copying.hashes:
@@ -282,7 +282,7 @@ def test_copies_of_a_file_that_went_meanwhile_are_thrown_away(copying: World) ->
 
 
 def read_one_by_one(copying: World) -> list[FilesHashed]:
-    """Scan, and have the files read; return an answer for each, of which all but the last say that there are more."""
+    """Scan, and have the files read; return one answer for each file, with `has_more` in all but the last."""
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
@@ -312,7 +312,7 @@ def test_copies_wait_for_those_of_the_next_answer_and_are_committed_with_them(co
     assert not copying.staging
 
 
-def test_rows_of_copies_that_wait_are_saved_together_before_what_relies_on_them(copying: World) -> None:
+def test_rows_of_waiting_copies_are_saved_before_dependent_rows(copying: World) -> None:
     for name in "abc":
         copying.write(f"{name}.txt", name)
     answers = read_one_by_one(copying)
@@ -346,7 +346,7 @@ def test_a_copy_whose_source_changes_while_it_waits_for_others_is_thrown_away(co
     assert not copying.staging
 
 
-def test_copies_that_nobody_may_use_yet_are_made_anew(copying: World) -> None:
+def test_unusable_copies_are_repeated(copying: World) -> None:
     copying.pipeline.jobs.is_outdated = True
     copying.write("a.txt", "a")
     copying.scan()
@@ -631,7 +631,7 @@ def test_an_unsettled_source_that_goes_leaves_nothing_behind(world: World) -> No
 # ------------------------------------------------------------------------------------------------------------------ reading
 
 
-def test_a_file_that_changes_while_it_is_read_is_looked_at_again(world: World) -> None:
+def test_file_that_changes_while_read_is_rechecked(world: World) -> None:
     world.write("a.txt", "x")
     world.shy["a.txt"] = 3
 
@@ -709,7 +709,7 @@ def test_a_file_that_is_overridden_while_it_is_read_is_not_taken_for_the_winner(
     assert world.job("a.txt@linux:data").source.scan_folder == 1
 
 
-def test_a_file_that_changes_between_scan_and_reading_is_looked_at_again(world: World) -> None:
+def test_file_that_changes_between_scan_and_read_is_rechecked(world: World) -> None:
     world.write("a.txt", "x")
     world.scan()
     while not world.hashes:
@@ -722,7 +722,7 @@ def test_a_file_that_changes_between_scan_and_reading_is_looked_at_again(world: 
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_a_restless_file_that_nobody_needs_any_more_is_left_alone(world: World) -> None:
+def test_unstable_file_without_builder_is_ignored(world: World) -> None:
     settled(world, a_s="glob *.bin")
     world.write("x.bin", "1")
     world.shy["x.bin"] = 1
@@ -760,7 +760,7 @@ def test_a_copied_file_that_cannot_be_read_keeps_its_last_good_product(world: Wo
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_a_job_that_was_owed_a_run_fails_when_its_source_cannot_be_read(world: World) -> None:
+def test_pending_job_fails_when_its_source_is_unreadable(world: World) -> None:
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.write("a.txt", "y")
@@ -774,7 +774,7 @@ def test_a_job_that_was_owed_a_run_fails_when_its_source_cannot_be_read(world: W
     assert world.is_idle()
 
 
-def test_an_unreadable_file_that_nobody_wants_is_nobodys_business(world: World) -> None:
+def test_unmatched_unreadable_file_is_ignored(world: World) -> None:
     world.write("x.bin", "1")
     world.unreadable["x.bin"] = "permission denied"
 
@@ -799,7 +799,7 @@ def test_a_dependency_that_cannot_be_read_counts_as_missing_until_it_can(world: 
     assert world.job("a.s@linux:main").reason == "dependency 'x.bin' is new"
 
 
-def test_an_answer_about_a_file_that_went_meanwhile_is_ignored(world: World) -> None:
+def test_digest_of_a_deleted_file_is_ignored(world: World) -> None:
     settled(world, a_txt="x")
     fact = world.archive.files([PathKey("a.txt")])[PathKey("a.txt")]
     world.delete("a.txt")
@@ -814,7 +814,7 @@ def test_an_answer_about_a_file_that_went_meanwhile_is_ignored(world: World) -> 
 def test_what_was_read_for_others_is_remembered_when_its_folder_is_next_reported(world: World) -> None:
     settled(world, a_bin="1")
     world.write("b/c.s", "include a.bin")
-    world.held = {"b/c.s@linux:main"}  # so that nothing rests
+    world.held = {"b/c.s@linux:main"}  # so that the engine is not idle
     world.scan()
     world.run()
     assert set(world.pipeline.jobs.memory.newer.facts) == {"a.bin"}
@@ -901,7 +901,7 @@ def test_a_case_clash_heals_when_one_goes(world: World, goes: str, stays: str, r
     assert world.cache == {"linux/a.txt": sha(world.disk.files["game"][stays].text)}
 
 
-def test_a_case_clash_of_files_that_nobody_wants_is_nobodys_business(world: World) -> None:
+def test_case_clash_of_unmatched_files_is_ignored(world: World) -> None:
     settled(world, a_bin="x")
     world.write("A.bin", "y")
 
@@ -934,7 +934,7 @@ def test_reprocessing_a_case_clash_changes_nothing(world: World) -> None:
     assert world.is_idle()
 
 
-def test_a_case_clash_that_another_scan_folder_overrides_is_none_any_more() -> None:
+def test_overridden_case_clash_ends() -> None:
     world = World(Setup(folders=("shared", "game")))
     world.write("a.txt", "x", "shared")
     world.write("A.txt", "y", "shared")
@@ -1087,7 +1087,7 @@ def test_a_crash_after_a_product_was_missed_does_not_forget_it(world: World) -> 
 # -------------------------------------------------------------------------------------------------------------------- news
 
 
-def test_those_who_want_all_news_hear_of_every_step() -> None:
+def test_following_client_is_notified_of_every_step() -> None:
     world = World()
     world.wants_news = True
     world.boot()
@@ -1121,7 +1121,7 @@ def test_every_command_and_notice_names_the_event_that_led_to_it(world: World) -
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_a_file_looked_at_alone_is_made_and_its_folder_is_saved_when_that_is_reported(world: World) -> None:
+def test_file_checked_alone_is_processed_and_its_folder_saved_later(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -1152,7 +1152,7 @@ def test_an_engine_that_dies_before_the_folder_is_saved_runs_nothing_again(world
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
-def test_a_file_looked_at_alone_spreads_to_all_that_depends_on_it(world: World) -> None:
+def test_file_checked_alone_reruns_its_dependents(world: World) -> None:
     settled(world, a_bin="1", b_s="include a.bin")
 
     assert world.save_alone("a.bin", "2")
@@ -1163,7 +1163,7 @@ def test_a_file_looked_at_alone_spreads_to_all_that_depends_on_it(world: World) 
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_a_file_alone_whose_folder_is_pending_is_looked_at_with_its_folder(world: World) -> None:
+def test_file_of_a_pending_folder_is_checked_with_the_folder(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.write("c.txt", "new")
     world.scan()
@@ -1202,13 +1202,13 @@ def test_a_folder_reported_twice_without_a_scan_is_compared_with_the_first_repor
     assert world.statuses() == {"a.txt@linux:data": "completed", "c.txt@linux:data": "completed"}
 
 
-def test_staging_is_empty_when_all_rests(world: World) -> None:
+def test_staging_is_empty_when_idle(world: World) -> None:
     settled(world, a_txt="x", b_s="FAIL", c_s="make d.out", d_s="")
 
     assert not world.staging
 
 
-def test_a_late_answer_is_thrown_away_with_what_it_staged(world: World) -> None:
+def test_late_result_is_discarded_with_its_staging(world: World) -> None:
     settled(world, a_s="")
     world.held.add("a.s@linux:main")
     world.write("a.s", "x")
@@ -1288,7 +1288,7 @@ def test_sources_that_go_together_are_loaded_with_one_question(world: World) -> 
     assert sum(count > 0 for count in asked) < 10, asked
 
 
-def test_a_new_engine_goes_on_with_what_was_pending_and_does_not_try_again_what_failed(world: World) -> None:
+def test_next_engine_resumes_pending_jobs_without_retrying_failed_ones(world: World) -> None:
     world.fates["b.s@linux:main"] = [Outcome.FAILED]
     settled(world, a_s="x", b_s="x")
     world.write("a.s", "y")
@@ -1335,9 +1335,7 @@ def read(world: World) -> list[str]:
 @pytest.mark.parametrize("is_seen_first", [False, True])
 @pytest.mark.parametrize("hub", ["hub.bin", "0/hub.bin", "z/hub.bin"])
 @pytest.mark.parametrize("word", ["include", "read"])
-def test_what_many_depend_on_and_nobody_processes_is_read_once(
-    world: World, word: str, hub: str, is_seen_first: bool, next_by: str
-) -> None:
+def test_dependency_without_builder_is_read_once(world: World, word: str, hub: str, is_seen_first: bool, next_by: str) -> None:
     world.write(hub, "1")
     for number in range(10):
         world.write(f"{number}.s", f"{word} {hub}")
@@ -1362,8 +1360,8 @@ def test_what_many_depend_on_and_nobody_processes_is_read_once(
     assert len(world.ran()) == 10
 
 
-def test_what_was_read_for_others_is_read_again_when_it_was_saved_alone_meanwhile(world: World) -> None:
-    """What its folder's row says of it is older, and stays so until the folder is looked at."""
+def test_dependency_that_was_saved_alone_is_read_again(world: World) -> None:
+    """The folder's row is older, and stays so until the folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")
     world.run()

@@ -49,7 +49,7 @@ def test_a_job_takes_what_its_last_run_took_and_all_of_that_is_measured() -> Non
     assert (work.work_ms, work.chain_ms) == (1_000 + OVERHEAD_MS,) * 2
 
 
-def test_what_was_fetched_tells_nothing_of_what_a_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_results_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_project_that_ran(a_s="info 1", b_s="info 1")
     made = world._outcome
 
@@ -77,7 +77,7 @@ def test_a_new_job_takes_the_median_of_its_builder_which_is_not_measured() -> No
     assert (work.work_ms, work.unknown_count) == (1_000 + OVERHEAD_MS, 0)
 
 
-def test_jobs_of_a_builder_that_nobody_saw_run_are_unknown() -> None:
+def test_jobs_of_a_builder_without_runs_are_unknown() -> None:
     world = World(Setup(builders=(copier(), scripter())))
 
     work = with_all_changed(world, a_s="info 1").pipeline.pending_work({})

@@ -1,4 +1,4 @@
-"""Identities: the UUID of a source stays with its `.meta` file, two never have one, and who names it follows."""
+"""Identities: the UUID of a source stays with its `.meta` file, is unique, and dependents follow it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def uuids(world: World) -> dict[str, bytes]:
-    """Return {source, with its scan folder if it is a shadow: UUID}."""
+    """Return {source, with its scan folder if it is a duplicate path: UUID}."""
     sources = {job.source.key: job.source for job in world.live_jobs().values()}
     return {f"{item.rel}~{item.scan_folder}" if item.is_duplicate else str(item.rel): item.uuid for item in sources.values()}
 
@@ -44,7 +44,7 @@ def test_a_source_has_the_uuid_of_its_file_whatever_its_type(world: World) -> No
     assert uuids(world)["user.s"] == path_uuids(RelPath("user.s"))[0]
 
 
-def test_the_same_path_in_two_scan_folders_is_one_source_unless_its_type_is_told_apart() -> None:
+def test_path_in_two_scan_folders_is_one_source_unless_of_metadata_type() -> None:
     for types, count in (((), 1), ((".s",), 2)):
         world = World(Setup(folders=("game", "shared"), metadata_types=types))
         world.write("a.s", "x", "game")
@@ -53,7 +53,7 @@ def test_the_same_path_in_two_scan_folders_is_one_source_unless_its_type_is_told
         assert len(set(uuids(world).values())) == count
 
 
-def test_a_moved_source_with_its_file_is_the_same_and_who_names_it_follows(world: World) -> None:
+def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World) -> None:
     for name in ("a.s", "a.s.meta"):
         text = world.disk.files["game"][name].text
         world.delete(name)
@@ -97,7 +97,7 @@ def test_a_move_that_is_cut_off_by_a_crash_comes_to_the_same_end(world: World, f
     assert uuids(world) == uuids(world.clean())
 
 
-def test_another_uuid_runs_the_source_and_who_missed_it(world: World) -> None:
+def test_new_uuid_reruns_the_source_and_its_waiting_dependents(world: World) -> None:
     world.write("a.s.meta", meta("two", "a.s"))
 
     world.settle()
@@ -210,7 +210,7 @@ def test_who_cannot_be_analysed_any_more_lays_claim_to_nothing(rel: str, text: s
 
 
 @pytest.mark.parametrize("names", [("a.s", "copy.s"), ("copy.s", "a.s")])
-def test_of_two_with_one_uuid_the_original_has_it_whoever_comes_first(names: tuple[str, str]) -> None:
+def test_original_keeps_a_uuid_claimed_twice(names: tuple[str, str]) -> None:
     world = World()
     for name in names:
         world.write(name, "x")
@@ -242,7 +242,7 @@ def test_of_three_with_one_uuid_each_takes_its_turn() -> None:
     assert uuids(world)["c.s"] == meta_uuid("one")
 
 
-def test_sources_that_differ_in_case_and_their_files_hurt_nobody_else() -> None:
+def test_case_clash_of_meta_files_affects_no_other_source() -> None:
     for types in ((), (".s",)):
         world = World(Setup(folders=("game", "shared"), metadata_types=types))
         for folder in ("game", "shared"):
@@ -261,11 +261,11 @@ def test_sources_that_differ_in_case_and_their_files_hurt_nobody_else() -> None:
         assert uuids(world) == uuids(world.clean())
 
 
-# ---------------------------------------------------------------------------------------------------------------- shadows
+# ---------------------------------------------------------------------------------------------------------- duplicate paths
 
 
 @pytest.mark.parametrize("names", [("game", "shared"), ("shared", "game")])
-def test_files_that_are_told_apart_are_both_processed_in_any_order(names: tuple[str, str]) -> None:
+def test_duplicate_paths_are_both_processed_in_any_order(names: tuple[str, str]) -> None:
     world = World(TOLD_APART)
     for folder in names:
         world.write("sub/a.txt", folder, folder)
@@ -277,7 +277,7 @@ def test_files_that_are_told_apart_are_both_processed_in_any_order(names: tuple[
     assert set(world.cache) == {"linux/sub/a.txt"}
 
 
-def test_a_shadow_has_the_names_of_a_clean_build_also_when_a_scan_folder_was_added_in_front() -> None:
+def test_duplicate_path_is_named_as_in_a_clean_build_after_a_new_scan_folder() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared", "front"):
         world.write("a.txt", folder, folder)
@@ -294,7 +294,7 @@ def test_a_shadow_has_the_names_of_a_clean_build_also_when_a_scan_folder_was_add
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
-def test_the_chain_of_a_shadow_has_its_scan_folder_in_its_names_too() -> None:
+def test_chain_of_a_duplicate_path_has_the_scan_folder_in_its_names() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)
@@ -316,7 +316,7 @@ def test_a_name_with_a_word_in_brackets_is_a_name_like_any_other() -> None:
     assert set(world.cache) == {"linux/(shared)b.txt", "linux/a.txt", "linux/(shared)a.txt"}
 
 
-def test_a_shadow_has_the_identity_that_lies_beside_it() -> None:
+def test_duplicate_path_has_the_identity_beside_it() -> None:
     world = World(TOLD_APART)
     for folder in ("game", "shared"):
         world.write("a.s", folder, folder)
@@ -389,7 +389,7 @@ def test_a_source_that_moves_with_its_file_is_not_taken_for_one_that_left_it(wor
     assert any("'c.s' looks like a move of 'a.s'" in text for text in said)
 
 
-def test_a_source_that_turns_up_elsewhere_without_its_file_is_told_of(world: World) -> None:
+def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
     world.delete("a.s")
     world.write("moved.s", "x")
 
@@ -421,7 +421,7 @@ def test_who_takes_its_identity_file_along_leaves_none_in_another_scan_folder() 
 
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
-def test_of_those_who_had_a_uuid_the_first_scan_folder_counts_and_there_the_oldest(names: tuple[str, ...], restart: bool) -> None:
+def test_earlier_uuid_belongs_to_first_scan_folder_then_oldest(names: tuple[str, ...], restart: bool) -> None:
     world = World(Setup(folders=("far", "near")))  # ids in the order in which they were seen
     world.configure(folders=("near", "far"))
     world.restart()

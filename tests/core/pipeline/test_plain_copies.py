@@ -76,7 +76,7 @@ def test_copies_decided_together_leave_what_each_alone_leaves(taken: list[bool],
     assert together.ran() == alone.ran()
 
 
-def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     def told(world: World) -> dict[tuple[str, str], Struct]:
         notices = [notice for notice in world.notices if isinstance(notice, JobChanged)]
         assert all(notice.cause and notice.run_key for notice in notices)
@@ -99,7 +99,7 @@ def test_what_is_told_of_each_job_is_the_same(taken: list[bool], monkeypatch: py
 
 
 def rewritten(world: World) -> World:
-    """Return a world whose files were processed, and all but one written anew after that."""
+    """Return a world whose files were processed, and all but one rewritten after that."""
     world.settle()
     world.forget_runs()
     world.notices.clear()
@@ -199,7 +199,7 @@ def test_whenever_the_engine_dies_no_rewritten_file_keeps_its_product(seed: int)
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_who_follows_is_told_of_new_sources() -> None:
+def test_following_client_is_notified_of_new_sources() -> None:
     world = world_of(TWO, *FILES)
     world.pipeline.jobs.reports.follow(is_followed=True)
 
@@ -308,7 +308,7 @@ def test_copies_that_others_depend_on_are_jobs_like_others(named: str, taken: li
     assert world.pipeline.jobs.is_idle
 
 
-def test_copies_that_nobody_depends_on_are_decided_together_beside_sources_that_others_depend_on(taken: list[bool]) -> None:
+def test_copies_without_dependents_are_decided_together(taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())), *FILES)
     world.write("b.s", "include z.s")
     world.write("z.s", "include missing.s")

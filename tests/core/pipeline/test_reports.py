@@ -1,4 +1,4 @@
-"""What those hear who ask now and then for the latest: each job as it is then, and no step between."""
+"""Reports for polling clients: the latest state of each job, without the steps in between."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def started(world: World, name: str) -> World:
     return world
 
 
-def test_what_ended_meanwhile_is_told_by_its_end_alone(world: World) -> None:
+def test_job_that_ended_is_reported_by_its_end_alone(world: World) -> None:
     followed(world).write("a.txt", "x")
 
     world.settle()
@@ -50,7 +50,7 @@ def test_what_ended_meanwhile_is_told_by_its_end_alone(world: World) -> None:
     assert latest(world) == []
 
 
-def test_copies_are_made_as_they_are_read_before_those_who_only_ask_for_the_latest(world: World) -> None:
+def test_polling_clients_do_not_prevent_copies_while_reading(world: World) -> None:
     world.copies_on_reading = True
     world.boot()
     followed(world).write("a.txt", "x")
@@ -61,7 +61,7 @@ def test_copies_are_made_as_they_are_read_before_those_who_only_ask_for_the_late
     assert not [command for command in world.commands if isinstance(command, StartRuns)]
 
 
-def test_a_job_that_waits_is_told_once_and_again_when_it_moves(world: World) -> None:
+def test_waiting_job_is_reported_once_and_again_when_it_moves(world: World) -> None:
     world.slots = 0
     followed(world).write("a.txt", "x")
     world.scan()
@@ -99,7 +99,7 @@ def test_the_news_name_the_event_that_moved_the_job(world: World) -> None:
     assert 0 < news.cause <= before < world.pipeline.jobs.ledger.cause
 
 
-def test_a_job_that_is_cancelled_and_asked_for_again_is_told_as_pending_again(world: World) -> None:
+def test_cancelled_job_that_is_reprocessed_is_reported_as_pending(world: World) -> None:
     started(followed(world), "a.txt")
     assert latest(world) == [("data", "pending")]
     world.ask("cancel", names=("a.txt@linux:data",))
@@ -113,7 +113,7 @@ def test_a_job_that_is_cancelled_and_asked_for_again_is_told_as_pending_again(wo
     assert latest(world) == [("data", "pending")]
 
 
-def test_an_analysis_and_a_source_that_goes_are_told(world: World) -> None:
+def test_analysis_and_removed_source_are_reported(world: World) -> None:
     world.slots = 0
     followed(world).write("a.s")
     world.scan()
@@ -131,7 +131,7 @@ def test_an_analysis_and_a_source_that_goes_are_told(world: World) -> None:
     assert latest(world) == []
 
 
-def test_whoever_wants_every_step_has_each_and_nothing_is_told_twice(world: World) -> None:
+def test_following_client_gets_every_step_once(world: World) -> None:
     world.pipeline.jobs.reports.wants_news = True
     followed(world).write("a.txt", "x")
 
@@ -141,7 +141,7 @@ def test_whoever_wants_every_step_has_each_and_nothing_is_told_twice(world: Worl
     assert latest(world) == []
 
 
-def test_nothing_is_kept_for_those_who_left(world: World) -> None:
+def test_nothing_is_collected_after_clients_left(world: World) -> None:
     started(followed(world), "a.txt")
     latest(world)
 

@@ -1,4 +1,4 @@
-"""Playbook of resources: no more runs hold one than there are, and nobody else waits for that."""
+"""Stories of resources: the number of runs that hold one is limited, and other jobs do not wait for it."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def started(world: World, slots: int) -> list[str]:
     return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]
 
 
-def test_so_many_runs_hold_it_and_others_pass_those_that_wait() -> None:
+def test_limit_of_runs_holds_and_other_jobs_overtake() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s", "e.text.s")
 
     assert started(world, 4) == ["a.bake.s", "d.text.s", "e.text.s"]
     assert started(world, 4) == []
 
 
-def test_who_holds_it_is_told_and_how_many_wait() -> None:
+def test_holders_and_waiting_count_are_reported() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 9)), "a.bake.s", "b.light.s", "c.bake.s", "d.text.s")
     started(world, 4)
 
@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_holds_it_until_it_has_ended() -> None:
     assert (before, world.pipeline.jobs.resource_uses()[0].holders) == (("a.bake.s@linux:main",), ())
 
 
-def test_the_next_one_asked_for_is_no_other() -> None:
+def test_requested_job_starts_next_or_none_does() -> None:
     world = analysed(world_with(("gpu", 1), ("licence", 1)), "a.bake.s", "b.bake.s", "c.text.s")
     started(world, 1)
     wanted = next(job for job in world.pipeline.jobs.ready if job.source.rel == "b.bake.s")
@@ -123,7 +123,7 @@ def test_the_next_one_asked_for_is_no_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_nobody_holds_what_another_has_and_all_come_to_an_end(seed: int) -> None:
+def test_resources_are_exclusive_and_all_jobs_end(seed: int) -> None:
     rng = random.Random(seed)
     world = world_with(("gpu", rng.randint(1, 2)), ("licence", 1), rng=rng)
     names = [f"{number}.{kind}.s" for number in range(4) for kind in ("bake", "light", "text")]

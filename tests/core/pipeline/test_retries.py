@@ -1,4 +1,4 @@
-"""Playbook of retries: which failed runs are tried again by themselves, how often, and what is kept of them."""
+"""Stories of retries: which failed runs are retried, the number of retries, and their record."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_failure_of_a_listed_kind_is_tried_again_and_marked() -> None:
     assert failed_runs(world) == ["it was timeout", "it was timeout"]
 
 
-def test_after_so_many_times_it_has_failed_for_good() -> None:
+def test_job_fails_after_the_last_retry() -> None:
     world = world_with(RetryRule(2, ("timeout",)))
     world.write("a.s")
     world.fates[NAME] = ["timeout"] * 9
@@ -111,7 +111,7 @@ def test_a_rule_for_crashes_stands_before_the_one_more_try_of_all() -> None:
     assert world.job(NAME).error == "its worker died: it was crash (tried 4 times)"
 
 
-def test_without_a_rule_a_dead_worker_is_told_of_all_the_same() -> None:
+def test_dead_worker_is_reported_without_a_retry_rule() -> None:
     world = world_with(None)
     world.write("a.s")
     world.fates[NAME] = ["crash"]
@@ -141,7 +141,7 @@ def test_an_analysis_is_tried_again_too() -> None:
     assert (world.analyses["a.s"], world.statuses()) == (2, {NAME: "completed"})
 
 
-def test_a_change_begins_to_count_anew() -> None:
+def test_change_resets_the_retry_count() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.write("a.s")
     world.fates[NAME] = ["timeout"]
@@ -168,7 +168,7 @@ def test_the_mark_lasts_over_a_restart_and_goes_with_the_next_run() -> None:
     assert (was, world.job(NAME).flaky) == ("timeout", "")
 
 
-def test_an_engine_that_dies_between_tries_begins_to_count_anew() -> None:
+def test_restart_resets_the_retry_count() -> None:
     world = world_with(RetryRule(1, ("timeout",)))
     world.write("a.s")
     world.fates[NAME] = ["timeout", "timeout"]
@@ -182,7 +182,7 @@ def test_an_engine_that_dies_between_tries_begins_to_count_anew() -> None:
     assert world.statuses() == {NAME: "completed"}
 
 
-def test_a_rule_is_no_part_of_what_a_job_is_made_of() -> None:
+def test_retry_rule_is_not_in_the_manifest() -> None:
     world = world_with(None)
     world.write("a.s")
     world.settle()

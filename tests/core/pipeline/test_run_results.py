@@ -1,4 +1,4 @@
-"""Playbook of runs: how they end, who fails when two make one product, and what a person may request."""
+"""Stories of runs: how they end, which job fails if two make one product, and requests of users."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_result_that_comes_with_an_analysis_that_drops_its_job_is_ignored(worl
     assert world.cache == world.clean().cache
 
 
-def test_an_answer_of_nobody_is_ignored(world: World) -> None:
+def test_result_with_unknown_run_key_is_ignored(world: World) -> None:
     commands, notices = world.pipeline.handle(RunsFinished(1, (RunResult(999, Outcome.SUCCEEDED),)))
 
     assert [type(command).__name__ for command in commands] == ["DiscardStaging"]
@@ -187,7 +187,7 @@ def test_a_run_that_never_began_does_not_count(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.s@linux:main", "a.s:analyse"])
-def test_a_run_whose_source_changed_is_looked_at_again_and_planned_anew(world: World, name: str) -> None:
+def test_run_with_changed_source_is_rechecked_and_planned_again(world: World, name: str) -> None:
     world.write("a.s", "")
     world.fates[name] = [Outcome.STALE, Outcome.STALE]
 
@@ -284,7 +284,7 @@ def test_a_failed_job_is_tried_again_once_at_every_look(world: World, restart: b
     assert world.job("a.s@linux:main").reason == "tried again: it failed before"
 
 
-def test_a_job_that_never_succeeded_is_no_new_source_when_its_source_changes(world: World) -> None:
+def test_failed_job_with_changed_source_is_not_reported_as_new(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
 
     world.write("a.s", "FAIL # otherwise")
@@ -293,7 +293,7 @@ def test_a_job_that_never_succeeded_is_no_new_source_when_its_source_changes(wor
     assert world.job("a.s@linux:main").reason.startswith("source 'a.s' changed (")
 
 
-def test_a_job_that_never_succeeded_is_no_new_source_when_its_builder_changes(world: World) -> None:
+def test_failed_job_with_changed_builder_is_not_reported_as_new(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
     world.configure(builders=(scripter(version="2"),))
 
@@ -339,7 +339,7 @@ def test_a_failed_analysis_says_why_and_leaves_the_jobs_of_the_last_good_one(wor
     assert world.cache == before
 
 
-def test_a_job_that_is_owed_a_run_runs_as_last_planned_when_its_analysis_fails(world: World) -> None:
+def test_pending_job_runs_as_last_planned_when_its_analysis_fails(world: World) -> None:
     settled(world, a_s="x")
     world.held.add("a.s@linux:main")
     world.write("a.s", "y")
@@ -391,7 +391,7 @@ def test_outcomes_without_a_word_get_one(world: World) -> None:
     assert world.job("a.s@linux:main").error == "it failed without saying why"
 
 
-def test_a_job_for_a_platform_that_nobody_declared_fails_the_analysis(world: World) -> None:
+def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None:
     world.write("a.s", "job two phone")
 
     world.settle()
@@ -406,7 +406,7 @@ def test_a_job_for_a_platform_that_nobody_declared_fails_the_analysis(world: Wor
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
 
 
-def test_a_builder_of_another_program_only_loses_a_job_for_a_platform_that_nobody_declared() -> None:
+def test_adapter_loses_only_the_job_for_an_undeclared_platform() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),)))
     world.write("a.s", "job two phone")
 
@@ -418,7 +418,7 @@ def test_a_builder_of_another_program_only_loses_a_job_for_a_platform_that_nobod
     assert (said.level, said.text.endswith("; known here: linux: left out")) == (LogLevel.ERROR, True)
 
 
-def test_a_source_to_reprocess_that_nobody_knows_is_warned_of(world: World) -> None:
+def test_unknown_source_to_reprocess_is_a_warning(world: World) -> None:
     world.write("a.s", "reprocess nowhere.s")
 
     world.settle()
@@ -496,7 +496,7 @@ def test_products_that_are_made_no_more_are_deleted(world: World) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_only_products_that_changed_are_moved_and_told(world: World) -> None:
+def test_only_changed_products_are_moved_and_reported(world: World) -> None:
     settled(world, a_txt="x")
     world.configure(builders=(copier(version="2"), scripter()))
 
@@ -553,7 +553,7 @@ def test_a_first_commit_that_fails_leaves_nothing_behind(world: World) -> None:
     assert world.statuses() == {}
 
 
-def test_a_source_that_comes_back_to_what_it_was_after_a_failed_commit_is_made_anew(world: World) -> None:
+def test_reverted_source_runs_again_after_a_failed_commit(world: World) -> None:
     settled(world, a_txt="x")
     world.write("a.txt", "y")
     world.commit_fates["a.txt@linux:data"] = [0]
@@ -598,7 +598,7 @@ def test_two_sources_that_make_one_product_both_fail_and_heal_when_one_stops(wor
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize(("first", "second"), [("x", "x/y/z"), ("x/y/z", "x")])
-def test_a_product_beside_a_folder_of_its_name_fails_with_those_in_it_whoever_came_first(
+def test_product_named_like_a_folder_fails_with_the_products_in_it(
     world: World, together: bool, restart: bool, first: str, second: str
 ) -> None:
     world.write("a.s", f"make {first}")
@@ -796,7 +796,7 @@ def test_reprocessing_mends_a_product_that_was_damaged(world: World) -> None:
 
 
 @pytest.mark.parametrize("held", ["a.s@linux:main", "a.s:analyse"])
-def test_what_was_cancelled_rests_until_the_source_changes(world: World, held: str) -> None:
+def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, held: str) -> None:
     world.held.add(held)
     world.write("a.s", "")
     world.settle()
@@ -837,7 +837,7 @@ def test_a_cancelled_job_runs_when_asked_for(world: World) -> None:
     assert world.statuses() == {"a.txt@linux:data": "completed"}
 
 
-def test_cancelling_what_rests_changes_nothing(world: World) -> None:
+def test_cancelling_a_settled_job_has_no_effect(world: World) -> None:
     settled(world, a_txt="x")
 
     world.ask("cancel", names=("a.txt@linux:data",))
@@ -876,7 +876,7 @@ def test_stopping_when_nothing_runs_orders_nothing(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "stop")) == ([], [])
 
 
-def test_the_backlog_says_how_much_is_owed(world: World) -> None:
+def test_backlog_counts_pending_work(world: World) -> None:
     world.slots = 1
     world.write("a.txt", "x")
     world.write("b.s", "")
@@ -902,7 +902,7 @@ def test_a_verb_that_is_not_known_yet_changes_nothing(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
-def test_a_copy_is_told_what_lies_there_already_only_if_that_is_sure(world: World) -> None:
+def test_copy_order_names_the_present_digest_only_if_certain(world: World) -> None:
     settled(world, a_txt="x")
     world.ask("reprocess", keys=("a.txt",))
 
@@ -957,13 +957,13 @@ def test_logs_are_written_with_their_counts(world: World) -> None:
 
 
 def told(world: World, rel: str) -> list[str]:
-    """Return what was told of the job of a source that is not an analysis, from now on it is forgotten."""
+    """Return the notices about the job of a source, analyses left out, and clear them."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found
 
 
-def test_that_a_failed_job_is_as_it_was_before_is_told_although_nothing_runs(world: World) -> None:
+def test_restored_failed_job_is_reported_without_a_run(world: World) -> None:
     world.write("a.s", "info 1")
     world.settle()
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
@@ -976,7 +976,7 @@ def test_that_a_failed_job_is_as_it_was_before_is_told_although_nothing_runs(wor
     assert told(world, "a.s") == ["completed"]
 
 
-def test_that_a_failed_job_is_gone_is_told(world: World) -> None:
+def test_deleted_failed_job_is_reported(world: World) -> None:
     world.fates["a.s@linux:main"] = [Outcome.FAILED]
     world.write("a.s", "info 1")
     world.settle()

@@ -37,7 +37,7 @@ def say(world: World, folder: str, sections: Mapping[str, object] | str, root: s
 
 
 def same_as_clean(world: World) -> bool:
-    """Whether what rests is what a clean build comes to."""
+    """Whether the settled cache equals that of a clean build."""
     clean = world.clean()
     return (world.statuses(), world.cache) == (clean.statuses(), clean.cache)
 
@@ -230,12 +230,12 @@ def test_a_source_below_broken_settings_waits_for_them() -> None:
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
     world.settle()
-    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # what was made of the text is as it should be
+    assert world.ran() == ["one/b.s@linux:main", "one/new.s@linux:main"]  # products of the text are up to date
     assert same_as_clean(world)
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_job_that_failed_below_broken_settings_rests_failed_when_its_product_is_lost(restart: bool) -> None:
+def test_failed_job_below_broken_settings_stays_failed_when_its_product_is_lost(restart: bool) -> None:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()
@@ -269,7 +269,7 @@ def test_settings_that_break_stop_what_runs() -> None:
     assert world.job("one/b.s@linux:main").error == "one/.aptui.yaml:1:1: not valid YAML"
 
 
-def test_a_dependency_wakes_nobody_below_broken_settings() -> None:
+def test_dependency_reruns_no_job_below_broken_settings() -> None:
     world = world_of()
     world.write("one/b.s", "after a.s:main")
     world.settle()

@@ -1,4 +1,4 @@
-"""What the pipeline answers of itself: one record, true at every moment, instead of looks into its parts."""
+"""The status record of the pipeline: correct at every moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def owing() -> World:
     return world
 
 
-def test_what_is_ready_and_what_runs_is_counted_by_kind() -> None:
+def test_ready_and_running_are_counted_by_kind() -> None:
     world = owing()
 
     before = world.pipeline.status()
@@ -34,13 +34,13 @@ def test_what_is_ready_and_what_runs_is_counted_by_kind() -> None:
     assert before.is_scanned
 
 
-def test_what_is_owed_is_counted_by_platform() -> None:
+def test_pending_is_counted_by_platform() -> None:
     owed = owing().pipeline.count_pending()
 
     assert (dict(owed.pending), dict(owed.critical), owed.analyses) == ({"linux": 2}, {"linux": 0}, 1)
 
 
-def test_what_ended_is_counted_and_nothing_is_owed_at_rest() -> None:
+def test_ended_runs_are_counted_and_nothing_is_pending_when_idle() -> None:
     world = World(Setup(builders=(copier(), scripter())))
     world.write("a.txt", "1")
     world.write("c.s", "job main linux")

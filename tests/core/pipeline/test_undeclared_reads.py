@@ -1,4 +1,4 @@
-"""What a call read and nobody declared: a warning, or a dependency, and never for what was declared."""
+"""Undeclared reads: a warning, or a dependency, but never for a declared file."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_companions_are_declared() -> None:
     assert world.said("a.s@linux:main") == []
 
 
-def test_what_is_no_source_is_not_spoken_of(world: Reading) -> None:
+def test_read_without_source_is_not_reported(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["missing.txt", ".aptui.yaml", "../other/x"]
 
     world.settle()
@@ -103,7 +103,7 @@ def test_what_is_no_source_is_not_spoken_of(world: Reading) -> None:
     assert world.said("a.s@linux:main") == []
 
 
-def test_an_ignored_file_is_no_source_even_while_the_scan_has_not_come_to_it(world: Reading) -> None:
+def test_ignored_file_is_not_a_source_before_the_scan_reaches_it(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["z/x.tmp"]
     world.pipeline.reads._graph._is_ignored = below_matcher("z")
     world.write("z/x.tmp")
@@ -136,7 +136,7 @@ def test_a_read_that_is_added_runs_the_job_again_when_it_changes_and_only_then()
     assert world.job("a.s@linux:main").discovered == ()
 
 
-def test_a_failed_run_waits_for_what_it_read_where_reads_are_added() -> None:
+def test_failed_run_waits_for_its_added_reads() -> None:
     world = Reading(ADDS)
     world.write("a.s", "FAIL")
     world.write("Part.txt", "1")
@@ -192,7 +192,7 @@ def test_many_undeclared_reads_are_not_all_named(world: Reading) -> None:
     assert said[-1] == (LogLevel.WARNING, "reads 5 more sources without declaring them")
 
 
-def test_a_command_is_told_of_its_depfile(world: Reading) -> None:
+def test_warning_for_a_command_names_the_depfile(world: Reading) -> None:
     world.configure(builders=(copier(), replace(scripter(), kind=BuilderKind.COMMAND)))
     world.boot()
     world.read_by_runs["a.s"] = ["Part.txt"]
@@ -236,7 +236,7 @@ class Hiding(Reading):
 
 
 @pytest.mark.parametrize("is_analysis", [False, True])
-def test_what_comes_hidden_where_it_was_looked_for_in_vain_has_it_looked_for_again(is_analysis: bool) -> None:
+def test_hidden_file_that_appears_at_a_searched_path_reruns_the_job(is_analysis: bool) -> None:
     world = Hiding(is_analysis=is_analysis)
     world.settle()
     counts = world.analyses if is_analysis else world.runs
@@ -267,7 +267,7 @@ def test_an_analysis_that_failed_for_want_of_a_hidden_file_is_asked_again_when_i
     assert world.analyses["a.s"] == 2
 
 
-def test_the_log_says_what_was_looked_for_in_vain_and_what_would_hide_it() -> None:
+def test_log_names_missing_hidden_files_and_their_hider() -> None:
     world = Hiding(is_analysis=False)
     world.settle()
     text = (

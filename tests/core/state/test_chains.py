@@ -1,4 +1,4 @@
-"""Chains: products on platform `common` are sources of other builders; what ends at one stage ends below it."""
+"""Chains: products on platform `common` are sources of other builders; a stage that ends also ends the stages below it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_same_intermediate_again_goes_no_further(world: World) -> None:
     assert world.ran() == ["a.s@common:chain", "a.s@linux:main"]
 
 
-def test_another_intermediate_runs_what_is_made_of_it(world: World) -> None:
+def test_changed_intermediate_reruns_its_dependents(world: World) -> None:
     world.write("a.s", "stage m.s=stage+ n.txt=deeper")
 
     world.settle()
@@ -100,7 +100,7 @@ def test_an_intermediate_deleted_by_hand_comes_back(world: World) -> None:
         assert world.cache == before, name
 
 
-def test_a_file_that_no_job_made_is_no_source(world: World) -> None:
+def test_file_without_producer_is_not_a_source(world: World) -> None:
     world.write("stray.s", "x", "made")
 
     world.settle()
@@ -194,7 +194,7 @@ def test_a_chain_that_leads_back_fails_where_it_does(text: str, failing: str, ri
 
 
 def test_a_chain_that_leads_back_does_not_hurt_the_stage_it_leads_back_to() -> None:
-    """Its claim is in vain whoever makes that stage, so that the maker may run again."""
+    """Its claim has no effect whichever job makes that stage, so that the maker may run again."""
     world = World()
     world.write("a.s", "info 1\nstage m.s=stage n.s=stage m.s=x")
     world.settle()
@@ -220,7 +220,7 @@ def test_two_sources_that_make_one_intermediate_both_fail_and_one_alone_gets_it(
     assert files(world) == ["common/m.txt", "linux/m.txt"]
 
 
-def test_a_job_that_is_made_of_what_it_makes_ends_at_last() -> None:
+def test_job_that_feeds_itself_ends() -> None:
     world = World()
     world.write("a.s", "glob *.txt\nstage+ m.txt=x")
 
@@ -235,7 +235,7 @@ def test_a_job_that_is_made_of_what_it_makes_ends_at_last() -> None:
     assert set(world.statuses().values()) == {"completed"}
 
 
-def test_a_job_that_is_made_of_what_it_makes_is_at_rest_as_soon_as_that_stays_the_same() -> None:
+def test_job_that_feeds_itself_settles_on_equal_products() -> None:
     world = World()
     world.write("a.s", "glob *.txt\nstage m.txt=x")
 
@@ -288,7 +288,7 @@ def test_a_job_waits_for_the_job_of_an_intermediate_that_is_not_there_yet() -> N
     assert world.runs["b.s@linux:main"] == 1
 
 
-def test_a_job_that_depends_on_an_intermediate_nobody_makes_runs_all_the_same() -> None:
+def test_job_with_missing_intermediate_runs() -> None:
     world = World()
     world.write("a.s", "stage m.txt=1")
     world.write("b.s", "after never.s:main\ninclude never.txt")
@@ -298,7 +298,7 @@ def test_a_job_that_depends_on_an_intermediate_nobody_makes_runs_all_the_same() 
     assert world.job("b.s@linux:main").state is JobState.COMPLETED
 
 
-def test_settings_of_folders_count_for_what_makes_intermediates() -> None:
+def test_folder_settings_apply_to_jobs_that_make_intermediates() -> None:
     world = World()
     world.write("a.s", "stage+ m.txt=x")
     world.settle()
@@ -337,7 +337,7 @@ def test_a_crash_at_any_moment_is_made_good(fuse: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
 def test_a_change_that_is_taken_back_after_a_crash_leaves_nothing(fuse: int) -> None:
-    """The job whose commit was cut off makes what its rows say already; what was made of the bytes it left is owed again."""
+    """The job whose commit was cut off makes the products of its row; products of the other bytes are pending again."""
     for seed in range(30):
         world = World(rng=random.Random(seed))
         world.write("a.s", "stage m.s=stage+ n.txt=deep")
@@ -427,7 +427,7 @@ def test_nothing_fails_on_the_way_when_a_chain_gets_shorter(before: str, after: 
 
 @pytest.mark.parametrize("held", [(), ("m.s@common:chain",)])
 @pytest.mark.parametrize("looks", [1, 2])
-def test_nothing_is_made_of_an_intermediate_that_others_wrote(world: World, held: tuple[str, ...], looks: int) -> None:
+def test_intermediate_changed_by_hand_is_not_used(world: World, held: tuple[str, ...], looks: int) -> None:
     before = dict(world.cache)
     world.held.update(held)
 
@@ -465,8 +465,8 @@ def test_an_intermediate_that_others_wrote_and_that_cannot_be_made_again_is_not_
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
-def test_a_job_that_is_made_of_its_own_intermediate_ends(way: str, seed: int) -> None:
-    """It makes another one each time; a look that comes late finds the one before, which nobody wrote by hand."""
+def test_job_with_its_own_intermediate_as_input_ends(way: str, seed: int) -> None:
+    """It makes another intermediate in each round; a late check finds the previous one, which was not changed by hand."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed))
     world.write("m.s", f"{way} sub/d.s\nstage+ sub/d.s=x")
 

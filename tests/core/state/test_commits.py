@@ -178,7 +178,7 @@ def test_the_row_of_a_commit_is_that_of_the_job_when_it_is_done() -> None:
     assert (job.fingerprint, job.first_fail_ms, job.failure_cause) == (6, 0, "")
 
 
-def test_a_job_whose_commit_failed_remembers_since_when_it_fails_and_what_it_had() -> None:
+def test_failed_commit_keeps_first_failure_and_products() -> None:
     jobs = some_jobs()
     had = Product("linux/own.bin", 0, bytes(16), 1, sha("old"), 7, 8)
     job = running_job(jobs, "a.s", 1, (had,))

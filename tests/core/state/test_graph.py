@@ -1,4 +1,4 @@
-"""The graph: what a job is made of, relative paths and cycles, asked directly."""
+"""The graph: inputs of a job, relative paths and cycles, queried directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and code that change while a run uses them, and change back or not: what rests is what a clean build comes to."""
+"""Files and code that change during a run, and change back or not: the settled cache equals that of a clean build."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_changes_under_a_run_leaves_what_a_clean_build_has(word: str, is_kn
 
 
 @pytest.mark.parametrize(("word", "run", "seed"), ORDERS)
-def test_bytes_that_the_engine_never_read_are_not_what_a_product_is_made_of(word: str, run: int, seed: int) -> None:
+def test_run_with_bytes_unknown_to_the_engine_is_discarded(word: str, run: int, seed: int) -> None:
     check(word, is_known=False, is_back=True, run=run, seed=seed)
 
 
@@ -66,15 +66,13 @@ def test_a_file_that_comes_under_a_run_is_not_taken_for_missing(word: str, is_ba
 
 
 @pytest.mark.parametrize("word", ["include", "jobs-from"])
-def test_who_begins_while_a_file_that_came_is_looked_at_does_not_keep_what_it_read(word: str) -> None:
+def test_run_started_during_recheck_of_new_file_is_discarded(word: str) -> None:
     for seed in range(20):
         check_second(word, seed)
 
 
 @pytest.mark.parametrize(("word", "is_back"), [("include", False), ("jobs-from", True), ("glob", True)])
-def test_a_file_that_comes_under_a_run_is_missed_when_nobody_asks(
-    word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_file_during_a_run_is_missed_without_the_check(word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "_came", lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"other than a clean build|made of two things"):
@@ -88,7 +86,7 @@ def test_a_file_that_is_read_while_what_hides_it_is_away_for_a_moment_is_not_kep
         check_away(word, seed)
 
 
-def test_what_is_hidden_is_kept_where_nobody_asks_whether_that_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_file_is_kept_without_the_check_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "hiding", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -96,7 +94,7 @@ def test_what_is_hidden_is_kept_where_nobody_asks_whether_that_is_new(monkeypatc
             check_away("read", seed)
 
 
-def test_a_run_that_ended_before_it_loaded_its_builder_says_nothing_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_that_ended_before_loading_its_builder_reports_no_code(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -133,12 +131,12 @@ def check_source(seed: int) -> None:
     assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"other than a clean build, seed {seed}"
 
 
-def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count() -> None:
+def test_analysis_of_intermediate_bytes_is_discarded() -> None:
     for seed in range(10):
         check_source(seed)
 
 
-def test_it_is_missed_when_the_source_of_an_analysis_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchecked_source_of_an_analysis_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
 
     with pytest.raises(AssertionError, match="other than a clean build"):
@@ -150,7 +148,7 @@ def test_a_file_that_is_there_for_good_and_ignored_is_waited_for_once() -> None:
     world = World()
     world.write("a.s", "include e.txt")
     look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
 
     world.settle()
 
@@ -162,7 +160,7 @@ def test_a_file_that_is_there_for_good_and_ignored_fails_no_analysis_that_reads_
     world = World()
     world.write("a.s", "jobs-from e.txt")
     look = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # nobody else sees it
+    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else look(path)  # type: ignore[method-assign]  # only the engine sees it
 
     world.settle()
 
@@ -204,7 +202,7 @@ def test_each_check_is_missed_when_it_is_switched_off(
 
 
 def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> None:
-    """Change what run number `run` of `a.s` uses while it uses it, and compare what rests with a clean build."""
+    """Change a file while run number `run` of `a.s` uses it, and compare the settled cache with a clean build."""
     world = World(rng=random.Random(seed))
     world.write("e.txt", "one")
     if is_known:

@@ -1,4 +1,4 @@
-"""Memory: what is loaded, what leaves when, and what nobody can tell yet."""
+"""Memory: loaded sources, their release, and unknown files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_loaded_is_one_object_until_it_leaves(memory: WorkingSet) -> Non
     assert first is second is memory.view(PathKey("a.s"))
 
 
-def test_what_was_only_looked_at_is_let_go_of(memory: WorkingSet) -> None:
+def test_unchanged_loaded_sources_are_released(memory: WorkingSet) -> None:
     memory.load([PathKey("a.s")])
 
     memory.let_go_of_loaded()
@@ -110,7 +110,7 @@ def test_a_source_that_is_touched_without_rows_leaves_at_once(memory: WorkingSet
 
 
 @pytest.mark.parametrize("flag", ["is_forced", "is_doubted"])
-def test_a_source_with_a_job_that_is_still_to_be_looked_at_stays(memory: WorkingSet, flag: str) -> None:
+def test_source_with_a_job_to_evaluate_stays(memory: WorkingSet, flag: str) -> None:
     item = source("s.s")
     setattr(next(iter(item.jobs.values())), flag, True)
     memory.add(item)
@@ -131,7 +131,7 @@ def test_a_source_that_is_gone_is_not_believed_back_by_old_rows(memory: WorkingS
     assert memory.load([PathKey("a.s")]) != []
 
 
-def test_a_uuid_is_found_before_and_after_its_source_rests(memory: WorkingSet) -> None:
+def test_uuid_is_found_before_and_after_its_source_is_released(memory: WorkingSet) -> None:
     memory.add(source("new.s"))
 
     assert memory.key_of(path_uuid("new.s")) == "new.s"
@@ -139,7 +139,7 @@ def test_a_uuid_is_found_before_and_after_its_source_rests(memory: WorkingSet) -
     assert memory.key_of(path_uuid("unknown")) is None
 
 
-def test_a_source_that_leaves_answers_to_nothing_whatever_is_said_of_it_by_then(memory: WorkingSet) -> None:
+def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     former, other = path_uuid("former.s"), path_uuid("other.s")
     named = source("named.s")
     memory.add(named)
@@ -197,7 +197,7 @@ def test_a_source_that_comes_back_has_the_bytes_of_the_reported_folder(memory: W
     assert item.fact == fact("a.s", sha("new"))
 
 
-def test_a_folder_leaves_when_its_row_rests_and_all_its_files_are_handled(memory: WorkingSet, archive: FakeArchive) -> None:
+def test_folder_is_released_when_its_row_is_saved_and_files_handled(memory: WorkingSet, archive: FakeArchive) -> None:
     folder = pending(fact("b.bin", sha("new")))
     memory.begin_scan()
     memory.put_folder(folder)

@@ -191,7 +191,7 @@ def test_rules_set_parameters_by_file_and_exclude_leaves_files_to_others(texture
     textures.config(TEXTURES.replace('"*_n.tex", ', ""))
     assert textures.engine_run().runs == {"a_n.tex:textures": 1}
     assert textures.texts()["a_n.out"] == "colour None"
-    assert textures.reasons()["a_n.tex:textures"] == "what rules by file set is gone"
+    assert textures.reasons()["a_n.tex:textures"] == "the parameters by file is gone"
 
 
 def test_files_of_a_folders_settings_adjust_one_asset(textures: Project) -> None:

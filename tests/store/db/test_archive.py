@@ -126,7 +126,7 @@ def test_a_source_comes_back_with_the_bytes_that_it_was_planned_with_last(store:
     assert found == replace(planned, size=UNKNOWN_SIZE), "the folder's row is of another file"
 
 
-def test_a_plain_plan_comes_back_although_it_rests_as_nothing(store: Store) -> None:
+def test_plain_plan_round_trips_as_empty_text(store: Store) -> None:
     source = full_source()
     job = source.jobs[BUILDER, "linux", "Image"]
     job.plan, job.discovered = JobPlan("Image", "linux"), ()
@@ -138,7 +138,7 @@ def test_a_plain_plan_comes_back_although_it_rests_as_nothing(store: Store) -> N
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING])
-def test_a_job_that_was_moving_comes_back_as_owed(store: Store, state: JobState) -> None:
+def test_job_in_flight_is_read_back_as_pending(store: Store, state: JobState) -> None:
     source = full_source()
     for job in source.jobs.values():
         job.state = state
@@ -190,7 +190,7 @@ def test_more_keys_than_one_question_takes_are_all_answered(store: Store, monkey
     assert archive.key_of_jobs(list(range(1, 11))) == dict(enumerate(keys, 1))
 
 
-def test_who_has_a_uuid_comes_before_those_who_had_it_and_of_those_the_oldest(store: Store) -> None:
+def test_owner_of_a_uuid_comes_before_earlier_owners_by_age(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number}.png") for number in (1, 2, 3, 4)])
     store.put(put_legacy=[(uuid_of(3), 1, 20), (uuid_of(3), 2, 10), (uuid_of(3), 4, 20)])
 
@@ -373,16 +373,14 @@ def test_next_ids_follow_the_highest(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("of_job", "of_intent", "reserved"), [(50, 7, 9), (5, 50, 9), (5, 7, 50)])
-def test_no_run_key_is_given_twice_be_it_used_intended_or_reserved(
-    store: Store, of_job: int, of_intent: int, reserved: int
-) -> None:
+def test_run_keys_are_unique_whether_used_intended_or_reserved(store: Store, of_job: int, of_intent: int, reserved: int) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(run_key=of_job)], put_state=[(RUN_KEY_STATE, str(reserved))])
     store.writer.record_intents([Intent(of_intent, 1, "linux/a", DIGEST, 1, "[]")])
 
     assert store.archive().next_ids()[3] == 51
 
 
-def test_a_reserved_run_key_that_is_no_number_is_damage(store: Store) -> None:
+def test_invalid_reserved_run_key_is_damage(store: Store) -> None:
     store.put(put_state=[(RUN_KEY_STATE, "many")])
 
     with pytest.raises(DamagedError):

@@ -1,4 +1,4 @@
-"""The change feed: whoever replays it over a listing has what the database has, whatever was rolled back, restarted or killed."""
+"""The change feed: replayed over a listing it gives the database's content, whatever was rolled back, restarted or killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def link(product_id: int, path: str) -> tuple[object, ...]:
 def add(state: State, entry: Change) -> None:
     key = (int(entry.kind), entry.uuid, entry.sub_id, entry.name)
     if entry.is_removed:
-        del state[key]  # what nobody was told of cannot be gone
+        del state[key]  # an entry that was never listed cannot be removed
     else:
         state[key] = (entry.asset_type, entry.digest, entry.size)
 
@@ -106,10 +106,10 @@ def built(store: Store) -> tuple[Store, Follower]:
     return store, follower
 
 
-# ------------------------------------------------------------------------------------------------------------- what is told
+# ----------------------------------------------------------------------------------------------------------------- entries
 
 
-def test_what_is_equal_is_not_told(built: tuple[Store, Follower]) -> None:
+def test_equal_rows_have_no_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png")], drop_products=[(1,)], put_job=[job_row(1, 1, run_key=99)])
@@ -122,7 +122,7 @@ def test_what_is_equal_is_not_told(built: tuple[Store, Follower]) -> None:
     assert heard(store, follower) == []
 
 
-def test_other_bytes_are_told_once(built: tuple[Store, Follower]) -> None:
+def test_changed_bytes_have_one_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(put_source=[source(1, "A.png", b"22")], drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png", b"22")])
@@ -130,7 +130,7 @@ def test_other_bytes_are_told_once(built: tuple[Store, Follower]) -> None:
     assert heard(store, follower) == [("SOURCE", "A.png", b"22"), ("PRODUCT", "linux/a.png", b"22")]
 
 
-def test_what_is_known_by_the_same_as_before_is_compared_by_sqlite_alone(
+def test_rows_with_unchanged_identity_are_compared_by_sqlite(
     built: tuple[Store, Follower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, follower = built
@@ -142,10 +142,10 @@ def test_what_is_known_by_the_same_as_before_is_compared_by_sqlite_alone(
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
-    assert len(fetched) == 2  # what it was called before, and is now
+    assert len(fetched) == 2  # its previous name, and its present one
 
 
-def test_a_product_that_declares_something_else_is_told(built: tuple[Store, Follower]) -> None:
+def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) -> None:
     store, follower = built
 
     store.put(drop_products=[(1,)], put_product=[product(2, 1, "linux/a.png")], put_link=[link(2, "b.png")])
@@ -156,7 +156,7 @@ def test_a_product_that_declares_something_else_is_told(built: tuple[Store, Foll
 
 
 @pytest.mark.parametrize("drop", [{"drop_source": [(1,)]}, {"drop_job": [(1,)]}, {"drop_products": [(1,)]}])
-def test_what_goes_is_told_with_all_that_goes_with_it(
+def test_removal_has_entries_for_everything_removed(
     built: tuple[Store, Follower], drop: dict[str, list[tuple[object, ...]]]
 ) -> None:
     store, follower = built
@@ -186,7 +186,7 @@ def test_a_scan_folder_that_goes_takes_its_sources_along(built: tuple[Store, Fol
     assert heard(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
 
 
-def test_rows_that_came_and_went_in_one_transaction_are_not_told(store: Store) -> None:
+def test_row_added_and_removed_in_one_transaction_has_no_entry(store: Store) -> None:
     first = {"put_source": [source(1, "a")], "put_job": [job_row(1, 1)], "put_product": [product(1, 1, "linux/a")]}
     store.writer._ask(lambda: store.writer._transact([first, {"drop_source": [(1,)]}], durable=False))
 
@@ -202,7 +202,7 @@ def test_two_saves_in_one_transaction_are_one_change(built: tuple[Store, Followe
     assert heard(store, follower) == [("SOURCE", "A.png", b"4")]
 
 
-def test_a_transaction_that_fails_tells_nothing(built: tuple[Store, Follower]) -> None:
+def test_failed_transaction_has_no_entries(built: tuple[Store, Follower]) -> None:
     store, follower = built
     with pytest.raises(Exception, match="no row operation"):
         store.put(put_source=[source(2, "b")], oops=[(1,)])
@@ -247,7 +247,7 @@ def test_entries_that_are_no_longer_kept_mean_a_resync(store: Store, monkeypatch
     assert heard(store, late) == [("SOURCE", "z", b"1")]
 
 
-def test_a_client_ahead_of_a_database_that_lost_its_end_is_told_so(built: tuple[Store, Follower], tmp_path: Path) -> None:
+def test_client_ahead_of_a_truncated_feed_gets_resync(built: tuple[Store, Follower], tmp_path: Path) -> None:
     store, follower = built
     with closing(sqlite3.connect(store.path)) as database:
         database.execute("VACUUM INTO ?", (str(tmp_path / "kept"),))

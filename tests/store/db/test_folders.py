@@ -1,4 +1,4 @@
-"""What is remembered of files comes back, with the winner of each path; a folder is unpacked no oftener than it pays."""
+"""Recorded files are read back, with the winner of each path; a folder is unpacked only when that is cheaper."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_folder_digests_name_every_part_of_every_folder(store: Store) -> None:
     assert store.archive().folders.folder_digests() == {"": ((1, b"1"),), "ä": ((1, b"2"), (gem, b"3"))}
 
 
-def test_folder_parts_are_all_parts_whoever_wins(store: Store) -> None:
+def test_folder_parts_include_overridden_files(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x"), digest=b"1")
     put_folder(store, "a", fact("A/X", gem), digest=b"2")

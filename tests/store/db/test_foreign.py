@@ -83,7 +83,7 @@ def test_one_copy_is_kept_until_something_changes(tmp_path: Path) -> None:
             database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
         with closing(open_reader(path)) as reader:
             assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
-        assert first.exists() == (gone == 1)  # who is about to open it still finds it
+        assert first.exists() == (gone == 1)  # a caller that is about to open it still finds it
 
     foreign.forget_copies()
     assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []
@@ -170,7 +170,7 @@ def test_what_is_set_aside_is_kept_whole(tmp_path: Path) -> None:
         (40, "DROP TABLE Stats", "its table 'Stats' has no column 'StatName'"),
     ],
 )
-def test_what_cannot_be_read_is_said(tmp_path: Path, version: int, extra: str, said: str) -> None:
+def test_unreadable_database_is_an_error(tmp_path: Path, version: int, extra: str, said: str) -> None:
     path = o3de.make(tmp_path / "assetdb.sqlite", version, extra=extra)
 
     with pytest.raises(UserError, match=said):
@@ -195,7 +195,7 @@ def test_jobs_say_what_their_status_means(reader: Reader) -> None:
     assert totals.jobs == {"pending": 1, "processing": 1, "completed": 4, "failed": 3, "cancelled": 0}
 
 
-def test_the_table_of_the_jobs_screen_says_the_same(reader: Reader) -> None:
+def test_jobs_table_has_the_same_rows(reader: Reader) -> None:
     table = read_job_table(reader, {o3de.IMAGES: "Images"})
 
     rows = {row.job_id: row for row in reader.jobs()}
@@ -213,7 +213,7 @@ def test_the_table_of_the_jobs_screen_says_the_same(reader: Reader) -> None:
     assert table.words("builder", table.row_of(2)) == "Images"
 
 
-def test_sources_say_what_they_depend_on_and_who_depends_on_them(reader: Reader) -> None:
+def test_sources_list_dependencies_and_dependents(reader: Reader) -> None:
     prefab, rock, stone = (details(reader, number) for number in (o3de.PREFAB, o3de.ROCK, o3de.STONE))
 
     assert {(item.text, item.kind, item.source_id) for item in prefab.out} == {
@@ -230,7 +230,7 @@ def test_sources_say_what_they_depend_on_and_who_depends_on_them(reader: Reader)
     assert reader.dependents_of("textures/rock.png") == ["Levels/Main/Main.prefab"]
 
 
-def test_products_and_intermediates_are_told_apart_by_their_flags(reader: Reader) -> None:
+def test_flags_distinguish_products_and_intermediates(reader: Reader) -> None:
     rock, stone, made = (details(reader, number) for number in (o3de.ROCK, o3de.STONE, o3de.MADE))
 
     assert [(row.name, row.sub_id, row.flags) for row in rock.products] == [
@@ -244,7 +244,7 @@ def test_products_and_intermediates_are_told_apart_by_their_flags(reader: Reader
     assert [row.sub_id for row in reader.products_of(1)] == [0xFFFF_FFFF]
 
 
-def test_products_say_what_they_need_and_what_was_found_missing(reader: Reader) -> None:
+def test_products_list_dependencies_and_missing_ones(reader: Reader) -> None:
     found = assets.product_details(reader, 1)
 
     assert found is not None

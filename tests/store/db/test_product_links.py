@@ -129,7 +129,7 @@ def test_a_source_stands_for_all_its_products_of_the_platform(project: Project) 
     assert project.dependencies("linux/level.xml") == [unmet("rock.fbx", SOURCE)]
 
 
-def test_a_source_and_a_product_with_one_name_are_told_apart_by_the_declared_kind(project: Project) -> None:
+def test_declared_kind_distinguishes_source_and_product_of_one_name(project: Project) -> None:
     project.make("a.dat", ("a.out", 1, ()))
     project.make("b.raw", ("a.dat", 2, ()))
     project.make("level.xml", ("x.xml", 0, (source_file("a.dat"),)), ("y.xml", 1, (product_file("a.dat"),)))
@@ -189,7 +189,7 @@ def test_another_uuid_of_a_source_is_the_one_that_dependencies_lead_to(project: 
 
 def test_a_source_that_goes_while_others_need_it_may_come_back(project: Project) -> None:
     project.make("level.xml", ("level.xml", 0, (source_file("a.psd"), product_file("a.dds"))))
-    project.source("a.psd")  # it is there, and nothing is made of it yet
+    project.source("a.psd")  # the file exists, but has no product yet
     project.drop("a.psd")
     assert project.dependencies("linux/level.xml") == [unmet("a.dds", PRODUCT), unmet("a.psd", SOURCE)]
 
@@ -220,7 +220,7 @@ def test_a_uuid_that_a_source_had_leads_to_the_one_it_has_whatever_was_known_fir
     project.make("other.xml", ("other.xml", 0, (asset(77, 9),)))
     assert project.dependencies("linux/other.xml") == [resolved(number, 9, by_id=1)]
 
-    owner = project.source("owner.fbx", 77)  # whoever has a UUID comes before those that had it
+    owner = project.source("owner.fbx", 77)  # the owner of a UUID comes before its earlier owners
     assert project.dependencies("linux/level.xml") == project.dependencies("linux/other.xml") == [resolved(owner, 9, by_id=1)]
 
     project.drop("owner.fbx")

@@ -1,4 +1,4 @@
-"""What is recorded of products in the cache comes back: by name, and by the folder they lie in."""
+"""Recorded products in the cache are read back: by name, and by their folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_product_digest_is_known_when_it_is_recorded(store: Store) -> None:
     assert archive.product_digest("linux/missing") is None
 
 
-def test_products_below_a_folder_are_those_at_any_depth_and_of_no_neighbour(store: Store) -> None:
+def test_products_below_a_folder_exclude_those_of_its_neighbours(store: Store) -> None:
     two_jobs(store)
 
     assert sorted(store.archive().products.products_below("linux/tex")) == ["linux/tex/a", "linux/tex/deep/b"]

@@ -1,4 +1,4 @@
-"""Products that are made again: their rows stay, nothing is written of what is as it was, and readers see what they saw before."""
+"""Products that are made again keep their rows, unchanged rows are not written, and readers see no difference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def again(*products: tuple[object, ...], **more: list[tuple[object, ...]]) -> Ro
 
 @pytest.fixture
 def made(store: Store) -> Store:
-    """A job with two products, of which one needs the other."""
+    """A job with two products; one needs the other."""
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.put(
         put_product=[product(1, "linux/a"), product(2, "linux/b", sub_id=1)], put_link=[link(1, "b")],
@@ -65,7 +65,9 @@ def test_what_is_made_again_as_it_was_is_not_written(made: Store) -> None:
 def test_other_bytes_are_two_rows_changed_and_two_entries_of_the_feed(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/b", b"22", 1), **DECLARED)
 
-    assert written(made, rows) == 2 * (2 + 1 + 1)  # of each the halves of its row, what is told of it, and in memory what was there
+    assert written(made, rows) == 2 * (
+        2 + 1 + 1
+    )  # for each the halves of its row, its declared rows, and the earlier rows in memory
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]
@@ -105,7 +107,7 @@ def test_what_a_scan_found_missing_was_in_the_last_run(made: Store) -> None:
     made.put(**again(product(8, "linux/a"), product(9, "linux/b", sub_id=1), **DECLARED))
 
     assert made.count("MissingProductDependencies") == 0
-    assert made.rows("SELECT product_id FROM aptui_missing_scans") == [(1,)]  # of these bytes: nobody need read them again
+    assert made.rows("SELECT product_id FROM aptui_missing_scans") == [(1,)]  # the scan of these bytes stays valid
 
 
 def test_a_product_that_another_job_makes_from_now_on_is_a_row_of_that(made: Store) -> None:
@@ -128,7 +130,7 @@ def test_rows_that_are_saved_twice_are_as_they_came(made: Store) -> None:
     assert rows == told
 
 
-# -------------------------------------------------------------------------------------------------- as if all were put anew
+# --------------------------------------------------------------------------------------- compared with deleting and inserting
 
 _bytes = st.sampled_from([b"1", b"2"])
 _made = st.lists(
@@ -176,7 +178,7 @@ def transact(store: Store, batches: list[Rows]) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=st.lists(_runs, min_size=1, max_size=5))
-def test_readers_see_what_they_would_see_if_all_were_put_anew(
+def test_readers_see_the_same_as_after_deleting_and_inserting(
     make_store: Callable[[], Store], transactions: list[list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]]]
 ) -> None:
     seen = []

@@ -39,7 +39,7 @@ def test_a_new_database_has_the_version_of_o3de_and_is_in_wal_mode(path: Path) -
 
 
 def shape_of(database: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    """Return (column, type, default, is primary key, collation) in order, and what goes with a row of another table."""
+    """Return (column, type, default, is primary key, collation) in order, and rows deleted with a row of another table."""
     columns = database.execute(f"PRAGMA table_info({table})").fetchall()
     shape: list[tuple[object, ...]] = []
     for _, name, kind, _, default, key in columns:
@@ -172,7 +172,7 @@ def test_errors_of_sqlite_say_what_people_know(tmp_path: Path, name: str, said: 
     assert said in str(schema.host_error(tmp_path, error))
 
 
-def test_nobody_else_can_open_the_database(tmp_path: Path) -> None:
+def test_other_users_cannot_open_the_database(tmp_path: Path) -> None:
     path = tmp_path / "assetdb.sqlite"
     schema.prepare(path)
     with closing(sqlite3.connect(path)) as database:
@@ -211,7 +211,7 @@ def test_on_a_full_disk_nothing_is_called_damaged(tmp_path: Path, monkeypatch: p
     assert "set aside" not in str(told)
 
 
-def test_a_file_that_is_no_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_database_on_a_full_disk_is_not_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "assetdb.sqlite"
     path.write_bytes(b"no database at all" * 100)
     monkeypatch.setattr(schema.os, "statvfs", lambda _path: os.statvfs_result((4096, 4096, 100, 3, 3, 1, 1, 1, 0, 255)))

@@ -40,7 +40,7 @@ STATS = (
     "DROP TABLE was",
     "DROP TABLE aptui_stats",
 )
-"""What makes of the views of today the tables that they were up to version 4."""
+"""Makes the tables of version 4 from the present views."""
 SESSION_TABLES = ("sessions", "session_runs", "gone_jobs")
 
 
@@ -66,7 +66,7 @@ def as_version_2(path: Path) -> None:
 
 
 def columns_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Return {table: [(name, type, may it be nothing, part of the key)]}."""
+    """Return {table: [(name, type, is nullable, is part of the key)]}."""
     with contextlib.closing(sqlite3.connect(path)) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return {
@@ -80,7 +80,7 @@ def columns_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.fixture
 def old(store: Store, tmp_path: Path) -> Path:
-    """Return the path of a database of version 2 with two jobs, the first of which was fetched."""
+    """Return the path of a database of version 2 with two jobs; the first one was fetched."""
     store.put(
         put_source=[source_row()],
         put_job=[

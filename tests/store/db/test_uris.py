@@ -1,4 +1,4 @@
-"""A path is told to SQLite as `Path.as_uri` would tell it."""
+"""URIs of database files equal those of `Path.as_uri`."""
 
 from __future__ import annotations
 

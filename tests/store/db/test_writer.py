@@ -147,7 +147,7 @@ def test_each_statement_that_puts_can_put_many(store: Store, operation: str) -> 
 
 
 @pytest.mark.parametrize(("operation", "indexes"), [("put_job", 3), ("put_product", 0)])
-def test_a_row_that_changes_costs_the_indexes_of_what_may_differ(store: Store, operation: str, indexes: int) -> None:
+def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operation: str, indexes: int) -> None:
     sql = STATEMENTS[operation][0][0]
     store.writer.close()
 
@@ -163,7 +163,7 @@ def test_files_that_differ_in_case_alone_are_two_rows(store: Store) -> None:
     assert store.rows("SELECT FileName FROM Files") == [("A.png",)]
 
 
-def test_a_file_that_is_a_source_now_is_told_once(store: Store) -> None:
+def test_file_that_became_a_source_is_listed_once(store: Store) -> None:
     store.put(put_file=[(1, "Textures/Ärger.png", 0, 1, 2), (1, "textures/Ärger.png", 0, 1, 2)])
     store.put(put_source=[source_row()])
 
@@ -248,7 +248,7 @@ def test_folders_may_come_as_facts_or_packed(store: Store) -> None:
     assert unpack_files(store.rows("SELECT files FROM aptui_folders")[0][0], 1) == [FACT]
 
 
-def test_saves_are_told_in_order_and_waited_for_by_calls(store: Store) -> None:
+def test_saves_are_reported_in_order_and_calls_wait_for_them(store: Store) -> None:
     for ticket in range(1, 101):
         store.writer.save(ticket, {"put_state": [("seq", str(ticket))]})
     store.put()
@@ -425,7 +425,7 @@ def test_a_refused_row_is_our_bug_and_saves_nothing(store: Store, rows: dict[str
     store.put(put_state=[("a", "b")])
 
 
-def test_a_failed_save_reaches_whoever_asks_next(store: Store) -> None:
+def test_failed_save_is_raised_by_the_next_call(store: Store) -> None:
     failures: list[KnownError] = []
     writer = Writer(store.path, store.saved.append, failures.append)
     writer.save(1, {"put_job": [job_row(source_id=99)]})
@@ -439,7 +439,7 @@ def test_a_failed_save_reaches_whoever_asks_next(store: Store) -> None:
     writer.close()
 
 
-def test_a_full_disk_is_said_and_does_not_break_what_comes_after(store: Store) -> None:
+def test_full_disk_is_reported_and_later_calls_work(store: Store) -> None:
     store.put(put_source=[source_row()])
     pages = store.rows("PRAGMA page_count")[0][0]
     store.writer._ask(lambda: store.writer._database.execute(f"PRAGMA max_page_count = {pages}").fetchall())
@@ -480,7 +480,7 @@ def test_a_closed_writer_refuses_and_closes_again(store: Store) -> None:
         store.writer.save(2, {})
 
 
-def test_a_file_that_is_no_database_cannot_be_opened(tmp_path: Path) -> None:
+def test_writer_refuses_an_invalid_database(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"nonsense" * 100)
 
     with pytest.raises(HostError):

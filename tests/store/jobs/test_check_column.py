@@ -1,4 +1,4 @@
-"""What checks found, as a column of the table of jobs."""
+"""Findings of checks, as a column of the table of jobs."""
 
 import numpy as np
 

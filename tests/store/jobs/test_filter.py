@@ -1,4 +1,4 @@
-"""The filter language: what a text means, what is said of one that means nothing, and that no pattern takes long."""
+"""The filter language: the meaning of a text, errors of an invalid one, and linear time of every pattern."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ LOGS = Rows(
     [
         ("error:airship", [0]),  # any line of the log, of jobs that have errors alone
         ("error:^fatal", [0]),  # ^ and $ are the ends of a line
-        ("error:castle|status", [0, 1]),  # and what is told without a log
+        ("error:castle|status", [0, 1]),  # and messages without a log
         ("!error:.", [2, 3]),
         ("warning:airship", [1]),
         ("warning:door", [1, 2]),
         ("warning:door error:castle", [1]),
     ],
 )
-def test_error_and_warning_are_about_all_such_lines_of_a_log(text: str, found: list[int]) -> None:
+def test_error_and_warning_match_log_lines_of_their_level(text: str, found: list[int]) -> None:
     assert hits(text, LOGS) == found
 
 
-def test_what_must_be_read_first_is_left_out_where_nobody_can_wait() -> None:
+def test_unread_logs_are_left_out_without_waiting() -> None:
     mask = parse("error:castle|status").matches(LOGS, reads_logs=False)
 
     assert np.flatnonzero(mask).tolist() == [0]
@@ -200,7 +200,7 @@ def test_slower_takes_durations(value: str, duration_ms: float) -> None:
         ("seconds:>1.5", [3]), ("seconds:<=1.5", [2]), ("format:png", [1]), ("w:>4000 h:<100", [3]),
     ],
 )  # fmt: skip
-def test_facts_compare_and_what_has_none_is_in_no_range(text: str, expected: list[int]) -> None:
+def test_jobs_without_facts_match_no_range(text: str, expected: list[int]) -> None:
     facts = {
         "width": [0, 64, 4096, 8192],
         "height": [0, 64, 4096, 64],
@@ -212,7 +212,7 @@ def test_facts_compare_and_what_has_none_is_in_no_range(text: str, expected: lis
 
 
 @pytest.mark.parametrize("value", ["abc", "..", ">", "1..>2", "-1", "4k"])
-def test_what_is_no_number_is_told_where_it_stands(value: str) -> None:
+def test_invalid_number_is_an_error_with_its_column(value: str) -> None:
     with pytest.raises(FilterError, match="is not a number") as caught:
         parse(f"rock w:{value}")
     assert caught.value.column == 8
@@ -246,7 +246,7 @@ def test_terms_know_where_their_pattern_stands() -> None:
         ("ab**", 3, "repetition of a repetition", ""), (r"a\q", 2, "unrecognized escape", ""),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_its_column(text: str, column: int, said: str, hint: str) -> None:
+def test_error_has_the_column(text: str, column: int, said: str, hint: str) -> None:
     with pytest.raises(FilterError) as error:
         parse(text, NOW_MS).check()
 
@@ -255,7 +255,7 @@ def test_a_mistake_is_told_with_its_column(text: str, column: int, said: str, hi
     assert hint in error.value.hint
 
 
-def test_a_mistake_is_told_by_matching_too() -> None:
+def test_matching_reports_invalid_patterns() -> None:
     for text in ("b[", "key:b[", "status:b["):
         with pytest.raises(FilterError):
             hits(text)
@@ -348,7 +348,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_chunks")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=4), max_size=18), st.sets(st.integers(0, 17)))
-def test_texts_are_what_was_put_in_whatever_was_searched_meanwhile(words: list[str], some: set[int]) -> None:
+def test_texts_are_unchanged_by_searches(words: list[str], some: set[int]) -> None:
     column = Texts(words[:7])
     column.extend(words[7:])
     expected = [word.replace("\0", "␀") for word in words]
@@ -391,7 +391,7 @@ def test_a_pool_knows_each_text_once() -> None:
     assert pool.texts[1] == "b"
 
 
-def test_a_search_stops_when_it_is_told_to() -> None:
+def test_search_stops_when_check_raises() -> None:
     class StoppedError(Exception):
         pass
 

@@ -165,7 +165,7 @@ def test_a_jobs_retries_go_with_it(store: Store) -> None:
 
 
 class Busy(dict[str, np.ndarray]):
-    """Columns of a table to which another thread adds a job whenever one of them is looked at, and lets the first one end."""
+    """Columns of a table to which another thread adds a job whenever one of them is read, while the first job ends."""
 
     def __init__(self, table: JobTable) -> None:
         super().__init__(table._columns)

@@ -1,4 +1,4 @@
-"""The graph against a naive oracle, on databases of ours and of O3DE's own; and all that is no plain edge."""
+"""The graph compared with a naive oracle, on our databases and O3DE's own; and all special edges."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ def test_every_kind_of_source_dependency_leads_both_ways(rows: Rows, is_foreign:
     assert sources(away) == sources(towards) == expected
 
 
-def test_what_was_found_while_processing_is_told_apart(rows: Rows) -> None:
+def test_discovered_dependencies_have_their_own_kind(rows: Rows) -> None:
     rows.depend(0, "s1", FOUND)
 
     with graph_of(rows) as graph:
         assert sources(graph.list_needed([Node(-1)])) == {(0, 1, Link.FOUND)}
 
 
-def test_a_file_that_is_no_source_is_a_node(rows: Rows) -> None:
+def test_file_without_source_is_a_node(rows: Rows) -> None:
     rows.depend(0, "Shared/Base.hlsl")
     rows.depend(1, "shared/*", WILDCARD)
 
@@ -237,7 +237,7 @@ def test_an_intermediate_leads_to_the_product_that_it_is(tmp_path: Path) -> None
 # ------------------------------------------------------------------------------------------------------------- loose ends
 
 
-def test_what_leads_nowhere_is_told_by_kind(rows: Rows) -> None:
+def test_unresolved_dependencies_are_listed_by_kind(rows: Rows) -> None:
     rows.need([(0, 1)])
     rows.need_path(0, "textures/gone.dds")
     rows.need_path(0, "sounds/*")

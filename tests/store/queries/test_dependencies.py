@@ -1,4 +1,4 @@
-"""Questions about product dependencies: who needs whom, what is unmet, who loads whom before itself."""
+"""Queries about product dependencies: both directions, unmet ones, and preloading."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ids(store: Store) -> dict[str, int]:
     return dict(store.rows("SELECT ProductName, ProductID FROM Products"))
 
 
-def test_a_product_tells_what_it_needs_and_who_needs_it(project: Project) -> None:
+def test_product_lists_dependencies_and_dependents(project: Project) -> None:
     number = ids(project.store)
     level, mesh, mat = (number[f"linux/{name}"] for name in ("level.out", "rock.mesh", "rock.mat"))
     reader = project.store.reader()
@@ -46,7 +46,7 @@ def test_a_product_tells_what_it_needs_and_who_needs_it(project: Project) -> Non
     assert dependencies.outgoing(reader, number["server/rock.mesh"]) == []
 
 
-def test_what_leads_nowhere_is_listed_and_what_may_is_not_counted(project: Project) -> None:
+def test_unmet_paths_are_listed_and_patterns_not_counted(project: Project) -> None:
     level = ids(project.store)["linux/level.out"]
     reader = project.store.reader()
 
@@ -67,7 +67,7 @@ def test_only_what_is_loaded_before_counts_as_preloaded(project: Project) -> Non
     assert dependencies.names_of(reader, [number["linux/level.out"]]) == {number["linux/level.out"]: "linux/level.out"}
 
 
-def test_those_that_may_load_others_anew_are_told_once(project: Project) -> None:
+def test_changed_preloaders_are_returned_once(project: Project) -> None:
     writer = project.store.writer
     number = ids(project.store)["linux/rock.mesh"]
     assert number in (writer.take_preloaders() or ())
@@ -162,11 +162,11 @@ def test_few_changes_write_few_lines(project: Project, monkeypatch: pytest.Monke
     (store.path.parent / ".aptui").mkdir()
     catalogs = Catalogs(store.writer, store.path, "demo", ("linux",), None)
     catalogs.save()
-    monkeypatch.setattr(catalog, "_parts", None)  # what writes them whole
+    monkeypatch.setattr(catalog, "_parts", None)  # so that they are written whole
 
     project.make("rock.fbx", ("rock.mesh", 5, ()))
     catalogs.save()
 
     lines = path_of(store.path.parent, "linux").read_text().splitlines()
     assert [line.partition('"path":"')[2].partition('"')[0] for line in lines] == ["", "level.out", "rock.mesh"]
-    assert lines[1].count("],[") == 1  # the dependency on what went is gone
+    assert lines[1].count("],[") == 1  # the dependency on the removed product is gone

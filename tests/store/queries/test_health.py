@@ -1,4 +1,4 @@
-"""Is the database sound, how much is in it, and is the SQLite that reads it one that may damage it."""
+"""Health of the database: soundness, size, and an SQLite library with the WAL-reset bug."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_sound_database_has_no_faults(store: Store) -> None:
     assert integrity.faults(store.path) == []
 
 
-def test_a_database_that_is_not_there_or_is_none_is_a_fault(tmp_path: Path) -> None:
+def test_missing_or_invalid_database_is_a_fault(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.sqlite"
     damaged.write_bytes(b"this is no database" * 100)
 

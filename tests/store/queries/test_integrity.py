@@ -1,4 +1,4 @@
-"""What is wrong in a cache, compared with its database: damaged, missing, and files of no product."""
+"""Findings in a cache, compared with its database: damaged and missing products, and orphan files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unowned(store: Store, *platforms: str):
     return [orphan for _, here in orphans(store.reader(), store.path.parent, platforms) for orphan in here]
 
 
-def test_products_as_recorded_are_no_finding(store):
+def test_intact_products_are_not_findings(store):
     put(store, "linux/a.png", "linux/sub/b.png")
 
     assert found(store) == []
@@ -51,7 +51,7 @@ def test_damaged_and_missing_products_are_found_with_their_source(store):
     assert {finding.source for finding in findings} == {"Textures/Ärger.png"}
 
 
-def test_a_product_that_is_made_anew_meanwhile_is_no_finding(store):
+def test_product_made_again_during_the_check_is_not_a_finding(store):
     put(store, "linux/a.png", "linux/b.png")
     looks = examine_products(store.reader(), store.path.parent)
     next(looks)
@@ -63,14 +63,14 @@ def test_a_product_that_is_made_anew_meanwhile_is_no_finding(store):
     assert [finding for _, finding in looks] == [None]
 
 
-def test_more_products_than_are_read_at_once_are_all_looked_at(store, monkeypatch):
+def test_all_products_beyond_one_page_are_checked(store, monkeypatch):
     monkeypatch.setattr("aptui.store.queries.integrity._BITE", 2)
     put(store, *(f"linux/{number}.png" for number in range(5)))
 
     assert len(list(examine_products(store.reader(), store.path.parent))) == 5
 
 
-def test_files_of_no_product_are_found_below_platforms_alone(store):
+def test_orphan_files_are_found_below_platforms_alone(store):
     put(store, "linux/a.png", "linux/sub/b.png")
     cache = store.path.parent
     for name in (
@@ -116,7 +116,7 @@ def test_identity_file_of_an_intermediate_belongs_to_its_product(store):
     assert [each.name for each in still_orphans(found, store.reader(), store.path.parent)] == ["common/gone.mid.meta"]
 
 
-def test_what_got_its_row_or_is_gone_is_no_orphan_any_more(store):
+def test_file_with_a_new_row_or_deleted_is_not_an_orphan(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("b.png", "c.png", "d.png"):

@@ -1,4 +1,4 @@
-"""Logs are read when a filter asks for what they say, once a run."""
+"""Logs are read when a filter needs their lines, once a run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_log_is_read_once_a_run(lines: LogLines, monkeypatch: pytest.MonkeyPat
 
     assert read == ["a.log"]
     assert lines.list_known("error", [(1, RUN + 1)]) == [""]
-    assert lines.read("error", [(1, RUN + 1)], nothing) == [""]  # the database does not know of that run yet
+    assert lines.read("error", [(1, RUN + 1)], nothing) == [""]  # the run is not in the database yet
     assert read == ["a.log"] * 2
 
 
@@ -68,7 +68,7 @@ def test_analyses_unknown_jobs_and_logs_that_are_gone_say_nothing(lines: LogLine
     assert LogLines(tmp_path / "none.sqlite", tmp_path).read("error", [(1, RUN)], nothing) == [""]
 
 
-def test_of_a_huge_log_both_ends_are_looked_at(tmp_path: Path) -> None:
+def test_both_ends_of_a_huge_log_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     write(path, (LogLevel.ERROR, "first"), *[(LogLevel.INFO, "x" * 500)] * 2000, (LogLevel.ERROR, "last"))
 

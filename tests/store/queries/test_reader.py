@@ -93,7 +93,7 @@ def test_jobs_of_one_platform_are_those_that_have_it(reader: Reader, platform: s
     assert listed(reader.jobs(platform=platform)) == [row for row in ALL if row[1] == platform]
 
 
-def test_a_database_says_of_which_moment_it_is(store: Store) -> None:
+def test_state_has_epoch_and_seq(store: Store) -> None:
     reader = store.reader()
     assert reader.moment() == (0, 0)
 
@@ -105,7 +105,7 @@ def test_filters_hold_together(reader: Reader) -> None:
     assert listed(reader.jobs(statuses=["failed"], platform="linux")) == [("Textures/Ärger.png", "linux", "failed")]
 
 
-def test_a_job_says_all_that_rests_of_it(reader: Reader) -> None:
+def test_job_row_has_all_stored_columns(reader: Reader) -> None:
     assert reader.job(4) == JobRow(
         source="Textures/Ärger.png", scan_folder="project", platform="linux", job_key="Image", builder=BUILDER, status="failed",
         reason="new source", completed_ms=1000, duration_s=1.5, warnings=0, errors=3, log="JobLogs/a.log", job_id=4, error="broken",
@@ -338,7 +338,7 @@ def test_a_copy_is_read_where_no_shared_memory_can_be_made_beside_it(store: Stor
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")  # as in a folder that cannot be written, but for root too
+    (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")  # as in a read-only folder, also for root
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:
         assert reader.totals().jobs["completed"] == 1
@@ -382,7 +382,7 @@ def foreign(tmp_path: Path) -> Iterator[Reader]:
         yield reader
 
 
-def test_jobs_of_o3de_are_listed_with_what_it_knows(foreign: Reader) -> None:
+def test_jobs_of_o3de_are_listed_with_their_columns(foreign: Reader) -> None:
     rows = list(foreign.jobs())
 
     assert [row.status for row in rows] == ["completed", "failed", "pending", "processing"]

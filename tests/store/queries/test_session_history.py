@@ -63,7 +63,7 @@ def test_a_failed_analysis_counts_as_failing(store: Store) -> None:
     assert sessions(store.reader())[0].failing == 1
 
 
-def test_what_found_nothing_to_do_is_no_session(store: Store) -> None:
+def test_idle_spell_is_not_a_session(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_session=[session_row()])
     store.put(put_session=[session_row()])
@@ -72,7 +72,7 @@ def test_what_found_nothing_to_do_is_no_session(store: Store) -> None:
     assert [one.kind for one in sessions(store.reader())] == ["checkout", "edit"]
 
 
-def test_runs_of_an_engine_that_was_killed_are_a_session_that_nobody_saw_begin(store: Store) -> None:
+def test_runs_of_a_killed_engine_are_a_session_with_unknown_start(store: Store) -> None:
     archive = store.archive().sessions
     assert not archive.is_session_pending()
 
@@ -86,7 +86,7 @@ def test_runs_of_an_engine_that_was_killed_are_a_session_that_nobody_saw_begin(s
     assert not archive.is_session_pending()
 
 
-def test_a_job_that_is_no_more_keeps_its_name_and_nobody_gets_its_number(store: Store) -> None:
+def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     job(store, 1, 5)
     job(store, 2, 6)
     store.put(put_session=[session_row()])
@@ -152,7 +152,7 @@ def test_a_session_is_named_by_number_or_from_the_last(store: Store) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "x", "-1", "last~", "2.5", "٢x", "9" * 40])
-def test_what_is_no_session_is_refused(store: Store, word: str) -> None:
+def test_unknown_session_is_refused(store: Store, word: str) -> None:
     with pytest.raises(UserError, match="is not a session"):
         session_named(store.reader(), word)
 
