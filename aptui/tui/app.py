@@ -358,7 +358,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self.show_toast(f"cannot {what}: the screen is read-only", "warning")
         return False
 
-    # ------------------------------------------------------------------------------------------------- leaving and the screen
+    # ------------------------------------------------------------------------------------------------- copying
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the clipboard of the user's terminal, and report the route."""

@@ -1,7 +1,4 @@
-"""Numbers, sizes and times as the screen writes them.
-
-Tests: `tests/tui/screens/assets/test_assets_pane.py`.
-"""
+"""Numbers, sizes and times as the screen writes them."""
 
 from __future__ import annotations
 

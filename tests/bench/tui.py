@@ -275,7 +275,7 @@ def _storm(room: Room, jobs: int, rate: int) -> tuple[float, float]:
     folder = room.folder(jobs)
     command = [*_APTUI, "--project", str(folder), "--read-only"]
     with EngineOfNews(folder / "Cache", rate) as engine, TimedTerminal(command, room.environ) as terminal:
-        Replay(terminal).first(lambda lines: has_rows(lines) and "attached" in lines[0])
+        Replay(terminal).first(lambda lines: has_rows(lines) and "· connected" in lines[0])
         terminal.settle(0.6)
         engine.begin()
         time.sleep(1)
@@ -305,7 +305,7 @@ def line(room: Room) -> None:
     command = [*_APTUI, "--project", str(folder), "--read-only"]
     with EngineOfNews(folder / "Cache", 10_000) as engine, FarTerminal(command, room.environ, 16_000, 0.15) as terminal:
         replay = Replay(terminal)
-        replay.first(lambda lines: has_rows(lines) and "attached" in lines[0], 60)
+        replay.first(lambda lines: has_rows(lines) and "· connected" in lines[0], 60)
         terminal.settle(0.6)
         engine.begin()
         time.sleep(1)

@@ -110,7 +110,7 @@ def test_killed_engine_is_reported_and_a_new_one_is_found(home: Home) -> None:
         (engine,) = home.engines()
 
         pane.type("Q")
-        pane.shows("stop the engine?", "let it run")
+        pane.shows("stop the engine?", "keep it running")
         pane.type("n")
         pane.shows_no("stop the engine?")
         assert home.engines() == [engine]

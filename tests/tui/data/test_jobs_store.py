@@ -24,7 +24,6 @@ from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import without_source
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from aptui.tui.widgets.cells import Cell
-from aptui.tui.words import brief, duration_text, moment_text
 from tests.store.conftest import BUILDER, Store, analysis_row, job_row, source_row
 
 from ..database import database
@@ -109,6 +108,16 @@ def filtered(store: JobsStore, text: str) -> list[int]:
     return shown(store)
 
 
+def resort(store: JobsStore) -> None:
+    store.resort()
+    store.settle()
+
+
+def sort(store: JobsStore, order: str, *, is_descending: bool) -> None:
+    store.set_sort(order, is_descending=is_descending)
+    store.settle()
+
+
 ANALYSIS = -1
 
 
@@ -137,8 +146,7 @@ def test_cells_have_readable_text(jobs: JobsStore) -> None:
 )
 def test_a_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, warnings: int, said: str) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", errors=errors, warnings=warnings)))
-    jobs.resort()
-    jobs.settle()
+    resort(jobs)
 
     assert jobs.cell(shown(jobs).index(3), "status").text == said
     assert jobs.needs["status"] >= len(said)
@@ -154,8 +162,7 @@ def test_failed_first_order(jobs: JobsStore) -> None:
             notice(4, "mesh/rock.fbx", "processing"),
         )
     )
-    jobs.resort()
-    jobs.settle()
+    resort(jobs)
 
     assert shown(jobs) == [4, 5, ANALYSIS, 2, 8, 3, 9, 1, 10]
 
@@ -164,21 +171,12 @@ def test_every_column_has_a_cell_and_sorts_both_ways(jobs: JobsStore) -> None:
     for column in COLUMNS:
         orders = []
         for is_descending in (False, True):
-            jobs.set_sort(column, is_descending=is_descending)
-            jobs.settle()
+            sort(jobs, column, is_descending=is_descending)
             orders.append(rows(jobs, column))
         assert jobs.sort == (column, True)
         assert sorted(orders[0]) == sorted(orders[1])
-    jobs.set_sort("source", is_descending=False)
-    jobs.settle()
-    assert rows(jobs, "source") == [
-        "mesh/rock.fbx",
-        "mesh/rock.fbx",
-        "Textures/rock.png",
-        "Textures/rock.png",
-        "textures/sand.PNG",
-        "x.lua",
-    ]
+    sort(jobs, "source", is_descending=False)
+    assert rows(jobs, "source") == [*["mesh/rock.fbx"] * 2, *["Textures/rock.png"] * 2, "textures/sand.PNG", "x.lua"]
 
 
 def test_running_jobs_come_first_after_resort(jobs: JobsStore) -> None:
@@ -186,11 +184,9 @@ def test_running_jobs_come_first_after_resort(jobs: JobsStore) -> None:
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     assert shown(jobs) == before
 
-    jobs.resort()
-    jobs.settle()
+    resort(jobs)
     assert shown(jobs) == [4, *before[:-1]]
-    jobs.set_sort("completed", is_descending=False)
-    jobs.settle()
+    sort(jobs, "completed", is_descending=False)
     assert shown(jobs)[-1] == 4
 
 
@@ -203,8 +199,7 @@ def test_jobs_running_at_the_subscription_come_first(filled: Store) -> None:
 
 
 def test_status_sorts_by_urgency(jobs: JobsStore) -> None:
-    jobs.set_sort("status", is_descending=False)
-    jobs.settle()
+    sort(jobs, "status", is_descending=False)
 
     assert rows(jobs, "status") == ["✗ failed", "✗ failed", "✗ failed", "! 2 warnings", "· pending", "✓ completed"]
 
@@ -307,13 +302,11 @@ def test_error_while_sorting_keeps_rows_and_later_views(jobs: JobsStore, monkeyp
     before = shown(jobs)
     with monkeypatch.context() as patched:
         patched.setattr(job_infos, "order_rows", lambda *_arguments, **_named: [].pop())
-        jobs.set_sort("source", is_descending=False)
-        jobs.settle()
+        sort(jobs, "source", is_descending=False)
 
     assert str(jobs.error) == "the rows cannot be sorted: pop from empty list; R tries again"
     assert shown(jobs) == before
-    jobs.set_sort("source", is_descending=False)
-    jobs.settle()
+    sort(jobs, "source", is_descending=False)
     assert rows(jobs, "source") == sorted(rows(jobs, "source"), key=str.lower)
     assert jobs.error is None
 
@@ -325,8 +318,7 @@ def test_a_row_that_changes_stays_where_it_is(jobs: JobsStore) -> None:
     assert shown(jobs) == [1, 3, 5, ANALYSIS, 2, 4]
     assert jobs.cell(4, "status").text == "✓ completed"
     assert jobs.version > before
-    jobs.resort()
-    jobs.settle()
+    resort(jobs)
     assert shown(jobs)[0] == 2
 
 
@@ -335,8 +327,7 @@ def test_new_row_comes_last_until_resort(jobs: JobsStore) -> None:
 
     assert shown(jobs)[-1] == 9
     assert (jobs.late_count, jobs.total) == (1, 7)
-    jobs.resort()
-    jobs.settle()
+    resort(jobs)
     assert shown(jobs)[0] == 9
     assert jobs.late_count == 0
     assert filtered(jobs, "new") == [9]
@@ -440,33 +431,6 @@ def test_many_rows_show_a_first_screenful_and_then_all(jobs: JobsStore) -> None:
 
     assert len(found) == 5000
     assert len(set(found)) == 5000
-
-
-# -------------------------------------------------------------------------------------------------------------------- words
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [(0, "0 ms"), (999, "999 ms"), (1420, "1.42 s"), (59_940, "59.9 s"), (125_000, "2m 05s"), (3_720_000, "1h 02m")],
-)
-def test_durations_are_short(duration_ms: int, text: str) -> None:
-    assert duration_text(duration_ms) == text
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [(0, "0 s"), (40, "40 ms"), (840, "0.8 s"), (48_300, "48 s"), (100_000, "1m 40s"), (7_500_000, "2h 05m")],
-)
-def test_brief_durations(duration_ms: int, text: str) -> None:
-    assert brief(duration_ms) == text
-
-
-def test_times_of_today_have_no_date() -> None:
-    today = moment_text(NOW_MS - 1, NOW_MS)
-
-    assert len(today) == len("23:01:07.204")
-    assert moment_text(NOW_MS - 86_400_000 * 3, NOW_MS)[:3].isalpha()
-    assert moment_text(NOW_MS - 86_400_000 * 400, NOW_MS).startswith("20")
 
 
 def test_a_database_without_jobs_is_an_empty_list(store: Store) -> None:

@@ -63,7 +63,7 @@ def test_waiting_for_a_key_inspects_no_signatures(monkeypatch: pytest.MonkeyPatc
             await driver._handle(app, events.Key("a", "a"))
             monkeypatch.setattr(_callback, "signature", lambda func: (looks.append(func), inspect.signature(func))[1])
             await driver._handle(app, events.Key("b", "b"))
-            monkeypatch.undo()  # to close the app takes looks
+            monkeypatch.undo()  # closing the app inspects signatures
 
     asyncio.run(run())
 
