@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -26,7 +27,8 @@ from aptui.core.project import INTERMEDIATES
 from aptui.engine.cache import catalog
 from aptui.engine.pool.spawning import python_environment
 from aptui.features.o3de.asset_registry import RegistryAsset, write_stream
-from aptui.shared.errors import HostError
+from aptui.shared.errors import HostError, KnownError
+from aptui.shared.files.replacing import replace_bytes, replacing
 from aptui.store.db import schema
 
 NAME = "assetcatalog.xml"
@@ -68,7 +70,7 @@ class RuntimeCatalogs:
             HostError: the disk refuses.
         """
         self._is_pending.clear()
-        self._save(self._write_here)
+        self._save(partial(_write_registry, self._folder))
 
     def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
         with self._writing:
@@ -80,7 +82,7 @@ class RuntimeCatalogs:
                     with self._lock:
                         self._written.add(platform)
             if fresh != known:
-                self._replace(own_folder(self._folder) / _STATE, lambda file: file.write(json.dumps(fresh).encode()))
+                replace_bytes(own_folder(self._folder) / _STATE, json.dumps(fresh).encode(), is_synced=False)
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write them once nothing has changed for a while, in a thread that calls `done` at its end."""
@@ -100,7 +102,7 @@ class RuntimeCatalogs:
                     began_s = time.monotonic()
                     self._save(self._write_apart)
                     rest_s = max(self._rest_s, time.monotonic() - began_s)
-        except HostError as error:
+        except KnownError as error:
             self._problem = f"the runtime's catalogs cannot be written: {error}"
         done()
 
@@ -124,11 +126,9 @@ class RuntimeCatalogs:
     def _write(self, platform: str, write: Callable[[str, BinaryIO], None]) -> list[list[int]]:
         made_of = _stamp(catalog.path_of(self._folder, platform))
         path = path_of(self._folder, platform)
-        self._replace(path, lambda file: write(platform, file))
+        with replacing(path, is_synced=False, folder=own_folder(self._folder)) as file:
+            write(platform, file)
         return [made_of, _stamp(path)]
-
-    def _write_here(self, platform: str, file: BinaryIO) -> None:
-        _write_registry(self._folder, platform, file)
 
     def _write_apart(self, platform: str, file: BinaryIO) -> None:
         """Write it in a process of its own if it is large: in a thread it would take turns with the engine."""
@@ -141,18 +141,6 @@ class RuntimeCatalogs:
         ).returncode
         if code:
             raise OSError(0, f"the process that was to write it ended with {code}")
-
-    def _replace(self, path: Path, write: Callable[[BinaryIO], object]) -> None:
-        beside = own_folder(self._folder) / f"{path.parent.name}.{path.name}.new"
-        try:
-            beside.unlink(missing_ok=True)  # the process of an engine that was killed may still write to it
-            with beside.open("wb") as file:
-                write(file)
-            beside.replace(path)
-        except OSError as error:
-            raise HostError(
-                f"catalog '{path}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
-            ) from error
 
 
 def _write_registry(cache_dir: Path, platform: str, file: BinaryIO) -> None:

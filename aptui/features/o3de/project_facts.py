@@ -5,10 +5,9 @@ Tests: `tests/features/o3de/project/test_o3de_settings.py`.
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from aptui.config.model import Config
@@ -52,6 +51,10 @@ class UserSettings(Struct, frozen=True):
     skips_start_scan: bool = False
     debug_output: bool = False
     is_verbose: bool = False
+
+
+DELETES_ON_FAILURE = 2
+"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
 
 
 class JobOverride(Struct, frozen=True):
@@ -98,26 +101,8 @@ def facts_of(config: Config) -> ProjectFacts | None:
     """Return the facts of a project, None if it is none of O3DE's."""
     if not config.foreign:
         return None
-    data: dict[str, Any] = json.loads(config.foreign)
-    shared = data.pop("shared_cache")
-    return ProjectFacts(
-        gems=tuple((name, path) for name, path in data.pop("gems")),
-        shared_cache=O3deSharedCache(
-            shared["mode"], shared["address"], tuple(O3deSharedPattern(**pattern) for pattern in shared["patterns"])
-        ),
-        stats=StatsForm(**data.pop("stats")),
-        user=UserSettings(**data.pop("user")),
-        builder_overrides=tuple(_override(each) for each in data.pop("builder_overrides")),
-        job_overrides=tuple(_override(each) for each in data.pop("job_overrides")),
-        **data,
-    )
+    return msgspec.json.decode(config.foreign, type=ProjectFacts)
 
-
-def _override(data: dict[str, Any]) -> JobOverride:
-    return JobOverride(**{**data, "patterns": tuple(data["patterns"])})
-
-
-# What marks an O3DE project, and what a command line may add to its settings; nothing heavy is imported here.
 
 MARKER = "project.json"
 
@@ -162,3 +147,11 @@ def is_project(folder: str) -> bool:
             return b'"project_name"' in file.read(1 << 16)
     except OSError:
         return False
+
+
+def unquote(text: str) -> str:
+    """Return an option without the blanks and the literal quotes around it: LyTestTools passes quotes, as it uses no shell."""
+    text = text.strip()
+    while len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return text

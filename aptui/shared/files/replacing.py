@@ -19,7 +19,9 @@ PRIVATE = 0o600
 
 
 @contextmanager
-def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: str = "") -> Iterator[BinaryIO]:
+def replacing(
+    path: Path, *, mode: int = 0o666, is_synced: bool = True, what: str = "", folder: Path | None = None
+) -> Iterator[BinaryIO]:
     """Give out a file to write to; when all went well it becomes `path`, else it goes and `path` is as it was.
 
     A device or pipe gets what is written as it comes.
@@ -28,6 +30,7 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
         mode: of the new file, less the process's umask.
         is_synced: it outlives a power cut.
         what: the file in messages, as somebody named it; "" = nobody did, its path.
+        folder: where the new file is written, on the same file system; None = beside `path`.
 
     Raises:
         UserError: its folder is not there, or somebody named one. HostError: it cannot be written.
@@ -42,7 +45,7 @@ def replacing(path: Path, *, mode: int = 0o666, is_synced: bool = True, what: st
             return
     except OSError as error:
         raise not_written(what, error) from error
-    begun = path.with_name(f".{path.name}.{os.getpid()}.new")
+    begun = (folder or path.parent) / f".{path.name}.{os.getpid()}.new"
     try:
         with open(begun, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as stream:
             yield stream

@@ -14,7 +14,7 @@ from msgspec import Struct
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.bundling import object_stream
 from aptui.features.o3de.bundling.object_stream import Element
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 
 SUFFIX = ".assetlist"
 _LIST, _VECTOR, _FILE, _HASH = (
@@ -65,14 +65,19 @@ def _asset(element: Element) -> ListedAsset:
 
 
 def _element(asset: ListedAsset) -> Element:
-    words = [object_stream.make_unsigned("element", word) for word in struct.unpack(">5I", asset.digest)]
+    words = [object_stream.number("element", word) for word in struct.unpack(">5I", asset.digest)]
     fields = [
         object_stream.asset_id("assetId", asset.guid, asset.sub_id),
         object_stream.string("assetRelativePath", asset.path),
-        object_stream.long_unsigned("modificationTime", asset.modified),
+        object_stream.number("modificationTime", asset.modified, "AZ::u64"),
         Element("AZStd::array<unsigned int, 5>", _HASH, "hash", children=words),
     ]
     return Element("AssetFileInfo", _FILE, "element", version=1, children=fields)
+
+
+def unreadable_product(path: Path, error: OSError) -> HostError:
+    """Return the error for a product that cannot be read."""
+    return HostError(f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again")
 
 
 # --------------------------------------------------------------------------------------------------------------- comparing

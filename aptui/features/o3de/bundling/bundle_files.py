@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from aptui.features.o3de.asset_registry import RegistryAsset, stream_of, type_text, vector_of
 from aptui.features.o3de.bundling import object_stream
-from aptui.features.o3de.bundling.asset_lists import ComparisonKind
+from aptui.features.o3de.bundling.asset_lists import ComparisonKind, unreadable_product
 from aptui.features.o3de.bundling.object_stream import Element
 from aptui.shared.errors import HostError, UserError
 
@@ -84,13 +84,13 @@ def rules_text(steps: Iterable[ComparisonStep]) -> str:
     """Return a rules file."""
     children = [
         Element("ComparisonData", _STEP, "element", version=3, children=[
-            object_stream.byte("comparisonType", int(step.kind)),
+            object_stream.number("comparisonType", int(step.kind), "unsigned char"),
             object_stream.string("firstInput", step.first),
             object_stream.string("secondInput", step.second),
             object_stream.string("filePattern", step.pattern),
-            object_stream.byte("filePatternType", _pattern_type(step)),
+            object_stream.number("filePatternType", _pattern_type(step), "unsigned char"),
             object_stream.string("destinationPath", step.output),
-            object_stream.make_unsigned("intersectionCount", step.count),
+            object_stream.number("intersectionCount", step.count),
         ])
         for step in steps
     ]  # fmt: skip
@@ -114,8 +114,8 @@ class BundleSettings:
             fields = [
                 object_stream.string("AssetFileInfoListPath", ""),
                 object_stream.string("BundleFilePath", ""),
-                object_stream.integer("BundleVersion", BUNDLE_VERSIONS[-1]),
-                object_stream.long_unsigned("maxBundleSize", MOST_MIB),
+                object_stream.number("BundleVersion", BUNDLE_VERSIONS[-1], "int"),
+                object_stream.number("maxBundleSize", MOST_MIB, "AZ::u64"),
                 object_stream.string("comment", ""),
             ]
             self.stream = object_stream.stream_of(Element("AssetBundleSettings", _SETTINGS, version=3, children=fields))
@@ -158,7 +158,7 @@ class BundleSettings:
 def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) -> str:
     """Return a bundle's manifest: its catalog, the bundles that go with it, and the folders of levels in it."""
     fields = [
-        object_stream.integer("BundleVersion", version),
+        object_stream.number("BundleVersion", version, "int"),
         object_stream.string("CatalogName", CATALOG),
         object_stream.strings("DependentBundleNames", others),
         object_stream.strings("LevelNames", levels),
@@ -254,9 +254,7 @@ def _size_of(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError as error:
-        raise HostError(
-            f"product '{file}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again"
-        ) from error
+        raise unreadable_product(file, error) from error
 
 
 def _add_file(bundle: _Bundle, asset: PackedAsset) -> None:

@@ -242,13 +242,15 @@ def _escape(text: str) -> str:
 
 # ------------------------------------------------------------------------------------------------------------ common values
 
-_UUID, _U32, _U64 = (
-    "{E152C105-A133-4D03-BBF8-3D4B2FBA3E2A}",
-    "{43DA906B-7DEF-4CA8-9790-854106D3F983}",
-    "{D6597933-47CD-4FC8-B911-63F3E2B0993A}",
-)
-_STRING, _INT = "{03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9}", "{72039442-EB38-4D42-A1AD-CB68F7E0EEF6}"
-_U8, _ASSET_ID = "{72B9409A-7D1A-4831-9CFE-FCB3FADD3426}", "{652ED536-3402-439B-AEBE-4A5DBC554085}"
+_NUMBERS = {
+    "unsigned int": "{43DA906B-7DEF-4CA8-9790-854106D3F983}",
+    "AZ::u64": "{D6597933-47CD-4FC8-B911-63F3E2B0993A}",
+    "int": "{72039442-EB38-4D42-A1AD-CB68F7E0EEF6}",
+    "unsigned char": "{72B9409A-7D1A-4831-9CFE-FCB3FADD3426}",
+}
+"""{C++ type: type id}; enumerations are written as `unsigned char`."""
+_STRING, _UUID = "{03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9}", "{E152C105-A133-4D03-BBF8-3D4B2FBA3E2A}"
+_ASSET_ID, _STRINGS = "{652ED536-3402-439B-AEBE-4A5DBC554085}", "{99DAD0BC-740E-5E82-826B-8FC7968CC02C}"
 
 
 def string(name: str, value: str) -> Element:
@@ -256,33 +258,18 @@ def string(name: str, value: str) -> Element:
     return Element("AZStd::string", _STRING, name, value)
 
 
-def make_unsigned(name: str, value: int) -> Element:
-    """Return a field that is a number of 32 bits."""
-    return Element("unsigned int", _U32, name, str(value))
-
-
-def long_unsigned(name: str, value: int) -> Element:
-    """Return a field that is a number of 64 bits."""
-    return Element("AZ::u64", _U64, name, str(value))
-
-
-def integer(name: str, value: int) -> Element:
-    """Return a field that is a number with a sign."""
-    return Element("int", _INT, name, str(value))
-
-
-def byte(name: str, value: int) -> Element:
-    """Return a field that is a number of 8 bits, as enumerations are."""
-    return Element("unsigned char", _U8, name, str(value))
+def number(name: str, value: int, kind: str = "unsigned int") -> Element:
+    """Return a field that is a number of one of the C++ types in `_NUMBERS`."""
+    return Element(kind, _NUMBERS[kind], name, str(value))
 
 
 def asset_id(name: str, guid: str, sub_id: int) -> Element:
     """Return a field that is an asset id; `guid` in braces and upper case."""
-    parts = [Element("AZ::Uuid", _UUID, "guid", guid), make_unsigned("subId", sub_id)]
+    parts = [Element("AZ::Uuid", _UUID, "guid", guid), number("subId", sub_id)]
     return Element("AssetId", _ASSET_ID, name, version=1, children=parts)
 
 
 def strings(name: str, values: Iterable[str]) -> Element:
     """Return a field that is a vector of texts."""
     children = [string("element", value) for value in values]
-    return Element("AZStd::vector<AZStd::string, allocator>", "{99DAD0BC-740E-5E82-826B-8FC7968CC02C}", name, children=children)
+    return Element("AZStd::vector<AZStd::string, allocator>", _STRINGS, name, children=children)

@@ -165,7 +165,7 @@ def _id_of(element: Element) -> tuple[str, int]:
 def _make_element(seed: Seed) -> Element:
     fields = [
         object_stream.asset_id("assetId", seed.guid, seed.sub_id),
-        object_stream.make_unsigned("platformFlags", seed.flags),
+        object_stream.number("platformFlags", seed.flags),
         object_stream.string("pathHint", seed.hint),
     ]
     return Element("SeedInfo", _SEED, "element", version=2, children=fields)

@@ -12,9 +12,7 @@ from pathlib import Path
 from aptui.features.o3de.bundling import asset_lists, seeds
 from aptui.features.o3de.bundling.asset_lists import ListedAsset
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
-from aptui.features.o3de.programs import bundle_commands as bundler_bundles
-from aptui.features.o3de.programs import bundle_commands as bundler_compare
-from aptui.features.o3de.programs import bundler_switches, program_switches, run_request
+from aptui.features.o3de.programs import bundle_commands, bundler_switches, program_switches, run_request
 from aptui.features.o3de.programs.bundler_project import (
     AssetKey,
     BundlerOutput,
@@ -22,7 +20,6 @@ from aptui.features.o3de.programs.bundler_project import (
     PlatformProducts,
     applying,
     for_platform,
-    load_seeds,
     refuse_missing_lists,
 )
 from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
@@ -72,7 +69,7 @@ def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutpu
     for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
         if given.has(name) and not project.asked:
             raise UserError(f"--{name} needs --platform", hint="say which ones, as in --platform=pc,server")
-    listed = load_seeds(path)
+    listed = SeedList.load(path) if path.exists() else SeedList()
     before = listed.text() if path.exists() else None
     products = {platform: project.products(platform) for platform in project.platforms}
     _add_seeds(listed, given.all("addSeed"), products)
@@ -226,9 +223,9 @@ def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | N
 _COMMANDS: dict[str, Command] = {
     "seeds": _seeds,
     "assetLists": _asset_lists,
-    "comparisonRules": bundler_compare.comparison_rules,
-    "compare": bundler_compare.compare,
-    "bundleSettings": bundler_bundles.bundle_settings,
-    "bundles": bundler_bundles.bundles,
-    "bundleSeed": bundler_bundles.bundle_seed,
+    "comparisonRules": bundle_commands.comparison_rules,
+    "compare": bundle_commands.compare,
+    "bundleSettings": bundle_commands.bundle_settings,
+    "bundles": bundle_commands.bundles,
+    "bundleSeed": bundle_commands.bundle_seed,
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +11,7 @@ from msgspec import Struct
 from aptui.core.model import PathKey
 from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
-from aptui.features.o3de.programs import phrases, processor_run
-from aptui.features.o3de.programs import run_request as starting
-from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
+from aptui.features.o3de.programs import phrases, processor_run, run_request
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import LIVE
 from aptui.features.o3de.programs.run_request import RunRequest
@@ -24,7 +20,7 @@ from aptui.store.db.schema import uuid_text
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetProcessor` and return its exit code: 0 when it worked and nothing is failed, else 1."""
-    return starting.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
+    return run_request.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
 
 
 def _process(start: RunRequest) -> int:
@@ -33,51 +29,16 @@ def _process(start: RunRequest) -> int:
     is_scanning_fast = user.zero_analysis is not False or start.given.has("zeroAnalysisMode")
     live = EngineSupervisor(start.config, start.load, skips_start_scan=user.skips_start_scan, is_scanning_fast=is_scanning_fast)
     processor = _Processor(live, start)
-    previous = _take_signals(live)
-    live.open()
-    try:
-        with reachable(live), _ports(live, start, processor):
-            processor.begin()
-            live.run()
-    finally:
-        live.close()
-        for number, handler in previous:
-            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+    with processor_run.stop_on_signals(live.stop):
+        live.open()
+        try:
+            with reachable(live), processor_run.open_ports(start, live.selector, processor, start.first_port) as ports:
+                live.ports.update(ports)
+                processor.begin()
+                live.run()
+        finally:
+            live.close()
     return processor.end()
-
-
-@contextlib.contextmanager
-def _ports(live: EngineSupervisor, start: RunRequest, processor: _Processor) -> Iterator[None]:
-    given = start.given
-    with contextlib.ExitStack() as closing:
-        listener = ListenerClosed(live.selector, start.first_port, start.report_rejected)
-        closing.callback(listener.close)
-        start.console.say(phrases.listening_port(listener.port))
-        live.ports["listening"] = listener.port
-        if given.has("acceptInput"):
-            control = ControlChannel(live.selector, processor)
-            closing.callback(control.close)
-            start.console.say(phrases.control_port(control.port))
-            live.ports["control"] = control.port
-        yield
-
-
-def _take_signals(live: EngineSupervisor) -> list[tuple[int, object]]:
-    """Let the first signal end the engine cleanly and the second one the program; return who had them before."""
-
-    def stop(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        live.stop()
-
-    wanted: list[tuple[int, object]] = []
-    with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
-        wanted.extend(
-            (number, signal.signal(number, stop))
-            for number in processor_run.ENDING_SIGNALS
-            if signal.getsignal(number) != signal.SIG_IGN
-        )
-        wanted.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # a lease that was broken while we held it
-    return wanted
 
 
 _Work = tuple[int, int]
@@ -124,7 +85,7 @@ class _Processor:
         self._start.console.say_all(phrases.format_failed_assets(failed))
         processor_run.print_totals(self._start, self.printer, len(failed), time.monotonic() - self._began_s)
         processor_run.print_end(self._start, self.printer)
-        return starting.FAILED if failed else 0
+        return run_request.FAILED if failed else 0
 
     # ------------------------------------------------------------------------------------------------------------- control
 
@@ -194,7 +155,7 @@ class _Processor:
             self.printer.end_scan()
             self.printer.end_analysis(processor_run.source_count(self._start))
         if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
-            self._start.console.say(phrases.idle(now - self._busy_since_s))
+            self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 
     def _rest(self) -> None:

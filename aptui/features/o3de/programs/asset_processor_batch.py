@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import selectors
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
-from aptui.features.o3de.programs import phrases, processor_run
-from aptui.features.o3de.programs import run_request as starting
-from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed
+from aptui.features.o3de.programs import phrases, processor_run, run_request
 from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH
 from aptui.features.o3de.programs.run_request import RunRequest
@@ -25,7 +21,6 @@ from aptui.store.db.schema import uuid_text
 
 if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
-    from aptui.link.client import EngineClient
 
 _LISTEN_S = 0.2
 """Beside another engine a signal is noticed after this long."""
@@ -34,7 +29,7 @@ _INTERRUPTED = "Asset Processor Batch Processing Interrupted. Quitting."
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `AssetProcessorBatch` and return its exit code: 0 when it worked and nothing is failed, else 1."""
-    return starting.run(BATCH, sys.argv[1:] if arguments is None else arguments, _process)
+    return run_request.run(BATCH, sys.argv[1:] if arguments is None else arguments, _process)
 
 
 def _process(start: RunRequest) -> int:
@@ -48,7 +43,7 @@ def _process(start: RunRequest) -> int:
     processor_run.print_totals(start, batch.printer, len(failed), time.monotonic() - began_s)
     start.console.say(phrases.COMPLETED)
     processor_run.print_end(start, batch.printer)
-    return 0 if is_whole and not failed else starting.FAILED
+    return 0 if is_whole and not failed else run_request.FAILED
 
 
 class _Batch:
@@ -65,7 +60,13 @@ class _Batch:
 
     def run(self) -> bool:
         """Process everything; return whether nobody ended it before."""
-        with selectors.DefaultSelector() as selector, self._ports(selector), self._stop_on_signals():
+        first = self._start.first_port
+        first = first and first + 1  # the program with a window may listen on the first one
+        with (
+            selectors.DefaultSelector() as selector,
+            processor_run.open_ports(self._start, selector, self, first),
+            processor_run.stop_on_signals(self._interrupt),
+        ):
             self._start.console.say_all([phrases.STARTED, phrases.RULER])
             try:
                 opening = processor_run.open_session(self._start, trusts_times=self._start.given.has("zeroAnalysisMode"))
@@ -153,21 +154,6 @@ class _Batch:
 
     # --------------------------------------------------------------------------------------------------------- being driven
 
-    @contextlib.contextmanager
-    def _ports(self, selector: selectors.BaseSelector) -> Iterator[None]:
-        given, console = self._start.given, self._start.console
-        with contextlib.ExitStack() as closing:
-            first = self._start.first_port
-            first = first and first + 1  # the program with a window may listen on the first one
-            listener = ListenerClosed(selector, first, self._start.report_rejected)
-            closing.callback(listener.close)
-            console.say(phrases.listening_port(listener.port))
-            if given.has("acceptInput"):
-                control = ControlChannel(selector, self)
-                closing.callback(control.close)
-                console.say(phrases.control_port(control.port))
-            yield
-
     def is_idle(self) -> bool:
         """Whether everything is done."""
         return self._engine is not None and self._engine.is_idle
@@ -191,27 +177,9 @@ class _Batch:
         for key, mask in selector.select(0):
             key.data(mask)
 
-    @contextlib.contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
-        """Let the first signal end the run cleanly and the second one the program; what is on disk survives both."""
-        previous: list[tuple[int, object]] = []
-
-        def stop(number: int, _frame: object) -> None:
-            signal.signal(number, signal.SIG_DFL)
-            self._start.console.say(_INTERRUPTED)
-            self.quit()
-
-        with contextlib.suppress(ValueError):  # not the main thread: somebody else has the signals
-            previous.extend(
-                (number, signal.signal(number, stop))
-                for number in processor_run.ENDING_SIGNALS
-                if signal.getsignal(number) != signal.SIG_IGN
-            )
-        try:
-            yield
-        finally:
-            for number, handler in previous:
-                signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+    def _interrupt(self) -> None:
+        self._start.console.say(_INTERRUPTED)
+        self.quit()
 
     # --------------------------------------------------------------------------------------------------------------- names
 

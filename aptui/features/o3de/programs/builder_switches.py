@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from aptui.features.o3de.project_facts import unquote
 from aptui.shared.errors import UserError
 
 SWITCHES = {
@@ -95,7 +96,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
     given: dict[str, list[str]] = {}
     notes = []
     waiting = ""
-    for word in map(_unwrap, arguments):
+    for word in map(unquote, arguments):
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
@@ -106,7 +107,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
         name = match["name"].lower()
         given.setdefault(name, [])
         if match["value"] is not None:
-            given[name].append(_unwrap(match["value"]))
+            given[name].append(unquote(match["value"]))
         waiting = name if match["value"] is None else ""
         if name in IGNORED:
             notes.append(f"-{match['name']} is accepted and ignored: {IGNORED[name]}.")
@@ -125,8 +126,3 @@ def _find_project_name(name: str, source: str) -> str:
         folder, before = os.path.dirname(folder), folder
         if folder == before:
             return ""
-
-
-def _unwrap(text: str) -> str:
-    text = text.strip()
-    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] == '"' else text

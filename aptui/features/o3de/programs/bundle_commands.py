@@ -60,9 +60,18 @@ def bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bun
 
 def _version(given: BundlerSwitches) -> int:
     version = given.number("bundleVersion", BUNDLE_VERSIONS[0], 3)
-    if version and version not in BUNDLE_VERSIONS:
-        raise UserError(f"bundles of version {version} are not written", hint="1 and 2 are read by every version of the engine")
+    if version:
+        _refuse_version(version)
     return version
+
+
+def _refuse_version(version: int) -> None:
+    if version not in BUNDLE_VERSIONS:
+        raise UserError(f"bundles of version {version} are not written", hint="1 and 2 are read by every version of the engine")
+
+
+def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleSettings:
+    return BundleSettings(project.existing(for_platform(name, platform), SETTINGS_SUFFIX)) if name else BundleSettings()
 
 
 class _Order(Struct, frozen=True):
@@ -98,17 +107,15 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
 
 
 def _order(given: BundlerSwitches, project: BundlerProject, platform: str, settings: str, asset_list: str, target: str) -> _Order:
-    settings_files = (
-        BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
-    )
-    asset_list, target = asset_list or settings_files.asset_list, target or settings_files.bundle
+    loaded = _load_settings(project, settings, platform)
+    asset_list, target = asset_list or loaded.asset_list, target or loaded.bundle
     if not asset_list or not target:
         raise UserError("what to pack, or where to, is missing", hint="see --assetListFile and --outputBundlePath")
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
-        _version(given) or settings_files.version,
-        given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib,
+        _version(given) or loaded.version,
+        given.number("maxSize", 1, MOST_MIB) or loaded.max_mib,
         project.asset_list(asset_list, platform),
     )
 
@@ -121,10 +128,8 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
     settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
     orders = []
     for platform in project.platforms_of(settings, target):
-        settings_files = (
-            BundleSettings(project.existing(for_platform(settings, platform), SETTINGS_SUFFIX)) if settings else BundleSettings()
-        )
-        if not (target or settings_files.bundle):
+        loaded = _load_settings(project, settings, platform)
+        if not (target or loaded.bundle):
             raise UserError("'bundleSeed' needs --outputBundlePath", hint="name the bundle, as in --outputBundlePath=game.pak")
         products = project.products(platform)
         keys = []
@@ -139,9 +144,9 @@ def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundler
                 hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
             )
         list_assets = products.list_assets(products.closure(keys, ()))
-        path = project.path(for_platform(target or settings_files.bundle, platform), BUNDLE_SUFFIX)
-        max_mib = given.number("maxSize", 1, MOST_MIB) or settings_files.max_mib
-        orders.append(_Order(platform, path, _version(given) or settings_files.version, max_mib, None, list_assets))
+        path = project.path(for_platform(target or loaded.bundle, platform), BUNDLE_SUFFIX)
+        max_mib = given.number("maxSize", 1, MOST_MIB) or loaded.max_mib
+        orders.append(_Order(platform, path, _version(given) or loaded.version, max_mib, None, list_assets))
     _make(orders, given, project, output)
 
 
@@ -150,10 +155,7 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
         (path for order in orders for path in bundle_files.free_names(order.target)), is_allowed=given.has("allowOverwrites")
     )
     for order in orders:
-        if order.version not in BUNDLE_VERSIONS:
-            raise UserError(
-                f"bundles of version {order.version} are not written", hint="1 and 2 are read by every version of the engine"
-            )
+        _refuse_version(order.version)
         listed = asset_lists.load(order.asset_list) if order.asset_list is not None else order.assets
         products = project.products(order.platform)
         assets = []
@@ -172,8 +174,6 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
 
 # `comparisonRules` and `compare` of `AssetBundlerBatch`: comparisons in a row, of files or of results called `$name`.
 
-_RULER = "-" * 42
-_END = "-" * 27
 _VARIABLE = "$"
 
 
@@ -257,10 +257,10 @@ class _Run:
             assets = self._list(name)
             shown = name if name.startswith(_VARIABLE) or not name else for_platform(name, self._platform)
             self._output.say(f"Printing assets from the comparison result {shown}.")
-            self._output.say(_RULER)
+            self._output.say("-" * 42)
             self._output.say_all(f"- {item.path}" for item in assets)
             self._output.say(f"Total number of assets ({len(assets)}).")
-            self._output.say(_END)
+            self._output.say("-" * 27)
 
     def save(self) -> None:
         """Write the results that are files."""

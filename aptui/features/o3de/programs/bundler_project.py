@@ -157,7 +157,7 @@ class PlatformProducts(Struct, frozen=True):
                 if key in reached or key in left_out or key not in self.assets:
                     continue
                 reached[key] = reason
-                ahead += [((_guid(uuid), sub_id), key) for uuid, sub_id, _flags in self.assets[key].needs]
+                ahead += [((type_text(uuid), sub_id), key) for uuid, sub_id, _flags in self.assets[key].needs]
             todo = ahead
         return reached
 
@@ -178,9 +178,7 @@ class PlatformProducts(Struct, frozen=True):
                 with path.open("rb") as file:
                     digest, seconds = hashlib.file_digest(file, "sha1").digest(), int(os.fstat(file.fileno()).st_mtime)
             except OSError as error:
-                raise HostError(
-                    f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again"
-                ) from error
+                raise asset_lists.unreadable_product(path, error) from error
             found.append(ListedAsset(*key, self.assets[key].path, seconds, digest))
         return found
 
@@ -257,7 +255,7 @@ class BundlerProject:
             )
         with closing(open_reader(database)) as reader, reader.snapshot():
             assets = [registry_asset(*row) for row in catalog_rows(reader, platform)]
-        by_key = {(_guid(item.uuid), item.sub_id): item for item in assets}
+        by_key = {(type_text(item.uuid), item.sub_id): item for item in assets}
         folder = self.config.cache_dir / platform
         return PlatformProducts(platform, folder, by_key, {item.path: key for key, item in by_key.items()})
 
@@ -377,11 +375,6 @@ def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[A
     return found, missing
 
 
-def load_seeds(path: Path) -> SeedList:
-    """Return the seed list in a file; an empty one if it is not there."""
-    return SeedList.load(path) if path.exists() else SeedList()
-
-
 def registry_asset(
     uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, _digest: bytes, needs: str | None, former: str | None
 ) -> RegistryAsset:
@@ -392,10 +385,6 @@ def registry_asset(
     )
     legacy = tuple(map(int, former.split())) if former else ()
     return RegistryAsset(uuid, sub_id, name.partition("/")[2], kind, size, wanted, legacy)
-
-
-def _guid(uuid: bytes) -> str:
-    return type_text(uuid)
 
 
 def _dependencies(path: Path) -> Iterator[tuple[str, bool]]:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
+from aptui.features.o3de.project_facts import unquote
 from aptui.shared.errors import UserError
 
 
@@ -175,7 +176,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
     Raises:
         UserError: a command or a switch that there is none of, or one without the value that it wants.
     """
-    words = [_unwrap(word) for word in arguments]
+    words = [unquote(word) for word in arguments]
     command = "help"
     if words and not words[0].startswith("-"):
         command = next((name for name in COMMANDS if name.lower() == words[0].lower()), "")
@@ -226,10 +227,5 @@ def _refuse_without_value(name: str, values: Mapping[str, tuple[str, ...]], know
 
 def _split(value: str, takes: Takes) -> tuple[str, ...]:
     if takes is Takes.ONE:
-        return (_unwrap(value),) if value.strip() else ()
-    return tuple(_unwrap(part) for part in _unwrap(value).split(",") if part.strip())
-
-
-def _unwrap(text: str) -> str:
-    text = text.strip()
-    return text[1:-1].strip() if len(text) > 1 and text[0] == text[-1] == '"' else text
+        return (unquote(value),) if value.strip() else ()
+    return tuple(unquote(part) for part in unquote(value).split(",") if part.strip())

@@ -204,7 +204,7 @@ class EventPrinter:
         self.scan_ms = int((time.monotonic() - self._began_s) * 1000)
         self.files_seen = self.files_seen if files_seen is None else files_seen
         self._console.say_all(
-            [phrases.SCANNED, phrases.ANALYZING, phrases.format_received(self.files_seen), phrases.CHECKING_MISSING]
+            [phrases.SCANNED, phrases.ANALYZING, phrases.RECEIVED.format(self.files_seen), phrases.CHECKING_MISSING]
         )
 
     def end_analysis(self, source_count: int) -> None:
@@ -223,7 +223,7 @@ class EventPrinter:
         elif job.status == "pending":
             self._console.note(f"Queued {job.source} ({job.platform}, {job.job_key}): {job.reason}")
         elif job.status == "processing":
-            self._console.say(phrases.processing(job.source, job.platform))
+            self._console.say(phrases.PROCESSING.format(job.source, job.platform))
         elif job.is_run and job.status in _ENDED and self._is_new(job):
             self._job_ended(job)
 
@@ -243,7 +243,7 @@ class EventPrinter:
         self._analysed.add(job.source)
         self._add(f"CreateJobs,{job.source},{job.builder}", job.duration_ms)
         if job.status == "failed":
-            self._console.say(phrases.create_jobs_failed(self._path(job)))
+            self._console.say(phrases.CREATE_JOBS_FAILED.format(self._path(job)))
             self._count_logged(job)
             self._replay(job)
 
@@ -257,9 +257,9 @@ class EventPrinter:
         self.processed_by.setdefault(builder, []).append(path)
         if job.status == "completed":
             self.processed_count += 1
-            self._console.say(phrases.format_processed(path, job.platform))
+            self._console.say(phrases.PROCESSED.format(path, job.platform))
         else:
-            self._console.say(phrases.format_failed(path, job.platform))
+            self._console.say(phrases.JOB_FAILED.format(path, job.platform))
             self._replay(job)
 
     def _count_logged(self, job: JobChanged) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
-from aptui.features.o3de.programs import phrases as lines
+from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.program_switches import GivenSwitches
 from aptui.features.o3de.programs.run_request import RunRequest, ask_holder
 from aptui.features.relocation import relocate
@@ -271,16 +271,16 @@ def _print_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
         rows = store.results(reader, [each.product_id for each in wanted])
     hits = {number: list(group) for number, group in groupby(rows, key=lambda row: row.product_id)}
     for product in wanted:
-        start.console.say(lines.missing_scan(os.path.join(start.config.cache_dir, os.fsdecode(from_text(product.name)))))
+        start.console.say(phrases.MISSING_SCAN.format(os.path.join(start.config.cache_dir, os.fsdecode(from_text(product.name)))))
         for hit in hits.get(product.product_id, ()):
             if hit.uuid != NO_UUID:
-                start.console.say(lines.missing_dependency(hit.text, uuid_text(hit.uuid), hit.sub_id))
+                start.console.say(phrases.MISSING_DEPENDENCY.format(hit.text, uuid_text(hit.uuid), hit.sub_id))
 
 
 def _print_files(start: RunRequest, paths: Sequence[str], found: Sequence[FileFound]) -> None:
     by_path = {each.path: each for each in found}
     for path in paths:
-        start.console.say(lines.missing_scan(path))
+        start.console.say(phrases.MISSING_SCAN.format(path))
         if path in by_path:
             for hit in by_path[path].hits:
-                start.console.say(lines.missing_dependency(hit.text, uuid_text(hit.uuid), hit.sub_id))
+                start.console.say(phrases.MISSING_DEPENDENCY.format(hit.text, uuid_text(hit.uuid), hit.sub_id))

@@ -81,6 +81,33 @@ SHUTTING_DOWN = "No assets remain in the build queue.  Saving the catalog, and t
 COMPLETE = "Asset Processor Batch Processing complete"
 COMPLETED = "Asset Processor Batch Processing Completed."
 FAILED_ASSETS = "---------------FAILED ASSETS-------------"
+LISTENING_PORT = "Listening Port: {}"
+CONTROL_PORT = "Control Port: {}"
+PROJECT_ROOT = "AssetProcessor will process assets from project root {}."
+UNKNOWN_PLATFORM = (
+    'The list of enabled platforms in the settings registry does not contain platform "{}" entries'
+    " - check command line and settings registry files for errors!"
+)
+RECEIVED = "Received {} files from the scanner.  Assessing..."
+PROCESSING = "Processing {} ({})..."
+"""{source, relative to its scan folder} ({platform})."""
+PROCESSED = 'Processed "{}" ("{}")... '
+"""{absolute path} ({platform})."""
+JOB_FAILED = "Failed {}, ({})... "
+"""{absolute path}, ({platform})."""
+CREATE_JOBS_FAILED = "Createjobs Failed: {}."
+IDLE = "Job processing completed. Asset Processor is currently idle. Process time: {:f}s"
+MISSING_SCAN = "Scanning for missing dependencies:\t{}"
+MISSING_DEPENDENCY = '\t\tMissing dependency: String "{}" matches asset: {}:{:x}'
+"""{text}, {UUID in braces}:{sub id}."""
+SAVED_CATALOG = "Saved {} catalog containing {} assets in {:f}s"
+"""{platform}, {product count}, {seconds}."""
+CONNECTION_REFUSED = (
+    "A program connected to the listening port and was refused: this program does not speak O3DE's own protocol, so the Editor and"
+    " launchers cannot wait for it. Products are in '{}', one folder for each platform; the control channel (--acceptInput) and"
+    " aptui's own screen and verbs answer questions. This is printed once."
+)
+"""{cache folder}; tells users of the Editor and launchers why these do not connect."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
 
 _TRACE_RULER = "=" * 66
@@ -106,56 +133,11 @@ def _lines_of(text: str) -> list[str]:
     return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
 
 
-# ------------------------------------------------------------------------------------------------------------------- start
-
-
-def listening_port(port: int) -> str:
-    """Say where the processor listens."""
-    return f"Listening Port: {port}"
-
-
-def control_port(port: int) -> str:
-    """Say where the control channel is."""
-    return f"Control Port: {port}"
-
-
-def format_turned_away(cache: str) -> str:
-    """Say, to whoever wonders why the Editor or a launcher does not get through, what it met and what there is instead."""
-    return (
-        "Somebody connected to the listening port and was refused: O3DE's own protocol is not spoken here, so that the "
-        "Editor and launchers"
-        f" cannot wait for this asset processor. Products lie in '{cache}', one folder for each platform; the control "
-        f"channel (--acceptInput)"
-        " and aptui's own screen and verbs answer questions. This is said once."
-    )
-
-
-def project_root(project: str) -> str:
-    """Say whose assets these are."""
-    return f"AssetProcessor will process assets from project root {project}."
-
-
 def job_slots(asked: int, count: int) -> str:
     """Say how many jobs run at once, and whether the settings or the machine say so."""
     if asked <= 1:
         return f"Auto ({asked}) selected for maxJobs: up to {count} jobs run at once on this machine."
     return f"Up to {count} jobs run at once (maxJobs)."
-
-
-def unknown_platform(platform: str) -> str:
-    """Say that a platform was asked for that the configuration does not define."""
-    return (
-        f'The list of enabled platforms in the settings registry does not contain platform "{platform}" entries'
-        " - check command line and settings registry files for errors!"
-    )
-
-
-# -------------------------------------------------------------------------------------------------------------------- scan
-
-
-def format_received(count: int) -> str:
-    """Say how many files the scan met."""
-    return f"Received {count} files from the scanner.  Assessing..."
 
 
 def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 0) -> str:
@@ -164,29 +146,6 @@ def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 
         f"Builder optimization: {analysed} / {seen} files required full analysis, "
         f"{unclaimed} sources found but not processed by anyone. {overrides} override collisions."
     )
-
-
-# -------------------------------------------------------------------------------------------------------------------- jobs
-
-
-def processing(source: str, platform: str) -> str:
-    """Say that a job starts; `source` is the relative path."""
-    return f"Processing {source} ({platform})..."
-
-
-def format_processed(path: str, platform: str) -> str:
-    """Say that a job succeeded; `path` is absolute."""
-    return f'Processed "{path}" ("{platform}")... '
-
-
-def format_failed(path: str, platform: str) -> str:
-    """Say that a job failed."""
-    return f"Failed {path}, ({platform})... "
-
-
-def create_jobs_failed(path: str) -> str:
-    """Say that an analysis failed."""
-    return f"Createjobs Failed: {path}."
 
 
 def job_log(time_ms: int, level: int, window: str, text: str) -> str:
@@ -203,27 +162,7 @@ def format_preload_cycle(chain: Sequence[str]) -> str:
     )
 
 
-def idle(seconds: float) -> str:
-    """Say that everything is done for now."""
-    return f"Job processing completed. Asset Processor is currently idle. Process time: {seconds:f}s"
-
-
 # --------------------------------------------------------------------------------------------------------------------- end
-
-
-def missing_scan(product: str) -> str:
-    """Say in which product missing dependencies are looked for."""
-    return f"Scanning for missing dependencies:\t{product}"
-
-
-def missing_dependency(text: str, guid: str, sub_id: int) -> str:
-    """Say that a product names what it does not depend on; `guid` in braces."""
-    return f'\t\tMissing dependency: String "{text}" matches asset: {guid}:{sub_id:x}'
-
-
-def format_saved_catalog(platform: str, count: int, seconds: float) -> str:
-    """Say that a platform's catalog was saved."""
-    return f"Saved {platform} catalog containing {count} assets in {seconds:f}s"
 
 
 def format_failed_assets(paths: Iterable[str]) -> list[str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from selectors import BaseSelector
 
 from aptui.core.model import PathKey
 from aptui.core.paths import key_of, to_text
@@ -21,6 +22,7 @@ from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.o3de.programs import phrases
+from aptui.features.o3de.programs.control import ControlChannel, ListenerClosed, Processor
 from aptui.features.o3de.programs.events import EventPrinter, Stat, report
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.shared.errors import UserError
@@ -40,6 +42,50 @@ RELOCATION = (
 )
 _ELSEWHERE = ("common", "all")
 """Where intermediate products and failed analyses stand."""
+
+
+# ------------------------------------------------------------------------------------------------------- signals and ports
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at the first signal to end, and let the second one end the program; restore the handlers at the end."""
+    previous: list[tuple[int, object]] = []
+
+    def handle(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    with suppress(ValueError):  # not the main thread: the program around this one has the signals
+        wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        previous += [(number, signal.signal(number, handle)) for number in wanted]
+        previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # the kernel reports a broken lease
+    try:
+        yield
+    finally:
+        for number, handler in previous:
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+
+
+@contextmanager
+def open_ports(start: RunRequest, selector: BaseSelector, processor: Processor, first_port: int) -> Iterator[dict[str, int]]:
+    """Open the listening port and, with `--acceptInput`, the control channel; yield {name: port}.
+
+    Args:
+        first_port: the first port to try, 0 = any.
+    """
+    ports = {}
+    with ExitStack() as opened:
+        listener = ListenerClosed(selector, first_port, start.report_rejected)
+        opened.callback(listener.close)
+        ports["listening"] = listener.port
+        start.console.say(phrases.LISTENING_PORT.format(listener.port))
+        if start.given.has("acceptInput"):
+            control = ControlChannel(selector, processor)
+            opened.callback(control.close)
+            ports["control"] = control.port
+            start.console.say(phrases.CONTROL_PORT.format(control.port))
+        yield ports
 
 
 # ------------------------------------------------------------------------------------------------------------------ opening
@@ -177,7 +223,7 @@ def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platfor
     except OSError:
         return
     if saved_s * 1000 >= start.console.started_ms:
-        start.console.say(phrases.format_saved_catalog(platform, count, max(0.0, saved_s - printer.last_notice_s)))
+        start.console.say(phrases.SAVED_CATALOG.format(platform, count, max(0.0, saved_s - printer.last_notice_s)))
 
 
 def print_totals(start: RunRequest, printer: EventPrinter, failed_count: int, seconds: float) -> None:

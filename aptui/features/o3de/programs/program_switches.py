@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from aptui.features.o3de.project_facts import unquote
 from aptui.shared.errors import UserError
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
     order: list[tuple[str, str]] = []
     waiting: str | None = None
     """The switch that the next word may belong to; "" one that nobody knows."""
-    for word in map(_unwrap, arguments):
+    for word in map(unquote, arguments):
         found = None if waiting and _must_be_value(waiting, word) else _switch_in(word)
         if found is None:
             if waiting is None or (waiting and _may_be_alone(waiting) and not _is_number(word)):
@@ -244,18 +245,10 @@ def _is_number(word: str) -> bool:
 
 
 def _split(name: str, value: str) -> tuple[str, ...]:
-    value = _unwrap(value)
+    value = unquote(value)
     if _BY_NAME[name].takes is not SwitchArity.LIST:
         return (value,)
-    return tuple(_unwrap(part) for part in value.split(",") if part.strip())
-
-
-def _unwrap(text: str) -> str:
-    """Return `text` without blanks around it, and without quotes around all of it."""
-    text = text.strip()
-    while len(text) > 1 and text[0] == text[-1] == '"':
-        text = text[1:-1].strip()
-    return text
+    return tuple(unquote(part) for part in value.split(",") if part.strip())
 
 
 def _refuse_without_value(name: str | None, values: Mapping[str, tuple[str, ...]]) -> None:

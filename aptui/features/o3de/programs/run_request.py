@@ -61,7 +61,7 @@ class RunRequest(Struct):
 
     def report_rejected(self) -> None:
         """Say what whoever connects to the listening port should know."""
-        self.console.say(phrases.format_turned_away(str(self.config.cache_dir)))
+        self.console.say(phrases.CONNECTION_REFUSED.format(str(self.config.cache_dir)))
 
     @property
     def database(self) -> Path:
@@ -133,7 +133,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
         (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
     _print_doubts(given, config, console)
-    console.say(phrases.project_root(str(config.project_dir)))
+    console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))
     return RunRequest(given, config, console, lambda: load(given, base), facts)
 
@@ -174,7 +174,7 @@ def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
     enabled = [name for name, node in registry.members(f"{SETTINGS}/Platforms").items() if truth(node)]
     for platform in (*asked, *enabled):
         if platform.lower() not in declared | {COMMON_PLATFORM}:
-            raise UserError(phrases.unknown_platform(platform))
+            raise UserError(phrases.UNKNOWN_PLATFORM.format(platform))
 
 
 # ------------------------------------------------------------------------------------------------------------ command line

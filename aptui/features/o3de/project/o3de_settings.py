@@ -12,10 +12,19 @@ from aptui.config.dirs import core_count, host_platform
 from aptui.config.model import ConfigErrors
 from aptui.config.yaml.nodes import Node, nearest
 from aptui.core.project import COMMON_PLATFORM
-from aptui.features.o3de.project.project_roots import BOOTSTRAP, MARKER, SETTINGS, Options, ProjectRoots, locate, read_registry
+from aptui.features.o3de.project.project_roots import BOOTSTRAP, SETTINGS, ProjectRoots, locate, read_registry
 from aptui.features.o3de.project.rules import AssetRules, iter_named
 from aptui.features.o3de.project.scan_folders import ScanFolderEntry, ScanFolderSettings, as_node
-from aptui.features.o3de.project_facts import JobOverride, O3deSharedCache, O3deSharedPattern, ProjectFacts, StatsForm, UserSettings
+from aptui.features.o3de.project_facts import (
+    MARKER,
+    JobOverride,
+    O3deSharedCache,
+    O3deSharedPattern,
+    Options,
+    ProjectFacts,
+    StatsForm,
+    UserSettings,
+)
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.settings_registry import Registry, plain_text, read_ini, split_texts, truth, whole
 from aptui.shared.errors import UserError

@@ -17,7 +17,7 @@ from msgspec import Struct
 from aptui.config.compiled import find_compiled_file
 from aptui.config.model import ConfigErrors
 from aptui.config.yaml.nodes import Node
-from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, TAGS, Options, is_project
+from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.json_reader import read_json
 from aptui.features.o3de.registry.settings_registry import Registry, os_name, plain_text, split_texts, truth
@@ -25,8 +25,6 @@ from aptui.shared.errors import UserError
 
 BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
 PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
-
-__all__ = ["BOOTSTRAP", "MARKER", "TAGS", "Gem", "Options", "ProjectRoots", "is_project", "locate", "merge_options"]
 
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
@@ -95,10 +93,9 @@ def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRo
     engine_file = read_manifest(os.path.join(engine, "engine.json"), recorder)
     sources = _gem_folders([(project, own), (engine, engine_file), (os.path.dirname(_manifest_path(early)), known)], recorder)
     program, wanted = _program(project, engine, own, early, recorder)
-    if not wanted:
-        wanted = {name: "" for file in (own, engine_file) for name in _gem_names(file)}
-    gems, missing = _active(wanted, sources)
-    optional = {name for file in (own, engine_file) for name in _optional_gems(file)}
+    listed = [*_gem_entries(own), *_gem_entries(engine_file)]
+    gems, missing = _active(wanted or {name: "" for name, _is_optional in listed}, sources)
+    optional = {name for name, is_optional in listed if is_optional}
     missing = tuple(name for name in missing if name not in optional)
     return ProjectRoots(
         name=_plain(own, "project_name") or os.path.basename(project),
@@ -253,21 +250,14 @@ def _subfolders(file: Node | None) -> Iterable[str]:
     return [node.value for node in split_texts(file.get("external_subdirectories"))] if file is not None else []
 
 
-def _gem_names(file: Node | None) -> Iterator[str]:
-    """Yield the gems a manifest asks for; an entry is a name, or an object with one."""
+def _gem_entries(file: Node | None) -> Iterator[tuple[str, bool]]:
+    """Yield (name, whether it is optional) of the gems that a manifest lists; an entry is a name, or an object with one."""
     entries = file.get("gem_names") if file is not None else None
     for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
-        name = _plain(node, "name") if isinstance(node.value, dict) else plain_text(node)
+        is_object = isinstance(node.value, dict)
+        name = _plain(node, "name") if is_object else plain_text(node)
         if name:
-            yield _bare(name)
-
-
-def _optional_gems(file: Node | None) -> Iterator[str]:
-    """Yield the gems that a manifest can do without."""
-    entries = file.get("gem_names") if file is not None else None
-    for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
-        if isinstance(node.value, dict) and truth(node.get("optional")):
-            yield _bare(_plain(node, "name"))
+            yield _bare(name), is_object and truth(node.get("optional"))
 
 
 def _bare(name: str) -> str:

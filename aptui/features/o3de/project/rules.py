@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from aptui.config.yaml import scalars
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard_regex
-from aptui.features.o3de.project_facts import JobOverride
+from aptui.features.o3de.project_facts import DELETES_ON_FAILURE, JobOverride
 from aptui.features.o3de.registry.settings_registry import plain_text, truth, whole
 from aptui.shared.errors import UserError
 
@@ -252,9 +252,6 @@ def _list_of(rules: list[Node]) -> Node:
 
 
 # What `BuilderConfig.ini` says about builders, laid over builders of an `aptui.yaml`; those of scripts ask `facts` themselves.
-
-DELETES_ON_FAILURE = 2
-"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard
-from aptui.features.o3de.project.project_roots import Options, ProjectRoots
+from aptui.features.o3de.project.project_roots import ProjectRoots
 from aptui.features.o3de.project.rules import iter_named
+from aptui.features.o3de.project_facts import Options
 from aptui.features.o3de.registry.settings_registry import plain_text, split_texts, truth, whole
 from aptui.shared.errors import UserError
 

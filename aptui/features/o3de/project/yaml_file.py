@@ -16,7 +16,8 @@ from aptui.config import load, merge
 from aptui.config.dirs import FILE_NAME
 from aptui.config.yaml.nodes import Node
 from aptui.features.o3de.project.o3de_settings import OpenedO3deProject, open_project
-from aptui.features.o3de.project.project_roots import MARKER, SETTINGS, Options, is_project
+from aptui.features.o3de.project.project_roots import SETTINGS
+from aptui.features.o3de.project_facts import MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.shared.errors import HostError, UserError
 

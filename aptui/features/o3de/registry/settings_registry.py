@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from aptui.config.yaml.nodes import Node
-from aptui.features.o3de.project_facts import TAGS
+from aptui.features.o3de.project_facts import TAGS, unquote
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.json_reader import read_json
 from aptui.features.o3de.registry.registry_merge import (
@@ -324,14 +324,6 @@ def describe_node(node: Node) -> str:
     """Return a value on one line, for people."""
     text = json.dumps(node.plain(), ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def unquote(text: str) -> str:
-    """Return an option without the blanks and the literal quotes it may be wrapped in."""
-    text = text.strip()
-    while len(text) > 1 and text[0] == text[-1] == '"':
-        text = text[1:-1].strip()
-    return text
 
 
 def parse_typed(text: str) -> bool | float | str:

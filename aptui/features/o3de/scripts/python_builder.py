@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from msgspec import to_builtins
@@ -27,20 +27,15 @@ from aptui import sdk
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
+from aptui.features.o3de.project_facts import DELETES_ON_FAILURE, JobOverride
 from aptui.features.o3de.scripts import script_runner
 from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.features.o3de.scripts.azlmbr.math import crc_of, uuid_of
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
-if TYPE_CHECKING:
-    from aptui.features.o3de.project_facts import JobOverride
-
-
 # Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file.
 
-DELETES_ON_FAILURE = 2
-"""Bit of a builder's flags, `BF_DeleteLastKnownGoodProductOnFailure` in O3DE."""
 _ONE_END = re.compile(r"\*[^*?/]+")
 """A wildcard pattern that says only how a name ends: it means the same on relative paths, where it is looked up faster."""
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+import msgspec
 from msgspec import Struct, field, to_builtins
 
 import aptui
@@ -51,8 +52,7 @@ class Surroundings(Struct, frozen=True):
 
 def surroundings(text: str) -> Surroundings:
     """Return what `to_json` was made of."""
-    values = json.loads(text)
-    return Surroundings(**{**values, "scripts": tuple(values["scripts"]), "packages": tuple(values["packages"])})
+    return msgspec.json.decode(text, type=Surroundings)
 
 
 class SandboxProblem(Struct, frozen=True):

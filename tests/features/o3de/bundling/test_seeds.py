@@ -45,7 +45,7 @@ XML = object_stream.dump(
                     version=2,
                     children=[
                         object_stream.asset_id("assetId", guid, sub_id),
-                        object_stream.make_unsigned("platformFlags", flags),
+                        object_stream.number("platformFlags", flags),
                         object_stream.string("pathHint", hint),
                     ],
                 )

@@ -13,12 +13,12 @@ from aptui.features.o3de.programs import phrases
     [
         (phrases.STARTED, "Asset Processor Batch Processing Started."),
         (phrases.RULER, "-----------------------------------------"),
-        (phrases.listening_port(45644), "Listening Port: 45644"),
-        (phrases.control_port(1), "Control Port: 1"),
+        (phrases.LISTENING_PORT.format(45644), "Listening Port: 45644"),
+        (phrases.CONTROL_PORT.format(1), "Control Port: 1"),
         (phrases.SCANNING, "Scanning file system for changes..."),
         (phrases.SCANNED, "File system scan done."),
         (phrases.ANALYZING, "Analyzing scanned files for changes..."),
-        (phrases.format_received(12), "Received 12 files from the scanner.  Assessing..."),
+        (phrases.RECEIVED.format(12), "Received 12 files from the scanner.  Assessing..."),
         (phrases.CHECKING_MISSING, "Initial Scan complete, checking for missing files..."),
         (
             phrases.optimization(1, 22, 3, 4),
@@ -27,22 +27,22 @@ from aptui.features.o3de.programs import phrases
                 "override collisions."
             ),
         ),
-        (phrases.processing("a/B.txt", "linux"), "Processing a/B.txt (linux)..."),
-        (phrases.format_processed("/p/a/B.txt", "linux"), 'Processed "/p/a/B.txt" ("linux")... '),
-        (phrases.format_failed("/p/a/B.txt", "linux"), "Failed /p/a/B.txt, (linux)... "),
-        (phrases.create_jobs_failed("/p/a/B.txt"), "Createjobs Failed: /p/a/B.txt."),
+        (phrases.PROCESSING.format("a/B.txt", "linux"), "Processing a/B.txt (linux)..."),
+        (phrases.PROCESSED.format("/p/a/B.txt", "linux"), 'Processed "/p/a/B.txt" ("linux")... '),
+        (phrases.JOB_FAILED.format("/p/a/B.txt", "linux"), "Failed /p/a/B.txt, (linux)... "),
+        (phrases.CREATE_JOBS_FAILED.format("/p/a/B.txt"), "Createjobs Failed: /p/a/B.txt."),
         (phrases.TOO_MANY_ERRORS, "Too Many Compile Errors - not printing out full logs for remaining errors"),
-        (phrases.missing_scan("linux/a.txt"), "Scanning for missing dependencies:\tlinux/a.txt"),
+        (phrases.MISSING_SCAN.format("linux/a.txt"), "Scanning for missing dependencies:\tlinux/a.txt"),
         (
-            phrases.missing_dependency("a/b.txt", "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}", 0x1F),
+            phrases.MISSING_DEPENDENCY.format("a/b.txt", "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}", 0x1F),
             '\t\tMissing dependency: String "a/b.txt" matches asset: {E68A85B0-131D-5A82-B2D5-BC58EE4062AE}:1f',
         ),
         (phrases.SHUTTING_DOWN, "No assets remain in the build queue.  Saving the catalog, and then shutting down."),
-        (phrases.format_saved_catalog("linux", 7, 0.25), "Saved linux catalog containing 7 assets in 0.250000s"),
+        (phrases.SAVED_CATALOG.format("linux", 7, 0.25), "Saved linux catalog containing 7 assets in 0.250000s"),
         (phrases.COMPLETE, "Asset Processor Batch Processing complete"),
         (phrases.COMPLETED, "Asset Processor Batch Processing Completed."),
         (
-            phrases.unknown_platform("x"),
+            phrases.UNKNOWN_PLATFORM.format("x"),
             (
                 'The list of enabled platforms in the settings registry does not contain platform "x" entries'
                 " - check command line and settings registry files for errors!"
@@ -80,7 +80,7 @@ def test_every_physical_line_begins_with_its_window() -> None:
 
 
 def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command() -> None:
-    line = phrases.physical(phrases.WINDOW, phrases.processing("a\x1b[2Jb\tc", "linux"))
+    line = phrases.physical(phrases.WINDOW, phrases.PROCESSING.format("a\x1b[2Jb\tc", "linux"))
 
     assert line == ["AssetProcessor: Processing ab\tc (linux)..."]
 
@@ -109,7 +109,7 @@ def test_a_replayed_line_says_when_how_bad_and_who(level: LogLevel, word: str) -
 
 
 def test_idle_is_said_in_the_words_that_tools_wait_for() -> None:
-    assert "currently idle" in phrases.idle(1.0)
+    assert "currently idle" in phrases.IDLE.format(1.0)
 
 
 def test_builders_list_what_they_processed_in_order() -> None:

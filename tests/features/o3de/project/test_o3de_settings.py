@@ -16,12 +16,12 @@ from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
 from aptui.core.project import Builder, BuilderKind, Companion, Platform
-from aptui.features.o3de.project.project_roots import Options
 from aptui.features.o3de.project.rules import python_regex
 from aptui.features.o3de.project_facts import (
     JobOverride,
     O3deSharedCache,
     O3deSharedPattern,
+    Options,
     ProjectFacts,
     StatsForm,
     UserSettings,

@@ -18,8 +18,7 @@ from aptui.config import dirs, load
 from aptui.config.load import ConfigMessage
 from aptui.config.model import Config
 from aptui.features.o3de.project import project_format
-from aptui.features.o3de.project.project_roots import Options
-from aptui.features.o3de.project_facts import facts_of
+from aptui.features.o3de.project_facts import Options, facts_of
 from aptui.shared.errors import UserError
 
 YAML = "builders: [{name: json, version: 3}, {name: upper, command: 'cp {source} {products_dir}', patterns: ['*.up']}]\n"

@@ -8,7 +8,8 @@ import pytest
 from small_engine import SmallEngine
 
 from aptui.cli import main
-from aptui.features.o3de.project.project_roots import Gem, Options, ProjectRoots, is_project, locate
+from aptui.features.o3de.project.project_roots import Gem, ProjectRoots, locate
+from aptui.features.o3de.project_facts import Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.settings_registry import os_name
 from aptui.shared.errors import UserError

@@ -5,10 +5,6 @@ Scripts see it as `azlmbr`, and only in worker processes: `script_room.install` 
 
 from __future__ import annotations
 
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
-
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(f"azlmbr.{name}")
+__getattr__ = refusing("azlmbr")

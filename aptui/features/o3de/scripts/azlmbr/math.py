@@ -9,7 +9,7 @@ import uuid
 import zlib
 
 from aptui.core.paths import name_uuid
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 
 class Uuid:
@@ -117,7 +117,4 @@ def crc_of(value: object) -> int:
     raise TypeError(f"{value!r} is neither text nor a checksum")
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(f"azlmbr.math.{name}")
+__getattr__ = refusing("azlmbr.math")

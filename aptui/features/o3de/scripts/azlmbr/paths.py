@@ -5,7 +5,7 @@ Tests: `tests/cli/test_main.py`.
 
 from __future__ import annotations
 
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 engroot = ""
 devroot = ""
@@ -19,7 +19,4 @@ def resolve_path(path: str) -> str:
     return path
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(f"azlmbr.paths.{name}")
+__getattr__ = refusing("azlmbr.paths")

@@ -31,6 +31,17 @@ class MissingName(Missing, AttributeError):
     """It uses it without an import."""
 
 
+def refusing(module: str) -> Callable[[str], object]:
+    """Return the `__getattr__` of a module of the stand-in: it refuses every name that only O3DE's own programs have."""
+
+    def get(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise MissingName(f"{module}.{name}")
+
+    return get
+
+
 class Reflected:
     """An object of O3DE as scripts see it: properties with defaults, any of the constructor forms, and whatever a script sets."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aptui.features.o3de.scripts.azlmbr.math import Uuid, uuid_of
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 
 class AssetId:
@@ -47,7 +47,4 @@ def _from_string(text: str) -> AssetId:
 AssetId_CreateString = _from_string
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(f"azlmbr.asset.{name}")
+__getattr__ = refusing("azlmbr.asset")

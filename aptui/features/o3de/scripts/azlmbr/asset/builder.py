@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected
+from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected, refusing
 
 _NO_PROGRAMS = "there is no folder of O3DE's programs: aptui runs without them"
 
@@ -239,7 +239,4 @@ def _request(_way: int, event: str, *values: Any) -> Outcome:
 PythonAssetBuilderRequestBus = _request
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise MissingName(f"azlmbr.asset.builder.{name}")
+__getattr__ = refusing("azlmbr.asset.builder")
