@@ -246,6 +246,7 @@ def _why(edge: DeclaredEdge, path: str) -> str:
 
 
 _GIT_LIMIT_S = 120
+_GIT_OPTIONS = ("-c", "core.fileMode=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 """Git must not write its index meanwhile: an engine takes that for an operation under way."""
 
@@ -368,17 +369,7 @@ class _AffectedAnswer(NamedTuple):
 
 def _git(folder: str, *words: str) -> _AffectedAnswer:
     """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
-    command = [
-        "git",
-        "--literal-pathspecs",
-        "-c",
-        "core.fileMode=false",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        "core.hooksPath=/dev/null",
-        *words,
-    ]
+    command = ["git", "--literal-pathspecs", *_GIT_OPTIONS, *words]
     try:
         answer = subprocess.run(
             command, cwd=from_text(folder), capture_output=True, check=False, timeout=_GIT_LIMIT_S, env={**os.environ, **_QUIET}
@@ -494,7 +485,7 @@ def _answer(scan: _AffectedScan, project: OpenedProject) -> dict[str, Any]:
     jobs = spreading.jobs()
     names = spreading.edges.names_of(spreading.found.sources)
     rows = project.database.ask(
-        "SELECT SourceID, SourceName FROM Sources WHERE SourceID IN (SELECT value FROM json_each(?))", (_json(names),)
+        "SELECT SourceID, SourceName FROM Sources WHERE SourceID IN (SELECT value FROM json_each(?))", (json.dumps(list(names)),)
     )
     sources = [
         {
@@ -522,10 +513,6 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     if changes.adjusted and through_products:  # whether they adjust anything that a job is made of cannot be known here
         spreading.touch_sources(changes.adjusted)
     return spreading
-
-
-def _json(value: Iterable[int]) -> str:
-    return json.dumps(list(value))
 
 
 def _below(folder: str, database: Reader) -> list[str]:

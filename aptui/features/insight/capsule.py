@@ -95,7 +95,6 @@ def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config
 
 def _facts(row: JobRow, builder: Builder, database: Reader, config: Config) -> dict[str, Any]:
     runs = database.runs_of(row.job_id) if row.job_id else []
-    products = database.products_of(row.job_id) if row.job_id and row.status == "completed" else []
     return {
         "format": FORMAT,
         "job": {"source": row.source, "platform": row.platform, "job_key": row.job_key, "is_analysis": not row.job_id},
@@ -114,13 +113,16 @@ def _facts(row: JobRow, builder: Builder, database: Reader, config: Config) -> d
             "completed": printing.iso(row.completed_ms),
             "duration_s": row.duration_s,
             "fingerprint": f"{runs[0].fingerprint & (1 << 64) - 1:016x}" if runs else "",
-            "products": [
-                {"name": one.name, "sub_id": one.sub_id, "bytes": one.size, "digest": one.digest.hex()} for one in products
-            ],
+            "products": _list_products(row, database),
         },
         "inputs": [],
         "lacks": [],
     }
+
+
+def _list_products(row: JobRow, database: Reader) -> list[dict[str, Any]]:
+    products = database.products_of(row.job_id) if row.job_id and row.status == "completed" else []
+    return [{"name": one.name, "sub_id": one.sub_id, "bytes": one.size, "digest": one.digest.hex()} for one in products]
 
 
 def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
@@ -418,9 +420,7 @@ def _outcome(job: dict[str, Any], database: Reader) -> dict[str, Any]:
     row = next((row for row in database.jobs() if _is(row, job)), None)
     if row is None:
         return {"status": "absent", "error": "there is no such job in it", "products": []}
-    products = database.products_of(row.job_id) if row.job_id and row.status == "completed" else []
-    listed = [{"name": one.name, "sub_id": one.sub_id, "bytes": one.size, "digest": one.digest.hex()} for one in products]
-    return {"status": row.status, "error": row.error, "products": listed}
+    return {"status": row.status, "error": row.error, "products": _list_products(row, database)}
 
 
 def _is(row: JobRow, job: dict[str, Any]) -> bool:

@@ -12,52 +12,14 @@ from typing import TYPE_CHECKING
 
 from aptui import feature
 from aptui.config.dirs import asset_database
-from aptui.core.asset_checks import CheckLevel
 from aptui.shared.errors import KnownError
-from aptui.shared.sanitize import sanitize
-from aptui.store.queries.checks import findings
-from aptui.store.queries.reader import Reader
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part, Parts
-from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
-    from aptui.config.model import Config
     from aptui.store.queries.reader import JobRow, Reader
     from aptui.tui.frame.line import Parts
     from aptui.tui.pane import Shell
-
-
-# The sheet of `:check`: what the checks of the configuration find, by check; commands and lint are the verb's.
-
-_MOST_FINDINGS = 100
-
-
-def check_lines(
-    config: Config | None, reader: Reader, words: Sequence[str], _name_of: Callable[[bytes], str], width: int
-) -> list[Parts]:
-    """Return what `:check` shows: all checks, or those that are named."""
-    checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
-    if not checks:
-        return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]
-    found = findings(reader, checks)
-    lines: list[Parts] = [()]
-    for check in checks:
-        here = [finding for finding in found if finding.check == check.name]
-        role = "completed" if not here else "warning" if check.level == CheckLevel.WARN else "failed"
-        count = f"{len(here):,}" if here else "nothing found"
-        lines.append((Part(f" {sanitize(check.name)}", "header"), Part(f"  {check.level}  ", "muted"), Part(count, role)))
-        for finding in here[:_MOST_FINDINGS]:
-            about = sanitize(finding.product or finding.source or "all together")
-            what = sanitize(finding.what)
-            free_width = max(10, width - len(what) - 8)
-            lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
-        if len(here) > _MOST_FINDINGS:
-            lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more: aptui check", "muted"),))
-        if check.command or check.lint:
-            lines.append((Part("   commands and lint: aptui check", "muted"),))
-    return lines
 
 
 _MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
@@ -91,7 +53,9 @@ def _read(app: Shell, what: str, words: Sequence[str], width: int) -> None:
 
     builders = app.config.project.builders if app.config is not None else ()
     names = {builder.uuid: builder.name for builder in builders}
-    make_lines: _MakeLines = partial(check_lines, app.config) if what == "check_lines" else getattr(session_lines, what)
+    make_lines: _MakeLines = (
+        partial(session_lines.check_lines, app.config) if what == "check_lines" else getattr(session_lines, what)
+    )
     try:
         with closing(open_reader(asset_database(app.session.cache_dir))) as reader, reader.snapshot():
             parts = make_lines(reader, words, lambda uuid: names.get(uuid) or uuid_text(uuid), width)

@@ -268,8 +268,13 @@ def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most
         printing.say(f"  and {len(runs) - most:,} more: --json has all")
 
 
+def run_name(run: SessionRun) -> str:
+    """Return the name of a run's job; the names in it are foreign text."""
+    return f"{run.source}@{run.platform}:{run.job_key}"
+
+
 def _name(run: SessionRun) -> str:
-    return printing.line(f"{run.source}@{run.platform}:{run.job_key}")
+    return printing.line(run_name(run))
 
 
 def _run_json(run: SessionRun, one: WorkSession, project: OpenedProject) -> dict[str, Any]:

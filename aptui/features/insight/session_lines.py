@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from aptui.core.run_history import SessionEnd
-from aptui.features.insight.session_history import Comparison, JobComparison, compare
+from aptui.config.model import Config
+from aptui.core.asset_checks import CheckLevel
+from aptui.features.insight.session_history import Comparison, JobComparison, compare, run_name, why
 from aptui.features.insight.session_trace import Timeline, timeline
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared.sanitize import sanitize
+from aptui.store.queries.checks import findings
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import SessionRun, WorkSession, runs_of, session_named, sessions
 from aptui.tui.frame.line import Part, Parts
@@ -28,7 +30,6 @@ _LEAST_BAR = 10
 _LABEL = 9
 _WIDE = 100
 """Columns from which a date has its year."""
-_ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "; stopped", SessionEnd.KILLED: "; the engine was killed"}
 
 
 def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
@@ -61,14 +62,14 @@ def _list_sessions(found: Sequence[WorkSession], width: int) -> Iterator[Parts]:
             Part(f" {one.number:>5}  ", "key"),
             Part(f"{_moment(one.started_ms, form)} {brief(round(one.seconds * 1000)):>7} {one.jobs_run:>8,} "),
             Part(f"{failed:>7} {failing:>7}", "failed" if failed or failing else ""),
-            Part(f"  {shorten(sanitize(_why(one)), max(10, width - cells - 43))}"),
+            Part(f"  {shorten(sanitize(why(one)), max(10, width - cells - 43))}"),
         )
     yield ()
     yield (Part(" :history N shows one, :history N M compares two, :timeline N shows where its time went", "muted"),)
 
 
 def _title(one: WorkSession) -> Iterator[Parts]:
-    yield (Part(f" Session {one.number}", "title"), Part(f"  {sanitize(_why(one))}"))
+    yield (Part(f" Session {one.number}", "title"), Part(f"  {sanitize(why(one))}"))
     restored = f", {one.restored:,} restored" if one.restored else ""
     gone = f", {one.jobs_gone:,} gone" if one.jobs_gone else ""
     took = f" {_moment(one.started_ms)}, {brief(round(one.seconds * 1000))}: "
@@ -86,7 +87,7 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
             yield (Part(f" {head}", "header"),)
         for run in listed[:_MOST]:
             status = "failed" if run.is_failed else "completed"
-            name = shorten(sanitize(f"{_name(run)}  {name_of(run.builder)}"), max(10, width - 14))
+            name = shorten(sanitize(f"{run_name(run)}  {name_of(run.builder)}"), max(10, width - 14))
             yield (Part(f"   {glyph(status)} ", status), Part(f"{brief(run.duration_ms):>7}  ", "muted"), Part(name))
         if len(listed) > _MOST:
             yield (Part(f"   and {len(listed) - _MOST:,} more", "muted"),)
@@ -113,7 +114,7 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
             yield ()
             yield (Part(f" {head} ({len(changes):,})", "header"),)
         for change in changes[:_MOST]:
-            yield (Part(f"   {texts(change)}", role), Part(shorten(sanitize(_name(change.new)), max(10, width - 24))))
+            yield (Part(f"   {texts(change)}", role), Part(shorten(sanitize(run_name(change.new)), max(10, width - 24))))
     if found.gone:
         yield ()
         yield (Part(f" Gone ({len(found.gone):,})", "header"),)
@@ -131,14 +132,6 @@ def _pace(change: JobComparison) -> str:
 
 def _growth(change: JobComparison) -> str:
     return f"{'+' if change.growth > 0 else '-'}{size_text(abs(change.growth)):<8} "
-
-
-def _name(run: SessionRun) -> str:
-    return f"{run.source}@{run.platform}:{run.job_key}"
-
-
-def _why(one: WorkSession) -> str:
-    return (f"{one.kind}: {one.detail}" if one.detail else one.kind) + _ENDS.get(SessionEnd(one.outcome), "")
 
 
 def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -165,7 +158,9 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
     runs = {span.run.job_id: span.run for span in found.spans}
     for job_id in found.critical[-_MOST:]:
         run = runs[job_id]
-        lines.append((Part(f"   {brief(run.duration_ms):>7}  ", "muted"), Part(shorten(sanitize(_name(run)), max(10, width - 14)))))
+        lines.append(
+            (Part(f"   {brief(run.duration_ms):>7}  ", "muted"), Part(shorten(sanitize(run_name(run)), max(10, width - 14))))
+        )
     lines += [(), *(_lane(lane, found, cells, span_ms) for lane in range(found.lane_count))]
     lines.append((Part(f"{'':{_LABEL}}0{brief(span_ms):>{cells - 1}}", "muted"),))
     return lines
@@ -228,3 +223,34 @@ def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: in
             Part("█" * cells, "muted"),
         ))  # fmt: skip
     return lines if rows else [*lines, (Part(" there are no products", "muted"),)]
+
+
+# ------------------------------------------------------------------------------------------------------------------- checks
+
+_MOST_FINDINGS = 100
+
+
+def check_lines(
+    config: Config | None, reader: Reader, words: Sequence[str], _name_of: Callable[[bytes], str], width: int
+) -> list[Parts]:
+    """Return what `:check` shows: all checks, or those that are named."""
+    checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
+    if not checks:
+        return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]
+    found = findings(reader, checks)
+    lines: list[Parts] = [()]
+    for check in checks:
+        here = [finding for finding in found if finding.check == check.name]
+        role = "completed" if not here else "warning" if check.level == CheckLevel.WARN else "failed"
+        count = f"{len(here):,}" if here else "nothing found"
+        lines.append((Part(f" {sanitize(check.name)}", "header"), Part(f"  {check.level}  ", "muted"), Part(count, role)))
+        for finding in here[:_MOST_FINDINGS]:
+            about = sanitize(finding.product or finding.source or "all together")
+            what = sanitize(finding.what)
+            free_width = max(10, width - len(what) - 8)
+            lines.append((Part(f"   {shorten(about, free_width)}  ", "path"), Part(shorten(what, width - 6), role)))
+        if len(here) > _MOST_FINDINGS:
+            lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more: aptui check", "muted"),))
+        if check.command or check.lint:
+            lines.append((Part("   commands and lint: aptui check", "muted"),))
+    return lines

@@ -20,7 +20,7 @@ from aptui.cli.opening import OpenedProject, open_for_reading
 from aptui.config.own_files import note_written
 from aptui.core.model import EdgeKind
 from aptui.core.project import COMMON_PLATFORM
-from aptui.features.insight.session_history import why
+from aptui.features.insight.session_history import run_name, why
 from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
 from aptui.store.queries.reader import Reader
@@ -230,7 +230,6 @@ def _print(session: WorkSession, found: Timeline, file: str | None) -> None:
     spans = {span.run.job_id: span for span in found.spans}
     for job_id in found.critical[-_MOST_ROWS:]:
         run = spans[job_id].run
-        name = printing.line(f"{run.source}@{run.platform}:{run.job_key}")
-        printing.say(f"  {printing.duration(run.duration_ms / 1000):>10}  {name}")
+        printing.say(f"  {printing.duration(run.duration_ms / 1000):>10}  {printing.line(run_name(run))}")
     if file:
         printing.say(f"the trace is in {printing.line(file)}: open it with ui.perfetto.dev or chrome://tracing")

@@ -17,11 +17,10 @@ from aptui.config.model import Config
 from aptui.core.paths import parent, path_uuid
 from aptui.core.patterns import PatternSet
 from aptui.core.project import Companion, ScanFolder
-from aptui.features.relocation import patterns_moved as relocate_paths
-from aptui.features.relocation import text_references
+from aptui.features.relocation import relocation_patterns, text_references
 from aptui.features.relocation.dependants import KnownSource, dependants_of, needs_of, sources_in
 from aptui.features.relocation.moved_files import DiskTree, Git, native
-from aptui.features.relocation.patterns_moved import Destination, FoundSource, RelocationError
+from aptui.features.relocation.relocation_patterns import Destination, FoundSource, RelocationError
 from aptui.features.relocation.relocation_records import (
     Dependant,
     Fate,
@@ -158,14 +157,14 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
         return _MentionResult(problem=outside)
     try:
         data = text_references.read(native(mention.file))
-        mended = text_references.mend(data, renames(plan, mention, mention.targets), prefixes(plan))
+        mended = text_references.mend(data, renames_for(plan, mention, mention.targets), prefixes_of(plan))
     except UnreadableError as error:
         return _MentionResult(problem=str(error))
     problem = text_references.why_not_writable(native(mention.file)) if mended.count else ""
     return _MentionResult(mended.changed, mended.same, mended.count, problem)
 
 
-def prefixes(plan: Plan) -> list[str]:
+def prefixes_of(plan: Plan) -> list[str]:
     """Return what may stand before a relative path: the scan folders, as they are called everywhere and in the project."""
     project = str(plan.config.project_dir)
     paths = [folder.path for folder in plan.tree.folders]
@@ -174,7 +173,7 @@ def prefixes(plan: Plan) -> list[str]:
     ]
 
 
-def renames(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename]:
+def renames_for(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename]:
     """Return what is called otherwise for one dependant, as soon as `targets` have moved."""
     chosen = [(at, plan.items[at]) for at in targets]
     found = [Rename(item.old, item.new, at) for at, item in chosen]
@@ -233,7 +232,7 @@ META = "meta"
 _ROOTED = "/"
 
 
-def make(order: Relocate, config: Config, reader: Reader) -> Plan:
+def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
     """Check everything.
 
     Raises:
@@ -241,10 +240,10 @@ def make(order: Relocate, config: Config, reader: Reader) -> Plan:
     """
     plan = Plan(order, DiskTree(config), config)
     source, destination = (_with_slashes(text, plan.tree) for text in (order.source, order.destination))
-    found = relocate_paths.find(source, plan.tree)
+    found = relocation_patterns.find(source, plan.tree)
     known = sources_in(reader, found.folder.name, found.folder.path, found.files)
     _gather(plan, found, known)
-    target = None if order.is_delete else relocate_paths.read_destination(found, destination, plan.tree)
+    target = None if order.is_delete else relocation_patterns.read_destination(found, destination, plan.tree)
     if order.uses_scm:
         plan.git = Git(found.folder.path)
         plan.tracked = plan.git.list_tracked()
@@ -462,7 +461,7 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
     why = tree.why_not_from(item.old_file, ignores_mode=item.old_file in plan.tracked)
     if why or plan.order.is_delete:
         return why
-    if relocate_paths.differ_in_case_only(item.old_file, item.new_file):
+    if relocation_patterns.differ_in_case_only(item.old_file, item.new_file):
         return "a change of case alone is not supported: other systems would not see it"
     if not item.new:
         return "the destination is outside the scan folders"
@@ -486,7 +485,7 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")
 
 
-def groups(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
+def group_items(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
     """Yield the indices of what belongs together: a source and its metadata."""
     group: list[int] = []
     for at, item in enumerate(items):

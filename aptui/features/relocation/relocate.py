@@ -11,7 +11,7 @@ import contextlib
 import glob
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -23,10 +23,8 @@ from aptui.config.model import Config
 from aptui.core.paths import is_below, normalize
 from aptui.engine.cache.cache import Cache
 from aptui.features.relocation import moved_files, text_references
-from aptui.features.relocation import plan as relocate_mentions
-from aptui.features.relocation import plan as relocate_plan
 from aptui.features.relocation.moved_files import native
-from aptui.features.relocation.plan import Mention, Plan
+from aptui.features.relocation.plan import Mention, Plan, group_items, make_plan, prefixes_of, renames_for
 from aptui.features.relocation.relocation_records import (
     Relocate,
     RelocationAction,
@@ -180,12 +178,22 @@ def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
     if digest_of(file) == rewrite.digest:  # else it is rewritten already, or somebody edited it since
         try:
-            mended = text_references.mend(text_references.read(native(file)), list(rewrite.renames), list(prefixes))
-            if mended.count:
-                text_references.rewrite(native(file), mended.data)
+            _mend_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:
             return replace(rewrite.update, action=RelocationAction.FAILED, problem=str(error))
     return replace(rewrite.update, file=file, action=RelocationAction.DONE)
+
+
+def _mend_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) -> int:
+    """Replace the old names in a file; return how many there were.
+
+    Raises:
+        UnreadableError: the file is not text, or cannot be read or written.
+    """
+    mended = text_references.mend(text_references.read(native(file)), renames, prefixes)
+    if mended.count:
+        text_references.rewrite(native(file), mended.data)
+    return mended.count
 
 
 def _remove_temporary(journal: Journal) -> None:
@@ -247,25 +255,25 @@ def _plan(order: Relocate, config: Config) -> Plan:
     if not path.is_file():
         raise UserError(f"nothing was processed yet: there is no '{path}'", hint="'aptui batch' processes the project")
     with closing(open_reader(path)) as reader, reader.snapshot():
-        return relocate_plan.make(order, config, reader)
+        return make_plan(order, config, reader)
 
 
 def _as_journal(plan: Plan) -> Journal:
-    groups = relocate_plan.groups(plan.items)
+    groups = group_items(plan.items)
     items = [plan.items[at] for group in groups for at in _in_order(plan, group)]
     mentions = {mention.new_file: mention for mention in plan.mentions}
     rewrites = []
     for update in plan.updates:
         mention = mentions[update.file]
         if update.count:
-            renames = tuple(relocate_mentions.renames(plan, mention, mention.targets))
+            renames = tuple(renames_for(plan, mention, mention.targets))
             rewrites.append(Rewrite(mention.file, mention.new_file, digest_of(mention.file), renames, update))
     return Journal(
         replace(plan.report(), items=tuple(items)),
         tuple(stamp_of(item.old_file) for item in items),
         tuple(rewrites),
         {folder.name: folder.path for folder in plan.tree.folders},
-        tuple(relocate_mentions.prefixes(plan)),
+        tuple(prefixes_of(plan)),
     )
 
 
@@ -284,7 +292,7 @@ class _RelocationSteps:
 
     def perform(self) -> RelocationReport:
         """Do it all, as far as it goes."""
-        for group in relocate_plan.groups(self._items):
+        for group in group_items(self._items):
             order = _in_order(self._plan, group)
             if self._is_over:
                 self._mark(order, RelocationAction.LEFT)
@@ -354,18 +362,11 @@ class _RelocationSteps:
             return replace(update, action=RelocationAction.LEFT, problem="what it names did not move")
         if not update.count:
             return replace(update, action=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
-        path = native(place.new_file)
         try:
-            mended = text_references.mend(
-                text_references.read(path),
-                relocate_mentions.renames(self._plan, place, moved),
-                relocate_mentions.prefixes(self._plan),
-            )
-            if mended.count:
-                text_references.rewrite(path, mended.data)
+            count = _mend_file(place.new_file, renames_for(self._plan, place, moved), prefixes_of(self._plan))
         except UnreadableError as error:
             return replace(update, action=RelocationAction.FAILED, problem=str(error))
-        return replace(update, file=place.new_file, path=place.new_path, count=mended.count, action=RelocationAction.DONE)
+        return replace(update, file=place.new_file, path=place.new_path, count=count, action=RelocationAction.DONE)
 
     def _where(self, mention: Mention) -> Mention:
         """Return a mention as it really is: a dependant that was to move too may have stayed."""

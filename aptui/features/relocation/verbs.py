@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, convert, to_builtins
 
@@ -23,12 +23,9 @@ from aptui.core.paths import from_text, is_below, to_text
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report
 from aptui.shared import printing
 from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader import Reader
-
-if TYPE_CHECKING:
-    from aptui.link.client import EngineClient
-
 
 NOT_DONE = 1
 _REFUSED = UserError.exit_code
@@ -93,7 +90,7 @@ def _order(arguments: Namespace, source: str, destination: str | None) -> Reloca
 
 
 def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
-    report = _perform(config, order) if order.is_confirmed else _preview(config, order)
+    report = _perform(config, order)
     if arguments.json:
         printing.say_json(to_builtins(report))
     else:
@@ -103,28 +100,20 @@ def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
     return NOT_DONE if report.is_performed and not report.is_whole else 0
 
 
-def _preview(config: Config, order: Relocate) -> RelocationReport:
-    from aptui.features.relocation.relocate import preview
-
-    return preview(order, config)
-
-
 def _perform(config: Config, order: Relocate) -> RelocationReport:
+    """Move or delete, in the running engine if there is one; a preview needs no engine."""
+    from aptui.features.relocation.relocate import hold_engines_off, preview, relocate
     from aptui.link.client import EngineClient, NoEngine
 
+    if not order.is_confirmed:
+        return preview(order, config)
     try:
         client = EngineClient.of(config.cache_dir)
     except NoEngine:
-        from aptui.features.relocation.relocate import hold_engines_off, relocate
-
         with hold_engines_off(config):
             return relocate(order, config)
     with client:
-        return _ask(client, order)
-
-
-def _ask(client: EngineClient, order: Relocate) -> RelocationReport:
-    return convert(client.ask(order), prepare_form(RelocationReport))
+        return convert(client.ask(order), prepare_form(RelocationReport))
 
 
 def _print(report: RelocationReport) -> None:
@@ -272,10 +261,7 @@ def _take_over(left: bytes, belongs: bytes) -> None:
                 f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is no identity file",
                 hint="look at both, and keep the right one",
             ) from error
-    temporary = left + b".%s.tmp" % secrets.token_hex(6).encode()
-    with open(temporary, "x", encoding="utf-8") as file:  # "x" follows no link that lies there
-        json.dump(document, file, indent=4, ensure_ascii=False)
-    os.replace(temporary, left)
+    replace_bytes(Path(os.fsdecode(left)), json.dumps(document, indent=4, ensure_ascii=False).encode())
 
 
 def _print_identities(known: list[dict[str, Any]], moved_files: list[Move]) -> None:

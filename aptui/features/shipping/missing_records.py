@@ -19,7 +19,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO, Self
 
 from msgspec import Struct, field
 
@@ -71,6 +71,23 @@ class Names(Struct):
     def __len__(self) -> int:
         """Return how many names there are."""
         return len(self.assets) + len(self.uuids) + len(self.paths)
+
+    def to_json(self) -> list[Any]:
+        """Return the form that `from_json` reads."""
+        assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in self.assets.items()]
+        uuids = [[uuid.hex(), text] for uuid, text in self.uuids.items()]
+        return [assets, uuids, list(self.paths.items()), self.is_partial]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Self:
+        """Return the names that `to_json` wrote."""
+        assets, uuids, paths, is_partial = data
+        return cls(
+            {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
+            {bytes.fromhex(uuid): text for uuid, text in uuids},
+            dict(paths),
+            is_partial,
+        )
 
 
 class MissingScanResult:
@@ -351,13 +368,7 @@ def _answer(path: str, extensions: Collection[str], line_limit: int) -> dict[str
         digest, names = read_names(path, extensions, line_limit)
     except OSError as error:
         return {"error": error.strerror or str(error)}
-    return {
-        "digest": digest.hex(),
-        "assets": [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in names.assets.items()],
-        "uuids": [[uuid.hex(), text] for uuid, text in names.uuids.items()],
-        "paths": list(names.paths.items()),
-        "is_partial": names.is_partial,
-    }
+    return {"digest": digest.hex(), "names": names.to_json()}
 
 
 if __name__ == "__main__":

@@ -353,21 +353,13 @@ def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: 
 
 def pack_names(names: Names) -> bytes:
     """Return names as `aptui_missing_scans` holds them."""
-    assets = [[uuid.hex(), sub_id, text] for (uuid, sub_id), text in names.assets.items()]
-    uuids = [[uuid.hex(), text] for uuid, text in names.uuids.items()]
-    encoded = json.dumps([assets, uuids, list(names.paths.items()), names.is_partial], separators=(",", ":"))
+    encoded = json.dumps(names.to_json(), separators=(",", ":"))
     return zlib.compress(encoded.encode())
 
 
 def unpack_names(data: bytes) -> Names:
     """Return what `pack_names` packed."""
-    assets, uuids, paths, is_partial = json.loads(zlib.decompress(data))
-    return Names(
-        {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
-        {bytes.fromhex(uuid): text for uuid, text in uuids},
-        dict(paths),
-        is_partial,
-    )
+    return Names.from_json(json.loads(zlib.decompress(data)))
 
 
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:

@@ -135,13 +135,7 @@ def _bury(process: subprocess.Popen[bytes]) -> None:
 def _reading(answer: dict[str, Any]) -> Reading:
     if "error" in answer:
         return Reading(error=answer["error"])
-    names = Names(
-        {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in answer["assets"]},
-        {bytes.fromhex(uuid): text for uuid, text in answer["uuids"]},
-        dict(answer["paths"]),
-        answer["is_partial"],
-    )
-    return Reading(bytes.fromhex(answer["digest"]), names)
+    return Reading(bytes.fromhex(answer["digest"]), Names.from_json(answer["names"]))
 
 
 # Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).

@@ -15,7 +15,7 @@ from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.features.relocation import moved_files as relocate_files
 from aptui.features.relocation import relocate
-from aptui.features.relocation.patterns_moved import RelocationError
+from aptui.features.relocation.relocation_patterns import RelocationError
 from aptui.features.relocation.relocation_records import RelocationAction, shorten_report
 from aptui.shared.errors import BusyError, UserError
 from aptui.store.db.schema import uuid_text

@@ -15,7 +15,7 @@ from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.program_switches import GivenSwitches
 from aptui.features.o3de.programs.run_request import RunRequest, ask_holder
 from aptui.features.relocation import relocate
-from aptui.features.relocation.patterns_moved import RelocationError, from_switches
+from aptui.features.relocation.relocation_patterns import RelocationError, from_switches
 from aptui.features.relocation.relocation_records import (
     Dependant,
     Fate,

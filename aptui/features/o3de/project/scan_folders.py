@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import wildcard
@@ -207,9 +206,3 @@ def as_node(folder: ScanFolderEntry) -> Node:
         if names:
             entry[key] = Node([plain(name) for name in names], where, where)
     return Node(entry, where)
-
-
-def relative_to(folder: ScanFolderEntry, project: str) -> ScanFolderEntry:
-    """Return the folder with a path that is relative to the project, for a file that may move with it."""
-    path = os.path.relpath(folder.path, project)
-    return replace(folder, path=path)

@@ -21,7 +21,6 @@ from aptui.features.o3de.registry.registry_merge import (
     merge_patch,
     put,
     resolve_imports,
-    step_text,
     steps_of,
     without,
 )
@@ -369,8 +368,3 @@ def split_texts(node: Node | None) -> list[Node]:
     if isinstance(node.value, list):
         return [Node(text, item.where) for item in node.value if (text := plain_text(item).strip())]
     return [Node(part.strip(), node.where) for part in plain_text(node).split(",") if part.strip()]
-
-
-def pointer(*keys: str) -> str:
-    """Return the JSON pointer of a way of keys."""
-    return "".join(f"/{step_text(key)}" for key in keys)

@@ -8,7 +8,7 @@ import pytest
 
 from aptui.core.paths import is_below
 from aptui.core.project import ScanFolder
-from aptui.features.relocation.patterns_moved import FoundSource, RelocationError, find, from_switches, read_destination
+from aptui.features.relocation.relocation_patterns import FoundSource, RelocationError, find, from_switches, read_destination
 
 DEV, FOLDER, FLAT = (
     ScanFolder(1, "dev", "/p/dev"),
