@@ -52,7 +52,7 @@ def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) 
     run = read_log(project.logs / "AP_GUI.log")[-1]
     assert run.numbers["Successes"] == 8
     assert any("currently idle" in line for line in run.lines)
-    assert sum("was refused: O3DE's own protocol is not spoken here" in line for line in run.lines) == 1
+    assert sum("does not speak O3DE's own protocol" in line for line in run.lines) == 1
 
 
 @pytest.mark.parametrize(
