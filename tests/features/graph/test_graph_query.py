@@ -31,7 +31,7 @@ from tests.store.graph_rows import Rows
         ("deps", Name("deps", 1)),
     ],
 )
-def test_a_query_is_read_as_it_is_meant(text: str, expected: object) -> None:
+def test_query_is_parsed(text: str, expected: object) -> None:
     assert parse(text) == expected
 
 
@@ -55,14 +55,14 @@ def test_a_query_is_read_as_it_is_meant(text: str, expected: object) -> None:
         ("(" * 60 + "a", 51, "nested too deeply"),
     ],
 )
-def test_a_mistake_is_named_with_its_column(text: str, column: int, what: str) -> None:
+def test_query_mistake_names_its_column(text: str, column: int, what: str) -> None:
     with pytest.raises(QueryError) as caught:
         parse(text)
 
     assert (caught.value.column, what in caught.value.what) == (column, True), caught.value.what
 
 
-def test_a_misspelt_function_has_a_hint() -> None:
+def test_misspelt_function_gets_a_hint() -> None:
     with pytest.raises(QueryError) as caught:
         parse("rdep(a)")
 
@@ -70,7 +70,7 @@ def test_a_misspelt_function_has_a_hint() -> None:
 
 
 @given(st.text(alphabet="ab()+-^,'\" 1deps*", max_size=30))
-def test_nothing_that_people_type_breaks_it(text: str) -> None:
+def test_any_query_text_ends_in_an_answer_or_a_query_error(text: str) -> None:
     column = 1
     try:
         parse(text)
@@ -112,13 +112,13 @@ def lookup(name: Name) -> Iterable[Node]:
         ("somepath(p0, p0)", {0}),
     ],
 )
-def test_a_query_comes_to_a_set(graph: AssetGraph, query: str, products: set[int]) -> None:
+def test_query_returns_a_set(graph: AssetGraph, query: str, products: set[int]) -> None:
     found = answer(parse(query), graph, lookup)
 
     assert {node - 1 for node in found.nodes} == products
 
 
-def test_a_way_has_its_nodes_in_order(graph: AssetGraph) -> None:
+def test_path_has_its_nodes_in_order(graph: AssetGraph) -> None:
     found = answer(parse("somepath(p0, s3)"), graph, lookup)
 
     assert found.is_way

@@ -135,13 +135,13 @@ def test_deps_shows_both_directions(run: Run, there: Path) -> None:
     assert out.splitlines() == ["one.note needs:", "  source  a.txt", "one.note needed by:", "  source  two.note"]
 
 
-def test_deps_follows_all_as_a_tree(run: Run, there: Path) -> None:
+def test_deps_tree_follows_all_steps(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "assets/a.txt", "--in", "--tree")
 
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
 
 
-def test_deps_in_a_copied_project_reads_the_files_of_the_copy(
+def test_deps_in_a_copied_project_reads_the_copy(
     run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(there, tmp_path / "copy", symlinks=True)
@@ -153,7 +153,7 @@ def test_deps_in_a_copied_project_reads_the_files_of_the_copy(
     assert out.splitlines()[1:] == ["  source  a.txt  (one.note names 'A.txt', the file is 'a.txt')"]
 
 
-def test_deps_as_json_names_edges_of_every_kind(run: Run, there: Path) -> None:
+def test_deps_json_names_edges_of_every_kind(run: Run, there: Path) -> None:
     _, wild, _ = run("deps", "all.note", "--out", "--json")
     _, waits, _ = run("deps", "wait.after", "--out", "--tree", "--json")
 
@@ -163,13 +163,13 @@ def test_deps_as_json_names_edges_of_every_kind(run: Run, there: Path) -> None:
     assert ("one.note", "a.txt", "source") in edges(waits, "out")
 
 
-def test_deps_of_a_file_without_jobs_says_who_needs_it(run: Run, there: Path) -> None:
+def test_deps_of_file_without_jobs_lists_its_dependants(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "data.raw", "--in")
 
     assert out.splitlines() == ["data.raw needed by:", "  source  file.note"]
 
 
-def test_deps_as_dot_is_a_graph(run: Run, there: Path) -> None:
+def test_deps_dot_is_a_graph(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "one.note", "--dot")
 
     assert out.startswith("digraph assets {")
@@ -177,14 +177,14 @@ def test_deps_as_dot_is_a_graph(run: Run, there: Path) -> None:
     assert out.count(" -> ") == 2
 
 
-def test_deps_of_nothing_is_a_mistake_with_a_hint(run: Run, there: Path) -> None:
+def test_deps_of_unknown_name_gives_a_hint(run: Run, there: Path) -> None:
     code, _, complaint = run("deps", "one.not")
 
     assert code == 3
     assert "did you mean 'one.note'" in complaint
 
 
-def test_deps_of_products_are_asked_for(run: Run, tmp_path: Path) -> None:
+def test_deps_of_products_on_request(run: Run, tmp_path: Path) -> None:
     rows = Rows(tmp_path / "assetdb.sqlite", 3)
     rows.need([(0, 1), (1, 2), (2, 0)])
     rows.need_path(0, "gone.dds")
@@ -202,7 +202,7 @@ def test_deps_of_products_are_asked_for(run: Run, tmp_path: Path) -> None:
     assert of_product.splitlines() == ["linux/p0 needed by:", "  product  linux/p2"]
 
 
-def test_a_database_of_o3de_is_asked_without_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_o3de_database_is_queried_without_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows(tmp_path / "assetdb.sqlite", 3)
     rows.need([(0, 1)])
     rows.depend(0, "S2")
@@ -219,7 +219,7 @@ def test_a_database_of_o3de_is_asked_without_a_project(run: Run, tmp_path: Path,
 # ------------------------------------------------------------------------------------------------------------------- query
 
 
-def test_query_shows_a_way(run: Run, there: Path) -> None:
+def test_query_shows_a_path(run: Run, there: Path) -> None:
     _, out, _ = run("query", "somepath(linux/two.note.bin, a.txt)", "--platform", "linux")
     _, way, _ = run("query", "somepath(two.note, a.txt)")
 
@@ -227,7 +227,7 @@ def test_query_shows_a_way(run: Run, there: Path) -> None:
     assert out.splitlines() == ["linux/two.note.bin", "  made of  two.note", "  source  one.note", "  source  a.txt"]
 
 
-def test_query_lists_a_set_sources_first(run: Run, there: Path) -> None:
+def test_query_lists_a_set_with_sources_first(run: Run, there: Path) -> None:
     _, out, _ = run("query", "rdeps(a.txt) - products(*)")
 
     assert [line.split()[:2] for line in out.splitlines()] == [
@@ -235,7 +235,7 @@ def test_query_lists_a_set_sources_first(run: Run, there: Path) -> None:
     ]  # fmt: skip
 
 
-def test_query_without_a_way_says_so(run: Run, there: Path) -> None:
+def test_query_without_a_path_says_so(run: Run, there: Path) -> None:
     code, out, complaint = run("query", "somepath(a.txt, one.note)")
 
     assert (code, out) == (0, "")
@@ -245,7 +245,7 @@ def test_query_without_a_way_says_so(run: Run, there: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "where"), [("deps(one.note", "query:14: expected ')'"), ("deps(one.not)", "query:6: 'one.not' is no source")]
 )
-def test_query_names_the_column_of_a_mistake(run: Run, there: Path, query: str, where: str) -> None:
+def test_query_mistake_names_its_column(run: Run, there: Path, query: str, where: str) -> None:
     code, _, complaint = run("query", query)
 
     assert code == 3
@@ -324,7 +324,7 @@ def test_affected_names_every_job_that_then_runs(
 
 
 @needs_git
-def test_affected_knows_deleted_renamed_and_committed_files(run: Run, repository: Path) -> None:
+def test_affected_finds_deleted_renamed_and_committed_files(run: Run, repository: Path) -> None:
     git(repository, "mv", "assets/lonely.txt", "assets/alone.txt")
     git(repository, "commit", "-qm", "moved")
     (repository / "assets/b.txt").unlink()
@@ -336,7 +336,7 @@ def test_affected_knows_deleted_renamed_and_committed_files(run: Run, repository
 
 
 @needs_git
-def test_affected_knows_companions_builders_and_what_changes_nothing(run: Run, repository: Path) -> None:
+def test_affected_finds_companions_and_builders_and_skips_the_rest(run: Run, repository: Path) -> None:
     (repository / "base/a.txt").write_text("still overridden")
     (repository / "assets/x.tmp").write_text("ignored")
     (repository / "assets/one.note.info").write_text("more")
@@ -351,7 +351,7 @@ def test_affected_knows_companions_builders_and_what_changes_nothing(run: Run, r
 
 
 @needs_git
-def test_affected_leaves_out_modes_and_builders_whose_code_is_as_it_was(run: Run, repository: Path) -> None:
+def test_affected_skips_modes_and_unchanged_builder_code(run: Run, repository: Path) -> None:
     (repository / "assets/a.txt").chmod(0o755)
     (repository / "assets/b.txt").chmod(0o755)
     git(repository, "add", "assets/b.txt")
@@ -365,7 +365,7 @@ def test_affected_leaves_out_modes_and_builders_whose_code_is_as_it_was(run: Run
 
 
 @needs_git
-def test_affected_says_which_jobs_rest_where_products_come_out_equal(
+def test_affected_marks_jobs_that_equal_products_would_skip(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -386,7 +386,7 @@ def test_affected_says_which_jobs_rest_where_products_come_out_equal(
 
 
 @needs_git
-def test_affected_tells_of_the_configuration_and_of_nothing(run: Run, repository: Path) -> None:
+def test_affected_reports_changed_configuration(run: Run, repository: Path) -> None:
     _, nothing, _ = run("affected", "--since", "HEAD")
     (repository / "aptui.yaml").write_text(CONFIG + "\n# more\n")
     _, _, complaint = run("affected", "--since", "HEAD")
@@ -396,7 +396,7 @@ def test_affected_tells_of_the_configuration_and_of_nothing(run: Run, repository
 
 
 @needs_git
-def test_affected_refuses_what_git_does_not_know(run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, complaint = run("affected", "--since", "nope")
     dashed = run("affected", "--since=--output=x")
     with monkeypatch.context() as patch:
@@ -413,7 +413,7 @@ def test_affected_refuses_what_git_does_not_know(run: Run, repository: Path, mon
     assert (without[0], "git is not installed" in without[2]) == (3, True)
 
 
-def test_affected_is_certain_of_nothing_that_folder_settings_change(run: Run, repository: Path) -> None:
+def test_affected_is_uncertain_about_folder_settings(run: Run, repository: Path) -> None:
     (repository / "assets" / ".aptui.yaml").write_text("builders: {}\n")
 
     answer = affected(run)
@@ -422,7 +422,7 @@ def test_affected_is_certain_of_nothing_that_folder_settings_change(run: Run, re
     assert not any(job["certain"] for job in answer["jobs"])
 
 
-def test_wildcard_that_matches_no_source_lists_its_files(
+def test_unmatched_wildcard_lists_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)

@@ -54,7 +54,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 ALL = tuple(Alert(event, ("tell",)) for event in ("failed", "mended", "idle"))
 
 
-def test_many_failures_are_one_digest_with_the_first_ones_by_name(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_many_failures_are_one_digest_with_the_first_names(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, ALL[0])
     for number in range(1, 51):
         room.alerter(job(number))
@@ -68,7 +68,7 @@ def test_many_failures_are_one_digest_with_the_first_ones_by_name(tmp_path: Path
     }  # fmt: skip
 
 
-def test_what_failed_before_is_no_news_and_what_works_again_is(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_only_new_failures_and_recoveries_are_sent(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL, failing=(1, 2, "a.py"))
     for notice in (job(1), job(2, "completed"), job(0, "completed", "a.py"), job(3, "completed")):
         room.alerter(notice)
@@ -78,7 +78,7 @@ def test_what_failed_before_is_no_news_and_what_works_again_is(tmp_path: Path, h
     assert heard[1]["text"] == "game: all is done, 4 jobs run, 1 failed"
 
 
-def test_what_fails_and_is_mended_at_once_is_not_told(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_failure_that_recovers_at_once_is_not_sent(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL[:2])
     for notice in (job(1), job(1, "completed"), job(2), job(2, "")):
         room.alerter(notice)
@@ -87,7 +87,7 @@ def test_what_fails_and_is_mended_at_once_is_not_told(tmp_path: Path, heard: lis
     assert heard == []
 
 
-def test_what_failed_and_is_gone_is_not_mended(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_failed_job_that_is_gone_is_not_mended(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL[:2], failing=(1,))
     room.alerter(job(1, ""))
     room.alerter.close()
@@ -95,7 +95,7 @@ def test_what_failed_and_is_gone_is_not_mended(tmp_path: Path, heard: list[dict[
     assert heard == []
 
 
-def test_nothing_is_told_before_the_engine_rests_or_it_was_quiet_long_enough(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_digest_waits_until_idle_or_quiet_period(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, *ALL)
     room.alerter(progress(waiting=5))
     room.alerter(job(1))
@@ -112,7 +112,7 @@ def test_nothing_is_told_before_the_engine_rests_or_it_was_quiet_long_enough(tmp
     room.alerter.close()
 
 
-def test_a_save_that_is_dealt_with_at_once_is_no_news_and_long_work_is(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
+def test_idle_digest_is_sent_only_after_long_work(tmp_path: Path, heard: list[dict[str, Any]]) -> None:
     room = Room(tmp_path, ALL[2])
     for seconds in (1, 2 * LONG_S):
         room.alerter(progress(waiting=1))
@@ -124,7 +124,7 @@ def test_a_save_that_is_dealt_with_at_once_is_no_news_and_long_work_is(tmp_path:
     assert [digest["count"] for digest in heard] == [1]
 
 
-def test_where_nobody_is_to_be_told_nothing_is_kept_and_no_thread_begins(tmp_path: Path) -> None:
+def test_without_alerts_no_thread_starts(tmp_path: Path) -> None:
     room = Room(tmp_path)
     room.alerter(job(1))
     room.alerter.close(has_rested=True)
@@ -134,7 +134,7 @@ def test_where_nobody_is_to_be_told_nothing_is_kept_and_no_thread_begins(tmp_pat
 
 
 @pytest.mark.real
-def test_a_program_gets_the_digest_without_a_shell_in_the_projects_folder(tmp_path: Path) -> None:
+def test_program_gets_the_digest_without_a_shell(tmp_path: Path) -> None:
     code = "import os,sys; open('told','w').write(sys.stdin.read()+os.environ['APTUI_EVENT']+sys.argv[1])"
     room = Room(tmp_path, Alert("failed", (sys.executable, "-c", code, "$HOME; x")))
     room.alerter(job(1))
@@ -147,7 +147,7 @@ def test_a_program_gets_the_digest_without_a_shell_in_the_projects_folder(tmp_pa
 
 
 @pytest.mark.real
-def test_what_does_not_work_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_alert_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(alerter, "PROGRAM_LIMIT_S", 0.05)
     wrong = [Alert("failed", ("./nothing-here",), desktop=True), Alert("failed", ("/bin/sh", "-c", "exit 7"))]
@@ -191,7 +191,7 @@ def hook() -> Iterator[str]:
 
 
 @pytest.mark.real
-def test_a_hook_gets_the_digest_and_is_not_followed_elsewhere(tmp_path: Path, hook: str) -> None:
+def test_webhook_gets_the_digest_and_redirects_are_not_followed(tmp_path: Path, hook: str) -> None:
     room = Room(tmp_path, Alert("failed", webhook=f"{hook}/x?a=b"), Alert("failed", webhook=f"{hook}/elsewhere"))
     room.alerter(job(1))
     room.alerter.close()
@@ -201,7 +201,7 @@ def test_a_hook_gets_the_digest_and_is_not_followed_elsewhere(tmp_path: Path, ho
     assert room.said == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
 
 
-def test_a_terminal_rings_and_nothing_in_a_name_commands_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_bell_is_safe_from_escape_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
     room = Room(tmp_path, Alert("failed", bell=True))
     room.alerter(job(1, name="a;\x1b[31m\x07.png"))

@@ -43,7 +43,7 @@ def names(file: Path) -> set[str]:
         return set(tar.getnames())
 
 
-def test_a_command_travels_with_a_script_that_needs_no_aptui(run: Run, tmp_path: Path) -> None:
+def test_command_capsule_has_a_script_without_aptui(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b up.tgz"
     code, out, _ = run("capsule", "sub/b.up", "--out", str(file), "--json")
 
@@ -62,7 +62,7 @@ def test_a_command_travels_with_a_script_that_needs_no_aptui(run: Run, tmp_path:
     assert (there / "out/b.txt").read_text() == "B"
 
 
-def test_the_same_job_makes_the_same_products_elsewhere(run: Run, tmp_path: Path) -> None:
+def test_same_job_makes_same_products_elsewhere(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
 
@@ -71,7 +71,7 @@ def test_the_same_job_makes_the_same_products_elsewhere(run: Run, tmp_path: Path
     assert (code, json.loads(out)["same"], json.loads(out)["differences"]) == (0, True, [])
 
 
-def test_one_job_is_the_same_bytes_under_any_name(run: Run, tmp_path: Path) -> None:
+def test_capsule_bytes_do_not_depend_on_its_name(run: Run, tmp_path: Path) -> None:
     first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
 
     assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
@@ -81,7 +81,7 @@ def test_one_job_is_the_same_bytes_under_any_name(run: Run, tmp_path: Path) -> N
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_failure_fails_again_and_a_python_builder_takes_its_dependencies_along(run: Run, tmp_path: Path) -> None:
+def test_failed_job_fails_again_with_its_dependencies(run: Run, tmp_path: Path) -> None:
     broken, words = tmp_path / "bad.tgz", tmp_path / "x.tgz"
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
     code, out, _ = run("capsule", "run", str(broken), "--trust-code")
@@ -93,7 +93,7 @@ def test_a_failure_fails_again_and_a_python_builder_takes_its_dependencies_along
     assert run("capsule", "run", str(words), "--trust-code")[0] == 0
 
 
-def test_another_outcome_is_told(run: Run, tmp_path: Path) -> None:
+def test_different_outcome_is_reported(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "b.tgz", tmp_path / "other.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
     with tarfile.open(file) as tar, tarfile.open(other, "w:gz") as changed:
@@ -110,7 +110,7 @@ def test_another_outcome_is_told(run: Run, tmp_path: Path) -> None:
     assert "not as recorded" in out
 
 
-def test_what_is_no_capsule_is_refused(run: Run, tmp_path: Path) -> None:
+def test_invalid_capsule_is_refused(run: Run, tmp_path: Path) -> None:
     nonsense, empty, half = tmp_path / "nonsense.tgz", tmp_path / "empty.tgz", tmp_path / "half.tgz"
     nonsense.write_bytes(b"nonsense")
     with tarfile.open(empty, "w:gz"):
@@ -127,7 +127,7 @@ def test_what_is_no_capsule_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("capsule", "sub/b.up", "--out", str(tmp_path / "none/x.tgz"))[0] == 3
 
 
-def test_a_capsule_that_would_write_elsewhere_is_refused(run: Run, tmp_path: Path) -> None:
+def test_capsule_that_writes_outside_is_refused(run: Run, tmp_path: Path) -> None:
     evil = tmp_path / "evil.tgz"
     with tarfile.open(evil, "w:gz") as tar:
         entry = tarfile.TarInfo("../outside")
@@ -168,7 +168,7 @@ def made_by_script(file: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(("words", "quality"), [(("--draft",), "draft"), ((), "final")])
-def test_a_capsule_makes_what_its_run_made(drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str) -> None:
+def test_capsule_repeats_the_quality_of_its_run(drafts: Run, tmp_path: Path, words: tuple[str, ...], quality: str) -> None:
     file = tmp_path / "a.tgz"
     assert drafts("batch", *words)[0] == 0
 

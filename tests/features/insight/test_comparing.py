@@ -28,7 +28,7 @@ def names(changes: list[Any]) -> list[str]:
     return [change.new.source for change in changes]
 
 
-def test_failures_that_came_stayed_and_went(store: Store) -> None:
+def test_new_lasting_and_mended_failures(store: Store) -> None:
     failed, good = {"outcome": 1}, {"outcome": 0}
     session(store, 100, {1: good, 2: failed, 3: failed, 4: failed})
     session(store, 200, {1: failed, 2: good, 3: failed, 5: failed})
@@ -42,7 +42,7 @@ def test_failures_that_came_stayed_and_went(store: Store) -> None:
     assert found.jobs_run == 4
 
 
-def test_what_failed_and_was_mended_in_between_is_as_it_was(store: Store) -> None:
+def test_failure_mended_in_between_is_unchanged(store: Store) -> None:
     session(store, 100, {1: {}})
     session(store, 200, {1: {"outcome": 1}})
     session(store, 300, {1: {}})
@@ -53,7 +53,7 @@ def test_what_failed_and_was_mended_in_between_is_as_it_was(store: Store) -> Non
     assert not found.mended
 
 
-def test_slower_and_faster_are_measured_against_all_earlier_runs(store: Store) -> None:
+def test_pace_is_measured_against_all_earlier_runs(store: Store) -> None:
     for key in (100, 200, 300):
         session(store, key, {1: {"duration_ms": 100 + key // 100}, 2: {"duration_ms": 1000}, 3: {"duration_ms": 100}})
     session(store, 400, {1: {"duration_ms": 500}, 2: {"duration_ms": 100}, 3: {"duration_ms": 110}})
@@ -79,7 +79,7 @@ def test_products_that_grew(store: Store) -> None:
     assert not found.shrank
 
 
-def test_what_went_and_came_back_is_neither_gone_nor_new(store: Store) -> None:
+def test_job_that_came_back_is_neither_gone_nor_new(store: Store) -> None:
     session(store, 100, {1: {}, 2: {}}, NOW - 9000, NOW - 5000)
     store.put(drop_source=[(1,), (2,)])
     job(store, 2, 203)
@@ -115,7 +115,7 @@ def _run(number: int, run_key: int) -> tuple[object, ...]:
     return run_row(number, run_key)
 
 
-def test_a_session_and_itself_do_not_differ(store: Store) -> None:
+def test_session_equals_itself(store: Store) -> None:
     session(store, 100, {1: {}})
 
     assert compared(store, "1", "1") == Comparison()

@@ -39,7 +39,7 @@ def parsed(told: str) -> dict[str, str]:
     return found
 
 
-def test_the_database_speaks_without_an_engine(store: Store) -> None:
+def test_database_figures_without_an_engine(store: Store) -> None:
     job(store, 1, 1, duration_ms=5)
     job(store, 2, 2, outcome=1)
     store.put(put_job=[job_row(1, 1, run_key=1, duration_ms=5), job_row(3, 1, run_key=3, duration_ms=700, platform="windows")])
@@ -58,7 +58,7 @@ def test_the_database_speaks_without_an_engine(store: Store) -> None:
     assert not any(key.startswith("aptui_queue") for key in found)
 
 
-def test_an_engine_adds_what_it_alone_knows() -> None:
+def test_engine_adds_its_own_figures() -> None:
     found = parsed(text(of_engine(STATUS)))
 
     assert (found["aptui_engine_up"], found["aptui_queue_jobs_waiting"], found["aptui_queue_jobs_running"]) == ("1", "7", "0")
@@ -71,14 +71,14 @@ def test_an_engine_adds_what_it_alone_knows() -> None:
     assert parsed(text(of_engine({**STATUS, "progress": None})))["aptui_queue_jobs_waiting"] == "0"
 
 
-def test_an_empty_database(store: Store) -> None:
+def test_empty_database(store: Store) -> None:
     found = parsed(document(store.reader(), str, None))
 
     assert found["aptui_products"] == "0"
     assert "aptui_session" not in found
 
 
-def test_what_others_named_cannot_break_the_form() -> None:
+def test_foreign_names_cannot_break_the_format() -> None:
     odd = Family("x", "gauge", "told\nin two", (Sample(1.5, {"a": 'q"b\\c\nd\ud800'}),))
 
     assert text([odd, gauge("y", "", 2)]) == (

@@ -212,7 +212,7 @@ def test_capsule_with_too_many_members_is_refused(run: Run, tmp_path: Path, monk
     assert (code, "more than 10 members" in error) == (3, True)
 
 
-def test_settings_of_capsule_that_reach_beyond_it_are_not_obeyed(run: Run, tmp_path: Path) -> None:
+def test_capsule_settings_outside_its_folder_are_ignored(run: Run, tmp_path: Path) -> None:
     victim, hook = tmp_path / "victim", tmp_path / "hook"
     (victim / "linux").mkdir(parents=True)
     (victim / "linux/keep.txt").write_text("x")
@@ -234,7 +234,7 @@ def test_settings_of_capsule_that_reach_beyond_it_are_not_obeyed(run: Run, tmp_p
     assert not (tmp_path / "home/.cache/aptui").exists()
 
 
-def test_configuration_of_capsule_takes_the_stricter_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capsule_gets_the_stricter_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path / "home", monkeypatch)
     file = pack(tmp_path / "x.tgz", make_members(sandbox="off"))
     user_file().parent.mkdir(parents=True, exist_ok=True)
@@ -250,7 +250,7 @@ def test_configuration_of_capsule_takes_the_stricter_sandbox(tmp_path: Path, mon
     assert found == ["auto", "require", "auto"]
 
 
-def test_code_of_capsule_runs_only_with_consent(run: Run, tmp_path: Path) -> None:
+def test_capsule_code_runs_only_with_consent(run: Run, tmp_path: Path) -> None:
     proof = tmp_path / "proof"
     members = {**make_members(), "capsule/builders/x.py": f"open({str(proof)!r}, 'w')\n".encode()}
     file = str(pack(tmp_path / "x.tgz", members))
@@ -263,7 +263,7 @@ def test_code_of_capsule_runs_only_with_consent(run: Run, tmp_path: Path) -> Non
     assert "builders/x.py" in error
 
 
-def test_capsule_without_code_asks_nothing(run: Run, tmp_path: Path) -> None:
+def test_capsule_without_code_needs_no_consent(run: Run, tmp_path: Path) -> None:
     file = str(pack(tmp_path / "x.tgz", make_members(builders=[{"name": "up", "copy": ["*.up"]}])))
 
     code, out, _ = run("capsule", "run", file)
@@ -277,7 +277,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("answer", "runs"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
-def test_terminal_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool) -> None:
+def test_terminal_user_is_asked_for_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, runs: bool) -> None:
     from argparse import Namespace
 
     from aptui.features.insight import capsule
@@ -308,7 +308,7 @@ def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_ended_run_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_run_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
     sleeping = [{**COMMAND, "command": "sleep 30; cp {source} {products_dir}"}]
     process = begin(pack(tmp_path / "x.tgz", make_members(builders=sleeping)), tmp_path)
     process.send_signal(number)
@@ -317,7 +317,7 @@ def test_ended_run_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Sig
     assert left_folders(tmp_path) == []
 
 
-def test_folder_of_killed_run_goes_with_the_next_run(run: Run, tmp_path: Path) -> None:
+def test_next_run_deletes_the_folder_of_a_killed_run(run: Run, tmp_path: Path) -> None:
     sleeping = [{**COMMAND, "command": "sleep 5; cp {source} {products_dir}"}]
     file = pack(tmp_path / "x.tgz", make_members(builders=sleeping))
     process = begin(file, tmp_path)

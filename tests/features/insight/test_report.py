@@ -36,7 +36,7 @@ def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 @pytest.mark.real
-def test_what_is_not_well_by_folder_with_what_failed(run: Run) -> None:
+def test_report_by_folder_lists_failed_jobs(run: Run) -> None:
     code, out, _ = run("report", "--json")
 
     (tables,) = json.loads(out)
@@ -60,7 +60,7 @@ def test_all_counts_every_job_once(run: Run) -> None:
 
 
 @pytest.mark.real
-def test_failures_are_those_of_whom_codeowners_names_last(run: Run) -> None:
+def test_last_codeowners_pattern_owns_a_failure(run: Run) -> None:
     _, out, _ = run("report", "--by", "owner", "--all", "--json")
 
     found = {row["name"]: row for row in json.loads(out)}
@@ -70,7 +70,7 @@ def test_failures_are_those_of_whom_codeowners_names_last(run: Run) -> None:
 
 
 @pytest.mark.real
-def test_what_report_does_not_take(run: Run, processed: Path) -> None:
+def test_invalid_report_options_are_refused(run: Run, processed: Path) -> None:
     code, _, err = run("report", "--depth", "0")
     assert (code, "--depth: 0 is not between 1 and 64" in err) == (3, True)
     owners = processed / "CODEOWNERS"
@@ -120,13 +120,13 @@ def test_what_report_does_not_take(run: Run, processed: Path) -> None:
         ("/*", "a.png", True),
     ],
 )
-def test_what_a_pattern_means(pattern: str, path: str, is_meant: bool) -> None:
+def test_codeowners_pattern_matches(pattern: str, path: str, is_meant: bool) -> None:
     owners = Owners("/repo", [(pattern, ("@me",))])
 
     assert owners.of(f"/repo/{path}") == ("@me" if is_meant else NO_OWNER)
 
 
-def test_the_last_pattern_decides_also_when_it_names_nobody(tmp_path: Path) -> None:
+def test_last_pattern_without_owner_means_no_owner(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".github").mkdir()
     (tmp_path / ".github/CODEOWNERS").write_text("# all\n* @all\n\n[Section] @x\n/free/\n/art/ @art me@example.org # us\n")
@@ -138,7 +138,7 @@ def test_the_last_pattern_decides_also_when_it_names_nobody(tmp_path: Path) -> N
     assert owners_of(tmp_path / "below").of(f"{tmp_path}/art/a") == "@art me@example.org"
 
 
-def test_a_pattern_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_exception_pattern_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "CODEOWNERS").write_text("* @all\n!x @me\n")
 
     with pytest.raises(UserError, match="exceptions are not known here") as caught:
@@ -158,7 +158,7 @@ def test_a_pattern_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None
         ("*?" * 100 + "b", "a" * 4_000),
     ],
 )
-def test_pattern_of_strangers_is_matched_in_few_steps(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untrusted_pattern_matches_in_few_steps(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of a path are compared at most as often as both have segments; no regex that goes back compares them."""
     count = 0
     inherited = report._compile_segment
@@ -193,7 +193,7 @@ def test_pattern_of_strangers_is_matched_in_few_steps(pattern: str, path: str, m
         ("* @x\n" * 10_001, "more than 10,000 patterns"),
     ],
 )
-def test_codeowners_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, text: str, error: str) -> None:
+def test_invalid_codeowners_is_refused_with_its_line(tmp_path: Path, text: str, error: str) -> None:
     (tmp_path / "CODEOWNERS").write_text(text)
 
     with pytest.raises(UserError, match=error) as caught:

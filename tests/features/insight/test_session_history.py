@@ -38,7 +38,7 @@ def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return runner(capsys)
 
 
-def test_sessions_are_listed_the_last_first(run: Run) -> None:
+def test_sessions_are_listed_newest_first(run: Run) -> None:
     code, out, _ = run("history", "--json")
 
     second, first = json.loads(out)
@@ -50,7 +50,7 @@ def test_sessions_are_listed_the_last_first(run: Run) -> None:
     assert len(out.splitlines()) == 2
 
 
-def test_one_session_shows_what_ran_in_it(run: Run) -> None:
+def test_session_shows_its_runs(run: Run) -> None:
     _, out, _ = run("history", "last", "--json")
     found = json.loads(out)
 
@@ -61,7 +61,7 @@ def test_one_session_shows_what_ran_in_it(run: Run) -> None:
     assert "tables/bad.json@linux" in out
 
 
-def test_two_sessions_are_compared_whatever_their_order(run: Run) -> None:
+def test_two_sessions_are_compared_in_any_order(run: Run) -> None:
     _, out, _ = run("history", "2", "1", "--json")
     found = json.loads(out)
 
@@ -86,14 +86,14 @@ def test_two_sessions_are_compared_whatever_their_order(run: Run) -> None:
         (("--limit", "x"), "invalid int value"),
     ],
 )
-def test_what_is_no_session_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_unknown_session_is_refused(run: Run, words: tuple[str, ...], said: str) -> None:
     code, out, err = run("history", *words)
 
     assert (code, out) == (3, "")
     assert said in err
 
 
-def test_a_project_that_was_never_processed(run: Run, tmp_path: Path) -> None:
+def test_unprocessed_project_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "aptui.yaml").write_text("platforms: {linux: {}}\nscan_folders: [{name: a, path: .}]\nbuilders: []\n")
     os.chdir(tmp_path)
 

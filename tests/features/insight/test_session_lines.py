@@ -11,8 +11,7 @@ import pytest
 
 from aptui.config.model import Config
 from aptui.core.asset_checks import Check, Limit
-from aptui.features.insight.screen import check_lines
-from aptui.features.insight.session_lines import history, sizes_lines, time_line
+from aptui.features.insight.session_lines import check_lines, history, sizes_lines, time_line
 from aptui.shared.errors import UserError
 from aptui.tui.frame.line import Parts
 from tests.features.insight.test_comparing import NOW
@@ -76,7 +75,7 @@ def test_one_session_and_two_compared(store: Store) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
+def test_time_line_has_a_row_for_each_lane(store: Store, width: int) -> None:
     night(store)
 
     lines = time_line(store.reader(), [], str, width)
@@ -98,7 +97,7 @@ def test_sizes_with_bars(store: Store) -> None:
     assert any("+10 B" in line for line in said(sizes_lines(reader, ["builder", "1"], lambda _uuid: "image", 80)))
 
 
-def test_checks_with_what_they_found(store: Store) -> None:
+def test_checks_with_their_findings(store: Store) -> None:
     night(store)
     checks = (Check("small", "fail", limits=(Limit("bytes", "< 5", 0.0, 5.0),)), Check("names", file_name=".*"))
     config = cast("Config", SimpleNamespace(checks=checks))
@@ -112,7 +111,7 @@ def test_checks_with_what_they_found(store: Store) -> None:
     assert "no checks are configured" in said(check_lines(config, store.reader(), ["none"], str, 80))[1]
 
 
-def test_nothing_yet(store: Store) -> None:
+def test_empty_database(store: Store) -> None:
     reader = store.reader()
 
     assert said(history(reader, [], str, 80))[1] == " no session is recorded yet"
@@ -124,7 +123,7 @@ def test_nothing_yet(store: Store) -> None:
 
 
 @pytest.mark.real
-def test_the_commands_open_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_open_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")

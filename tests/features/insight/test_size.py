@@ -44,7 +44,7 @@ def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return runner(capsys)
 
 
-def test_sizes_by_builder_and_what_grew(run: Run) -> None:
+def test_sizes_by_builder_with_growth(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "1")
 
     found = {item["name"]: item for item in json.loads(out)}
@@ -64,14 +64,14 @@ def _commits(processed: Path) -> None:
             database.execute("UPDATE aptui_sessions SET commit_id = ? WHERE session_id = ?", (commit, number))
 
 
-def test_what_grew_since_a_commit_is_what_grew_since_its_session(run: Run) -> None:
+def test_growth_since_a_commit_equals_growth_since_its_session(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "ABC1dd")
 
     assert json.loads(out) == json.loads(run("size", "--by", "builder", "--json", "--diff", "1")[1])
     assert json.loads(out)[0]["grew_bytes"] == 4999
 
 
-def test_a_page_holds_everything_and_loads_nothing(run: Run, tmp_path: Path) -> None:
+def test_html_page_loads_nothing(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "size.html"
     code, out, _ = run("size", "--by", "builder", "--diff", "abc1dd", "--html", str(file))
 
@@ -84,7 +84,7 @@ def test_a_page_holds_everything_and_loads_nothing(run: Run, tmp_path: Path) -> 
     assert run("size", "--html", str(tmp_path / "none/size.html"))[0] == 3
 
 
-def test_names_in_a_page_are_text() -> None:
+def test_names_in_html_page_are_escaped() -> None:
     row = SizeRow("<script>x</script>\x1b[0m&\udcff", 1, 10)
 
     page = size_page([row], row, SizeBy.FOLDER, "<b>", None)
@@ -108,14 +108,14 @@ def test_names_in_a_page_are_text() -> None:
         (("--by", "type", "--diff", "1"), "what grew is not known by type"),
     ],
 )
-def test_what_size_does_not_take(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said: str) -> None:
     code, _, err = run("size", *words)
 
     assert code == 3
     assert said in err
 
 
-def test_a_trace_has_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
+def test_trace_has_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "night.json"
     code, out, _ = run("trace", "1", "--out", str(file))
 
@@ -130,7 +130,7 @@ def test_a_trace_has_every_run_on_a_lane(run: Run, tmp_path: Path) -> None:
     assert json.loads(out)["traceEvents"] == events
 
 
-def test_a_trace_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+def test_unwritable_trace_is_refused(run: Run, tmp_path: Path) -> None:
     code, _, err = run("trace", "--out", str(tmp_path / "none/x.json"))
 
     assert code == 3
@@ -138,7 +138,7 @@ def test_a_trace_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
     assert run("trace", "88")[0] == 3
 
 
-def test_jobs_that_became_slower_are_marked_everywhere(run: Run) -> None:
+def test_slower_jobs_are_marked(run: Run) -> None:
     _, out, _ = run("jobs", "--slower", "--json")
     (found,) = json.loads(out)
     assert (found["source"], found["slower"]["median_s"], found["slower"]["earlier_runs"]) == ("sub/b.up", 0.001, 1)
@@ -149,7 +149,7 @@ def test_jobs_that_became_slower_are_marked_everywhere(run: Run) -> None:
     assert "slower     1 job than before" in run("status")[1]
 
 
-def test_a_gate_on_slower_jobs_says_the_same_on_every_run(run: Run) -> None:
+def test_fail_on_slower_repeats_its_verdict(run: Run) -> None:
     code, out, _ = run("batch", "--json", "--fail-on", "slower:2x")
     (found,) = json.loads(out)["slower"]
     assert (code, found["source"], found["builder"], found["duration_s"]) == (1, "sub/b.up", "upper", 4.0)

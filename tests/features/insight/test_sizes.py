@@ -38,7 +38,7 @@ def filled(store: Store) -> Store:
         (SizeBy.PLATFORM, 1, [("linux", 3, 537)]),
     ],
 )
-def test_products_stand_together(filled: Store, by: SizeBy, depth: int, found: list[tuple[str, int, int]]) -> None:
+def test_products_are_grouped(filled: Store, by: SizeBy, depth: int, found: list[tuple[str, int, int]]) -> None:
     names = {BUILDER: "image"}
 
     assert [(row.name, row.count, row.size) for row in sizes(filled.reader(), by, names.__getitem__, depth)] == found
@@ -59,7 +59,7 @@ def test_growth_since_a_session(filled: Store) -> None:
     ]  # fmt: skip
 
 
-def test_what_had_gone_before_the_session_did_not_shrink_since(filled: Store) -> None:
+def test_job_gone_before_the_session_did_not_shrink_since(filled: Store) -> None:
     filled.put(put_session=[session_row(NOW - 9000, NOW - 5000)])
     filled.put(drop_source=[(1,)])
     filled.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])
@@ -70,10 +70,10 @@ def test_what_had_gone_before_the_session_did_not_shrink_since(filled: Store) ->
     assert [(row.name, row.grew) for row in rows] == [("linux", 0)]
 
 
-def test_nothing_is_no_size(store: Store) -> None:
+def test_no_products_have_no_sizes(store: Store) -> None:
     assert sizes(store.reader(), SizeBy.TYPE, str) == []
 
 
 @pytest.mark.parametrize(("source", "depth", "folder"), [("a.txt", 3, "."), ("a/b/c.txt", 1, "a"), ("a/b/c.txt", 9, "a/b")])
-def test_the_folder_of_a_source(source: str, depth: int, folder: str) -> None:
+def test_folder_of_a_source(source: str, depth: int, folder: str) -> None:
     assert folder_of(source, depth) == folder

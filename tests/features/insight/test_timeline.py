@@ -28,7 +28,7 @@ def session(store: Store, **changes: Any) -> None:
     store.put(put_session=[session_row(1000, 9000, **changes)])
 
 
-def test_runs_lie_on_as_few_lanes_as_hold_them(store: Store) -> None:
+def test_runs_lie_on_the_fewest_lanes(store: Store) -> None:
     ran(store, 1, 1000, 3000)
     ran(store, 2, 1500, 2000)
     ran(store, 3, 2000, 2500)
@@ -43,7 +43,7 @@ def test_runs_lie_on_as_few_lanes_as_hold_them(store: Store) -> None:
     }  # fmt: skip
 
 
-def test_what_was_committed_together_ran_one_after_the_other(store: Store) -> None:
+def test_runs_committed_together_ran_one_after_another(store: Store) -> None:
     for number in range(1, 41):  # two messages of twenty runs, whose results are committed at one moment
         ran(store, number, 2990, 3000)
     ran(store, 41, 2000, 2800)
@@ -57,7 +57,7 @@ def test_what_was_committed_together_ran_one_after_the_other(store: Store) -> No
     assert max(end for _lane, _begin, end in spans) == 2000
 
 
-def test_the_critical_path_is_the_longest_chain_not_the_longest_run(store: Store) -> None:
+def test_critical_path_is_the_longest_chain(store: Store) -> None:
     ran(store, 1, 1000, 2000)
     ran(store, 2, 2000, 3500)
     ran(store, 3, 3500, 4000)
@@ -72,7 +72,7 @@ def test_the_critical_path_is_the_longest_chain_not_the_longest_run(store: Store
     assert (found.critical, found.critical_ms) == ([1, 2, 3], 3000)
 
 
-def test_a_job_waits_for_who_makes_its_source(store: Store) -> None:
+def test_job_waits_for_the_maker_of_its_source(store: Store) -> None:
     ran(store, 1, 1000, 2000, platform="common", name="common/2.png")
     ran(store, 2, 2000, 2100)
     session(store)
@@ -80,7 +80,7 @@ def test_a_job_waits_for_who_makes_its_source(store: Store) -> None:
     assert timeline(store.reader(), 1).critical == [1, 2]
 
 
-def test_a_ring_of_dependencies_has_an_end(store: Store) -> None:
+def test_dependency_cycle_ends(store: Store) -> None:
     ran(store, 1, 1000, 2000)
     ran(store, 2, 1000, 2500)
     needs(store, 1, 2)
@@ -90,7 +90,7 @@ def test_a_ring_of_dependencies_has_an_end(store: Store) -> None:
     assert timeline(store.reader(), 1).critical == [1, 2]
 
 
-def test_what_did_not_run_in_the_session_is_not_waited_for(store: Store) -> None:
+def test_runs_of_other_sessions_are_not_waited_for(store: Store) -> None:
     ran(store, 1, 1000, 2000)
     session(store)
     ran(store, 2, 3000, 3500)
@@ -102,7 +102,7 @@ def test_what_did_not_run_in_the_session_is_not_waited_for(store: Store) -> None
     assert (found.needs, found.critical) == ({}, [2])
 
 
-def test_an_empty_session(store: Store) -> None:
+def test_empty_session(store: Store) -> None:
     session(store)
 
     found = timeline(store.reader(), 1)

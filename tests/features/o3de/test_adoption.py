@@ -34,7 +34,7 @@ def listed(project):
     return {str(path.relative_to(project.cache)): path.read_bytes() for path in project.cache.rglob("*") if path.is_file()}
 
 
-def test_a_cache_of_o3de_is_refused_and_left_as_it_is(project):
+def test_o3de_cache_is_refused_unchanged(project):
     before = listed(project)
 
     with pytest.raises(UserError, match=r"written by O3DE's Asset Processor"):
@@ -43,7 +43,7 @@ def test_a_cache_of_o3de_is_refused_and_left_as_it_is(project):
     assert listed(project) == before
 
 
-def test_a_live_engine_refuses_it_too(project):
+def test_live_engine_refuses_an_o3de_cache(project):
     before = sorted(project.cache.rglob("*"))
     settings = load.load(project.root)
 
@@ -53,7 +53,7 @@ def test_a_live_engine_refuses_it_too(project):
     assert sorted(project.cache.rglob("*")) == before
 
 
-def test_what_is_taken_over_is_set_aside_whole(project):
+def test_adopted_cache_is_set_aside(project):
     before = listed(project)
 
     told = adopt(load.load(project.root))
@@ -71,7 +71,7 @@ def test_what_is_taken_over_is_set_aside_whole(project):
     assert f"'{HOST}.1.old'" in told
 
 
-def test_nothing_is_taken_over_twice_or_of_ours(project):
+def test_adoption_happens_once(project):
     adopt(load.load(project.root))
     project.engine_run()
     before = listed(project)
@@ -81,7 +81,7 @@ def test_nothing_is_taken_over_twice_or_of_ours(project):
     assert listed(project) == before
 
 
-def test_a_batch_takes_it_over_when_it_is_told_to(project, capfd, monkeypatch):
+def test_batch_adopts_on_request(project, capfd, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(project.root / "xdg"))
     assert main.main(["batch", "--project", str(project.root)]) == 3
     assert "'--adopt-cache'" in capfd.readouterr().err

@@ -34,7 +34,7 @@ def paths(cache: Path) -> list[bytes | None]:
     return [each.value for each in found if each is not None]
 
 
-def test_it_is_made_of_ours_and_written_when_that_has_changed(tmp_path: Path) -> None:
+def test_runtime_catalog_is_written_when_outdated(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     catalogs = RuntimeCatalogs(tmp_path, ("linux", "pc"))
     assert not RuntimeCatalogs.is_current(tmp_path, ("linux", "pc"))
@@ -53,7 +53,7 @@ def test_it_is_made_of_ours_and_written_when_that_has_changed(tmp_path: Path) ->
     assert paths(tmp_path) == [b"a.txt", b"b.txt"]
 
 
-def test_one_that_somebody_changed_or_deleted_is_written_again(tmp_path: Path) -> None:
+def test_deleted_runtime_catalog_is_written_again(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     RuntimeCatalogs(tmp_path, ("linux",)).save()
     path_of(tmp_path, "linux").unlink()
@@ -63,7 +63,7 @@ def test_one_that_somebody_changed_or_deleted_is_written_again(tmp_path: Path) -
     assert paths(tmp_path) == [b"a.txt"]
 
 
-def test_while_an_engine_stays_up_it_is_written_at_rest_and_at_the_end_at_once(tmp_path: Path) -> None:
+def test_live_engine_writes_when_idle_and_at_close(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     done = threading.Event()
     quick = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
@@ -79,7 +79,7 @@ def test_while_an_engine_stays_up_it_is_written_at_rest_and_at_the_end_at_once(t
     assert paths(tmp_path) == [b"b.txt"]
 
 
-def test_an_engine_does_not_wait_for_one_that_is_being_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_does_not_wait_for_a_running_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     begun, may_end = threading.Event(), threading.Event()
 
@@ -104,9 +104,7 @@ def test_an_engine_does_not_wait_for_one_that_is_being_written(tmp_path: Path, m
 
 
 @pytest.mark.real
-def test_a_large_one_is_written_by_another_process_while_an_engine_stays_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_runtime_catalog_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     monkeypatch.setattr(o3de_cache, "_LARGE_BYTES", 0)
     monkeypatch.setattr(o3de_cache, "write_stream", None)  # nobody writes it here
@@ -119,7 +117,7 @@ def test_a_large_one_is_written_by_another_process_while_an_engine_stays_up(
 
 
 @pytest.mark.real
-def test_a_process_that_cannot_write_it_leaves_the_last_one_and_is_told(
+def test_failed_process_keeps_the_previous_catalog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ours(tmp_path, "a.txt")
@@ -136,7 +134,7 @@ def test_a_process_that_cannot_write_it_leaves_the_last_one_and_is_told(
     assert "JSONDecodeError" in capfd.readouterr().err
 
 
-def test_a_disk_that_refuses_is_told_once(tmp_path: Path) -> None:
+def test_write_error_is_reported_once(tmp_path: Path) -> None:
     ours(tmp_path, "a.txt")
     path_of(tmp_path, "linux").mkdir()
     catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)

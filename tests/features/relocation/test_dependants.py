@@ -33,7 +33,7 @@ def filled(store: Store) -> Store:
     return store
 
 
-def test_sources_are_those_of_one_scan_folder_with_their_products(store: Store) -> None:
+def test_sources_of_one_scan_folder_with_their_products(store: Store) -> None:
     reader = filled(store).reader()
 
     known = sources_in(reader, "project", "/moved/since", ["Ä/Rock.png", "ä/rock.png", "none.png"])
@@ -43,7 +43,7 @@ def test_sources_are_those_of_one_scan_folder_with_their_products(store: Store) 
     assert sources_in(reader, "another", "/somewhere", ["a.scene"]) == {}
 
 
-def test_dependants_are_found_by_path_uuid_and_product_and_patterns_break_nothing(store: Store) -> None:
+def test_dependants_by_path_uuid_and_product(store: Store) -> None:
     reader = filled(store).reader()
 
     found = dependants_of(reader, sources_in(reader, "project", "", ["Ä/Rock.png"]).values())
@@ -55,7 +55,7 @@ def test_dependants_are_found_by_path_uuid_and_product_and_patterns_break_nothin
     }
 
 
-def test_what_a_source_needs_by_path_is_told_as_it_is_written(store: Store) -> None:
+def test_path_dependencies_keep_their_spelling(store: Store) -> None:
     reader = filled(store).reader()
 
     assert needs_of(reader, [2, 3, 4]) == {2: ["Ä/Rock.png"]}

@@ -29,7 +29,7 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.real
-def test_a_source_that_moved_without_its_file_gets_it_back(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_repair_restores_a_forgotten_identity_file(assets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run: Run = runner(capsys)
     (assets / "a.txt").write_text("the bytes by which it is known")
     (assets / "a.txt.meta").write_text(document(OLD))
@@ -54,7 +54,7 @@ def test_a_source_that_moved_without_its_file_gets_it_back(assets: Path, capsys:
     assert (code, [row["uuid"] for row in json.loads(out)["identities"]]) == (0, [OLD])
 
 
-def test_what_was_made_meanwhile_becomes_an_earlier_uuid(tmp_path: Path) -> None:
+def test_newer_identity_becomes_a_legacy_uuid(tmp_path: Path) -> None:
     left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
     left.write_text(document(OLD, NEW[:-2] + "F}"))
     belongs.write_text(document(NEW))
@@ -67,7 +67,7 @@ def test_what_was_made_meanwhile_becomes_an_earlier_uuid(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"UUID": 3}', '{"UUID": {}}'])
-def test_a_file_that_is_none_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+def test_invalid_identity_file_is_left_unchanged(tmp_path: Path, text: str) -> None:
     left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
     left.write_text(document(OLD))
     belongs.write_text(text)

@@ -107,7 +107,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
         assert (not any(name.startswith("m/") for name in room.files())) or not has_begun, step
 
 
-def test_file_that_came_to_the_place_of_a_deleted_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = free_capacity(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
@@ -135,7 +135,7 @@ def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("place", ["outside/letter", "p/assets/../../outside/letter"])
-def test_journal_that_names_a_file_outside_the_scan_folders_is_refused(
+def test_journal_with_files_outside_the_scan_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     room = free_capacity(tmp_path / "p")

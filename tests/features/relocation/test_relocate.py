@@ -37,7 +37,7 @@ def refusal(room: RelocationRoom, source: str, destination: str = "") -> Relocat
 # ------------------------------------------------------------------------------------------------------------- what happens
 
 
-def test_a_preview_changes_nothing(room: RelocationRoom) -> None:
+def test_preview_changes_nothing(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     report = room.ask("a.png", "new/a.png")
@@ -47,7 +47,7 @@ def test_a_preview_changes_nothing(room: RelocationRoom) -> None:
     assert room.files() == ["a.png"]
 
 
-def test_a_file_is_renamed_moved_down_and_moved_up(room: RelocationRoom) -> None:
+def test_file_is_renamed_and_moved_up_and_down(room: RelocationRoom) -> None:
     room.source("assets/a.png", "A")
     room.source("assets/sub/b.png", "B")
 
@@ -58,7 +58,7 @@ def test_a_file_is_renamed_moved_down_and_moved_up(room: RelocationRoom) -> None
     assert room.text("assets/sub/deep/c.png") == "A"
 
 
-def test_a_folder_moves_with_all_below_and_goes_when_it_is_empty(room: RelocationRoom) -> None:
+def test_folder_moves_completely_and_is_removed(room: RelocationRoom) -> None:
     for name in ("art/a.png", "art/deep/b.png", "art/deep/er/c.png"):
         room.source(f"assets/{name}")
 
@@ -70,7 +70,7 @@ def test_a_folder_moves_with_all_below_and_goes_when_it_is_empty(room: Relocatio
     assert (report.counts.sources, report.counts.done) == (3, 3)
 
 
-def test_empty_folders_stay_where_that_is_wanted(room: RelocationRoom) -> None:
+def test_empty_folders_stay_on_request(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
 
     room.do("art/*", "pictures/*", leaves_empty_folders=True)
@@ -78,7 +78,7 @@ def test_empty_folders_stay_where_that_is_wanted(room: RelocationRoom) -> None:
     assert (room.root / "assets/art").is_dir()
 
 
-def test_the_scan_folder_itself_never_goes(room: RelocationRoom) -> None:
+def test_scan_folder_is_never_removed(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     assert room.do("a.png").is_whole
@@ -86,7 +86,7 @@ def test_the_scan_folder_itself_never_goes(room: RelocationRoom) -> None:
     assert (room.root / "assets").is_dir()
 
 
-def test_a_deletion_deletes_what_it_names_alone(room: RelocationRoom) -> None:
+def test_deletion_deletes_only_matching_files(room: RelocationRoom) -> None:
     for name in ("a.png", "b.png", "sub/a.png"):
         room.source(f"assets/{name}")
 
@@ -96,7 +96,7 @@ def test_a_deletion_deletes_what_it_names_alone(room: RelocationRoom) -> None:
     assert report.counts.done == 2
 
 
-def test_a_file_goes_to_another_scan_folder_by_its_absolute_path(room: RelocationRoom) -> None:
+def test_absolute_destination_may_be_another_scan_folder(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     report = room.do("a.png", f"{room.root}/shared/sub/")
@@ -105,7 +105,7 @@ def test_a_file_goes_to_another_scan_folder_by_its_absolute_path(room: Relocatio
     assert room.files("shared") == ["sub/a.png"]
 
 
-def test_what_is_there_already_is_left_alone(room: RelocationRoom) -> None:
+def test_file_already_there_is_skipped(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
 
     report = room.do("art/*", "art/*")
@@ -115,7 +115,7 @@ def test_what_is_there_already_is_left_alone(room: RelocationRoom) -> None:
     assert room.files() == ["art/a.png"]
 
 
-def test_matched_files_that_are_no_sources_are_skipped_and_named(room: RelocationRoom) -> None:
+def test_matched_files_without_jobs_are_skipped(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/notes.doc")
 
@@ -125,7 +125,7 @@ def test_matched_files_that_are_no_sources_are_skipped_and_named(room: Relocatio
     assert room.files() == ["art/notes.doc", "new/a.png"]
 
 
-def test_a_name_that_is_no_text_moves(room: RelocationRoom) -> None:
+def test_file_name_that_is_not_utf8_moves(room: RelocationRoom) -> None:
     name = to_text(b"\xff\xfe.png")
     room.source("assets/other.png")
     (room.root / "assets" / os.fsdecode(b"\xff\xfe.png")).write_bytes(b"!")
@@ -140,14 +140,14 @@ def test_a_name_that_is_no_text_moves(room: RelocationRoom) -> None:
 # ------------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_a_file_or_files_that_are_no_sources_are_refused(room: RelocationRoom) -> None:
+def test_file_without_jobs_is_refused(room: RelocationRoom) -> None:
     room.write("assets/art/notes.doc")
 
     assert refusal(room, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
     assert refusal(room, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
 
 
-def test_nothing_happens_where_one_file_of_many_cannot_move(room: RelocationRoom) -> None:
+def test_one_immovable_file_stops_the_whole_move(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/b.png").chmod(0o466)  # its owner's bit counts, not those of others
 
@@ -159,7 +159,7 @@ def test_nothing_happens_where_one_file_of_many_cannot_move(room: RelocationRoom
     assert room.do("art/b.png").refusals == ("'art/b.png': the file is read-only",)
 
 
-def test_a_destination_that_exists_is_refused_in_whatever_case(room: RelocationRoom) -> None:
+def test_existing_destination_is_refused_in_any_case(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/sub/B.png")
 
@@ -169,14 +169,14 @@ def test_a_destination_that_exists_is_refused_in_whatever_case(room: RelocationR
     assert room.files() == ["a.png", "sub/B.png"]
 
 
-def test_a_change_of_case_alone_is_refused(room: RelocationRoom) -> None:
+def test_change_of_case_alone_is_refused(room: RelocationRoom) -> None:
     room.source("assets/sub/a.png")
 
     assert "case alone" in room.do("sub/a.png", "sub/A.png").items[0].problem
     assert "case alone" in room.do("sub/*", "Sub/*").items[0].problem
 
 
-def test_two_files_never_go_to_one_place(room: RelocationRoom) -> None:
+def test_two_files_with_one_destination_are_refused(room: RelocationRoom) -> None:
     room.source("assets/a1.png")
     room.source("assets/a2.png")
 
@@ -186,7 +186,7 @@ def test_two_files_never_go_to_one_place(room: RelocationRoom) -> None:
     assert room.files() == ["a1.png", "a2.png"]
 
 
-def test_links_do_not_lead_out_of_the_scan_folders(room: RelocationRoom) -> None:
+def test_links_are_not_followed(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     outside = room.write("outside/x.png").parent
     (room.root / "assets/link").symlink_to(outside)
@@ -198,7 +198,7 @@ def test_links_do_not_lead_out_of_the_scan_folders(room: RelocationRoom) -> None
     assert os.listdir(outside) == ["x.png"]
 
 
-def test_nothing_moves_into_the_cache_or_outside(room: RelocationRoom) -> None:
+def test_cache_and_outside_are_no_destination(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     for place in (f"{room.root}/Cache/", f"{room.root}/a.png"):
@@ -206,7 +206,7 @@ def test_nothing_moves_into_the_cache_or_outside(room: RelocationRoom) -> None:
     assert refusal(room, f"{room.root}/Cache/assetdb.sqlite").reference.startswith("Path ")
 
 
-def test_places_where_it_would_be_no_source_are_warned_of(room: RelocationRoom) -> None:
+def test_destination_without_builder_is_warned_of(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/b.png")
     room.source("shared/c.png")
@@ -217,7 +217,7 @@ def test_places_where_it_would_be_no_source_are_warned_of(room: RelocationRoom) 
     assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
 
 
-def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> None:
+def test_missing_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ['*']}]\ncache: Cache\n"
@@ -233,7 +233,7 @@ def test_without_a_database_people_are_told_to_process_first(tmp_path: Path) -> 
 # ---------------------------------------------------------------------------------------------------------------- metadata
 
 
-def test_metadata_travels_whatever_its_case_and_is_called_after_its_source(room: RelocationRoom) -> None:
+def test_metadata_moves_and_is_renamed_with_its_source(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     for name in ("A.PNG.meta", "a.png.Info", "a.settings"):
         room.write(f"assets/{name}", name)
@@ -258,7 +258,7 @@ def test_metadata_is_deleted_with_its_source(room: RelocationRoom) -> None:
     assert room.files() == ["b.png", "b.png.meta"]
 
 
-def test_metadata_stays_where_it_is_left_out(room: RelocationRoom) -> None:
+def test_excluded_metadata_stays(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
 
@@ -268,7 +268,7 @@ def test_metadata_stays_where_it_is_left_out(room: RelocationRoom) -> None:
     assert [skipped.path for skipped in report.skipped] == ["art/a.png.meta"]
 
 
-def test_a_wildcard_takes_metadata_once_and_metadata_without_a_source_too(room: RelocationRoom) -> None:
+def test_wildcard_includes_metadata_once(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.write("assets/art/a.png.meta")
     room.write("assets/art/lost.info")
@@ -284,7 +284,7 @@ def test_a_wildcard_takes_metadata_once_and_metadata_without_a_source_too(room: 
     assert room.do("/".join([str(room.root), "assets/new/lost.info"]), "x.info").is_whole
 
 
-def test_a_source_with_a_meta_file_keeps_its_uuid_and_others_get_that_of_their_path(room: RelocationRoom) -> None:
+def test_meta_file_keeps_the_uuid(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/b.png")
     braced = uuid_text(bytes.fromhex(uuid_hex(1)))
@@ -297,7 +297,7 @@ def test_a_source_with_a_meta_file_keeps_its_uuid_and_others_get_that_of_their_p
     assert (room.root / "assets/new/a.png.meta").read_bytes() == meta
 
 
-def test_a_meta_file_that_stays_behind_takes_the_uuid_with_it(room: RelocationRoom) -> None:
+def test_excluded_meta_file_changes_the_uuid(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta", uuid_hex(1))
 
@@ -309,7 +309,7 @@ def test_a_meta_file_that_stays_behind_takes_the_uuid_with_it(room: RelocationRo
 # -------------------------------------------------------------------------------------------------------------- dependants
 
 
-def test_who_depends_by_path_by_uuid_and_by_product_is_told(room: RelocationRoom) -> None:
+def test_dependants_by_path_uuid_and_product_are_listed(room: RelocationRoom) -> None:
     room.source("assets/a.png", product="linux/a.dds")
     for name in ("path", "uuid", "job", "asset", "unmet"):
         room.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
@@ -332,7 +332,7 @@ def test_who_depends_by_path_by_uuid_and_by_product_is_told(room: RelocationRoom
     assert report.counts.breaking == 5
 
 
-def test_a_source_that_depends_on_itself_does_not_count(room: RelocationRoom) -> None:
+def test_self_dependency_does_not_count(room: RelocationRoom) -> None:
     room.source("assets/a.scene", product="linux/a.scene")
     room.depend("assets/a.scene", "a.scene")
     room.need("assets/a.scene", "assets/a.scene")
@@ -341,7 +341,7 @@ def test_a_source_that_depends_on_itself_does_not_count(room: RelocationRoom) ->
 
 
 @pytest.mark.parametrize("destination", ["new/", ""])
-def test_dependants_forbid_it_unless_they_are_allowed_to_break(room: RelocationRoom, destination: str) -> None:
+def test_dependants_refuse_the_move_unless_allowed(room: RelocationRoom, destination: str) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "a.png")
     room.depend("assets/a.scene", "a.png")
@@ -357,7 +357,7 @@ def test_dependants_forbid_it_unless_they_are_allowed_to_break(room: RelocationR
     assert room.text("assets/a.scene") == "a.png"
 
 
-def test_a_dependant_that_is_deleted_too_does_not_forbid_it(room: RelocationRoom) -> None:
+def test_dependant_that_is_deleted_too_is_no_obstacle(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene")
     room.depend("assets/art/a.scene", "art/a.png")
@@ -367,7 +367,7 @@ def test_a_dependant_that_is_deleted_too_does_not_forbid_it(room: RelocationRoom
     assert room.files() == []
 
 
-def test_a_reference_by_uuid_holds_where_the_meta_file_comes_along(room: RelocationRoom) -> None:
+def test_uuid_reference_holds_with_the_meta_file(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta", uuid_hex(1))
     room.source("assets/a.scene", uuid_hex(1))
@@ -379,7 +379,7 @@ def test_a_reference_by_uuid_holds_where_the_meta_file_comes_along(room: Relocat
     assert fates(report) == {"a.scene": "holds"}
 
 
-def test_files_that_name_each_other_seen_from_their_folder_may_move_together(room: RelocationRoom) -> None:
+def test_relative_references_hold_when_files_move_together(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", '(image "a.png")')
     room.depend("assets/art/a.scene", "art/a.png")
@@ -393,7 +393,7 @@ def test_files_that_name_each_other_seen_from_their_folder_may_move_together(roo
 # -------------------------------------------------------------------------------------------------------------- references
 
 
-def test_references_are_rewritten_and_nothing_else_of_the_file(room: RelocationRoom) -> None:
+def test_references_are_rewritten_and_other_bytes_stay(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     old = room.with_path_uuid("assets/art/a.png")
     body = f"\ufeffart/a.png\r\nArt\\A.png {{{old}}} art/a.png.bak \r".encode() + b"\xff"
@@ -408,7 +408,7 @@ def test_references_are_rewritten_and_nothing_else_of_the_file(room: RelocationR
     assert (report.counts.updated, report.updates[0].count, fates(report)) == (1, 3, {"a.scene": "mended"})
 
 
-def test_the_path_of_a_product_is_rewritten_too(room: RelocationRoom) -> None:
+def test_product_path_is_rewritten(room: RelocationRoom) -> None:
     room.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
     room.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
     room.need("assets/a.scene", "assets/Art/Rock.png")
@@ -418,7 +418,7 @@ def test_the_path_of_a_product_is_rewritten_too(room: RelocationRoom) -> None:
     assert room.text("assets/a.scene") == "new/stone.png.dds"
 
 
-def test_a_dependant_that_moves_along_is_rewritten_where_it_is_then(room: RelocationRoom) -> None:
+def test_moved_dependant_is_rewritten_at_its_new_place(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", "art/a.png")
     room.depend("assets/art/a.scene", "art/a.png")
@@ -429,7 +429,7 @@ def test_a_dependant_that_moves_along_is_rewritten_where_it_is_then(room: Reloca
     assert room.text("assets/new/a.scene") == "new/a.png"
 
 
-def test_what_a_file_names_seen_from_its_old_folder_is_warned_of_and_mended(room: RelocationRoom) -> None:
+def test_relative_reference_of_a_moved_file_is_mended(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene", '"a.png" "art/a.png"')
     room.depend("assets/art/a.scene", "art/a.png")
@@ -442,7 +442,7 @@ def test_what_a_file_names_seen_from_its_old_folder_is_warned_of_and_mended(room
     assert room.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
 
 
-def test_a_reference_that_is_not_found_is_told_as_possible_and_nothing_is_written(room: RelocationRoom) -> None:
+def test_reference_that_is_not_found_is_reported(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "images: [a]")
     room.depend("assets/a.scene", "a.png")
@@ -456,7 +456,7 @@ def test_a_reference_that_is_not_found_is_told_as_possible_and_nothing_is_writte
     assert room.text("assets/a.scene") == "images: [a]"
 
 
-def test_a_dependant_that_cannot_be_written_forbids_it_before_anything_moves(room: RelocationRoom) -> None:
+def test_read_only_dependant_refuses_the_move(room: RelocationRoom) -> None:
     room.source("assets/a.png")
     room.source("assets/a.scene", "a.png").chmod(0o444)
     room.depend("assets/a.scene", "a.png")
@@ -470,7 +470,7 @@ def test_a_dependant_that_cannot_be_written_forbids_it_before_anything_moves(roo
 # ------------------------------------------------------------------------------------------------------ failures half-way
 
 
-def test_a_failure_half_way_says_what_is_done_and_what_is_not(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_half_way_is_reported_per_file(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "abc":
         room.source(f"assets/art/{name}.png")
     room.source("assets/x.scene", "art/a.png art/c.png")
@@ -492,7 +492,7 @@ def full() -> None:
     raise OSError(28, os.strerror(28))
 
 
-def test_metadata_comes_back_when_its_source_does_not_follow(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_comes_back_when_its_source_fails(room: RelocationRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     room.source("assets/a.png")
     room.write("assets/a.png.meta")
     really = relocate_files.move
@@ -507,7 +507,7 @@ def test_metadata_comes_back_when_its_source_does_not_follow(room: RelocationRoo
     }
 
 
-def test_a_move_never_overwrites_and_takes_back_the_folders_it_made(tmp_path: Path) -> None:
+def test_move_never_overwrites_and_removes_its_folders(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
 
@@ -519,7 +519,7 @@ def test_a_move_never_overwrites_and_takes_back_the_folders_it_made(tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
-def test_files_cross_from_one_file_system_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_across_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "a").chmod(0o640)
     really = Path.rename
@@ -537,7 +537,7 @@ def test_files_cross_from_one_file_system_to_another(tmp_path: Path, monkeypatch
     assert ((tmp_path / "b").stat().st_mode & 0o777, (tmp_path / "b").read_text()) == (0o640, "a")
 
 
-def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
+def test_engine_cannot_start_during_a_move(room: RelocationRoom) -> None:
     from aptui.config import load
 
     settings = load.load(room.root)
@@ -545,7 +545,7 @@ def test_no_engine_may_start_while_files_move(room: RelocationRoom) -> None:
         pass
 
 
-def test_a_long_report_is_shortened_and_keeps_its_counts_and_what_went_wrong(room: RelocationRoom) -> None:
+def test_long_report_is_shortened_with_its_counts(room: RelocationRoom) -> None:
     for at in range(5):
         room.source(f"assets/art/{at}.png").chmod(0o444 if at == 4 else 0o644)
 
@@ -573,7 +573,7 @@ def run_git(room: RelocationRoom, *words: str) -> str:
 
 
 @pytest.mark.real
-def test_git_moves_and_deletes_what_it_tracks_where_that_is_wanted(git: RelocationRoom) -> None:
+def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationRoom) -> None:
     assert git.do("*.png", "new/*.png", uses_scm=True).is_whole
     moved = run_git(git, "status", "--short")
     assert git.files() == ["new/a.png", "new/b.png"]
@@ -582,14 +582,14 @@ def test_git_moves_and_deletes_what_it_tracks_where_that_is_wanted(git: Relocati
 
 
 @pytest.mark.real
-def test_git_is_left_alone_otherwise(git: RelocationRoom) -> None:
+def test_git_is_not_used_by_default(git: RelocationRoom) -> None:
     git.do("a.png")
 
     assert run_git(git, "status", "--short").startswith(" D assets/a.png")
 
 
 @pytest.mark.real
-def test_what_git_says_no_to_is_told(git: RelocationRoom) -> None:
+def test_git_failure_is_reported(git: RelocationRoom) -> None:
     (git.root / "assets/a.png").write_text("changed")
 
     report = git.do("a.png", uses_scm=True)

@@ -74,14 +74,14 @@ def goes_to(source: str, destination: str) -> list[str]:
 
 
 @pytest.mark.parametrize("switch", ["leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"])
-def test_a_switch_that_helps_needs_its_command(switch: str) -> None:
+def test_option_switch_needs_a_command(switch: str) -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches([switch])
 
     assert caught.value.reference == f"Command --{switch} must be used with command --move or --delete"
 
 
-def test_updating_references_needs_a_move() -> None:
+def test_update_references_needs_a_move() -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches(["delete=a", "updateReferences"])
 
@@ -89,7 +89,7 @@ def test_updating_references_needs_a_move() -> None:
 
 
 @pytest.mark.parametrize("given", ["a", "a,", ",b", "a,b,c", ""])
-def test_a_move_is_two_parts_that_are_not_empty(given: str) -> None:
+def test_move_needs_two_parts(given: str) -> None:
     with pytest.raises(RelocationError) as caught:
         from_switches([f"move={given}"])
 
@@ -133,11 +133,11 @@ def test_switches_become_an_order() -> None:
         ("/p/dev/duplicate/*.tif", ["duplicate/file1.tif"]),
     ],
 )
-def test_a_source_names_these_files(source: str, files: list[str]) -> None:
+def test_source_pattern_finds_files(source: str, files: list[str]) -> None:
     assert found(source) == files
 
 
-def test_a_file_with_a_star_in_its_name_is_meant_when_it_is_named() -> None:
+def test_existing_file_with_a_star_is_not_a_pattern() -> None:
     where = find("subfolder1/odd*name.tif", TREE)
 
     assert where.files == ("subfolder1/odd*name.tif",)
@@ -168,15 +168,15 @@ def test_a_file_with_a_star_in_its_name_is_meant_when_it_is_named() -> None:
         ("", "Invalid format for move command."),
     ],
 )
-def test_a_source_is_refused(source: str, said: str) -> None:
+def test_invalid_source_is_refused(source: str, said: str) -> None:
     assert refusal_of(source).startswith(said)
 
 
-def test_a_wildcard_before_the_last_part_stays_within_one_level() -> None:
+def test_inner_wildcard_matches_one_level() -> None:
     assert found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
 
 
-def test_a_scan_folder_that_is_not_recursive_answers_to_names_without_a_slash_alone() -> None:
+def test_flat_scan_folder_has_no_subfolders() -> None:
     assert refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
     assert refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
 
@@ -204,7 +204,7 @@ def test_a_scan_folder_that_is_not_recursive_answers_to_names_without_a_slash_al
         ("SUBFOLDER2/FI*", "place/*", "place/le.tif"),
     ],
 )
-def test_files_go_there(source: str, destination: str, expected: str) -> None:
+def test_destination_of_files(source: str, destination: str, expected: str) -> None:
     assert goes_to(source, destination) == [expected]
 
 
@@ -219,7 +219,7 @@ def test_files_go_there(source: str, destination: str, expected: str) -> None:
         ("abcdef", "a*b*e*", "1*2*3*", "12cd3f"),
     ],
 )
-def test_each_star_takes_as_much_as_it_can(name: str, pattern: str, destination: str, expected: str) -> None:
+def test_stars_are_greedy(name: str, pattern: str, destination: str, expected: str) -> None:
     assert read_destination(FoundSource(DEV, pattern, (name,)), destination, TREE).of(name) == expected
 
 
@@ -236,11 +236,11 @@ def test_each_star_takes_as_much_as_it_can(name: str, pattern: str, destination:
         ("otherfile.tif", "", "Invalid format for move command."),
     ],
 )
-def test_a_destination_is_refused(source: str, destination: str, said: str) -> None:
+def test_invalid_destination_is_refused(source: str, destination: str, said: str) -> None:
     assert refusal_of(source, destination).startswith(said)
 
 
-def test_a_wildcard_before_the_last_does_not_swallow_a_slash() -> None:
+def test_inner_star_does_not_match_a_slash() -> None:
     target = read_destination(FoundSource(FOLDER, "*/c/*", ("a/b/c/d/otherfile.tif",)), "*/d/*", TREE)
 
     with pytest.raises(RelocationError) as caught:

@@ -60,7 +60,7 @@ def uuids(project: LiveProject) -> dict[str, str]:
         return {row.source: row.uuid.hex() for row in reader.sources()}
 
 
-def test_a_folder_moves_as_one_batch_and_only_what_moved_runs(project: LiveProject) -> None:
+def test_moved_folder_is_one_batch(project: LiveProject) -> None:
     project.forget()
 
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
@@ -74,7 +74,7 @@ def test_a_folder_moves_as_one_batch_and_only_what_moved_runs(project: LiveProje
     project.check_rest()
 
 
-def test_a_source_with_an_identity_file_is_the_same_asset_afterwards(project: LiveProject) -> None:
+def test_identity_file_keeps_the_asset(project: LiveProject) -> None:
     before, meta = uuids(project), (project.root / "assets/art/a.png.meta").read_bytes()
 
     report = relocate(project, Relocate("art/*", "pictures/*", is_confirmed=True))
@@ -87,7 +87,7 @@ def test_a_source_with_an_identity_file_is_the_same_asset_afterwards(project: Li
     assert not (project.root / "assets/art").exists()
 
 
-def test_a_preview_holds_nothing_and_moves_nothing(project: LiveProject) -> None:
+def test_preview_holds_and_moves_nothing(project: LiveProject) -> None:
     project.forget()
 
     report = relocate(project, Relocate("art/*", "pictures/*"))
@@ -97,14 +97,14 @@ def test_a_preview_holds_nothing_and_moves_nothing(project: LiveProject) -> None
     assert (project.root / "assets/art/a.png").exists()
 
 
-def test_a_deletion_takes_products_away(project: LiveProject) -> None:
+def test_deletion_removes_products(project: LiveProject) -> None:
     assert relocate(project, Relocate("art/*", is_delete=True, is_confirmed=True)).is_whole
     project.until_idle()
 
     assert list(project.texts()) == ["other.txt"]
 
 
-def test_orders_that_come_together_are_done_one_after_the_other(project: LiveProject) -> None:
+def test_orders_run_one_after_another(project: LiveProject) -> None:
     first, second = (begun(project, Relocate("other.txt", name, is_confirmed=True)) for name in ("first.txt", "second.txt"))
 
     project.until(lambda: first.is_over and second.is_over)
@@ -115,7 +115,7 @@ def test_orders_that_come_together_are_done_one_after_the_other(project: LivePro
     assert project.live.health.holds == ()
 
 
-def test_what_waits_has_a_limit_and_goes_with_its_client(project: LiveProject) -> None:
+def test_waiting_orders_are_limited_and_dropped_with_their_client(project: LiveProject) -> None:
     waiting = [begun(project, Relocate("other.txt", is_delete=True)) for _ in range(34)]
     assert [each.refused != "" for each in waiting] == [False] * 32 + [True] * 2
     project.desk.forget_client(waiting[0].client)
@@ -127,7 +127,7 @@ def test_what_waits_has_a_limit_and_goes_with_its_client(project: LiveProject) -
     assert [each.is_over for each in waiting[1:32]] == [False] * 31
 
 
-def test_a_pattern_cannot_be_made_to_take_long(project: LiveProject) -> None:
+def test_hostile_pattern_ends_in_time(project: LiveProject) -> None:
     project.write("assets/" + "a" * 100 + ".txt", "x")
     began = time.process_time()
 
@@ -137,16 +137,14 @@ def test_a_pattern_cannot_be_made_to_take_long(project: LiveProject) -> None:
     assert time.process_time() - began < 5
 
 
-def test_a_mistake_is_refused_and_the_hold_ends(project: LiveProject) -> None:
+def test_refused_order_releases_the_hold(project: LiveProject) -> None:
     request = project.ask(Relocate("art", "new/", is_confirmed=True))
 
     assert "'art' is a folder" in request.refused
     project.until(lambda: project.live.health.holds == ())
 
 
-def test_a_failure_half_way_is_told_and_the_engine_goes_on_with_what_is_there(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_half_way_is_answered_and_engine_continues(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     really = moved_files.move
 
     def move(old: str, new: str) -> list[str]:

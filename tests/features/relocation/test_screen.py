@@ -92,7 +92,7 @@ async def to_preview(app, pilot, pane, destination: str) -> None:
     await type_in(app, pilot, destination)
 
 
-def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path, store):
+def test_source_is_moved_after_its_preview(tmp_path, store):
     async def move(app, pilot, pane, session):
         await to_preview(app, pilot, pane, "new/rock.png")
         await until(pilot, lambda: "refused: one file depends" in text(app))
@@ -115,7 +115,7 @@ def test_a_source_is_moved_after_its_preview_with_references_mended(tmp_path, st
 
 
 @pytest.mark.usefixtures("store")
-def test_a_folder_is_deleted_with_all_below_it(tmp_path):
+def test_folder_is_deleted(tmp_path):
     async def delete(app, pilot, pane, session):
         await go(pilot, pane, ROCK)
         await press(pilot, "h")
@@ -143,7 +143,7 @@ def test_a_folder_is_deleted_with_all_below_it(tmp_path):
         ("/p/a/b.png", "a/b.png", "", ""),
     ],
 )
-def test_where_it_went_is_the_file_or_the_folder(source, old, new, path):
+def test_new_path_is_the_file_or_folder(source, old, new, path):
     report = RelocationReport(Relocate(source), (RelocationItem(old, f"/p/{old}", "project", new),))
 
     assert new_path(report) == path
@@ -153,12 +153,12 @@ def test_where_it_went_is_the_file_or_the_folder(source, old, new, path):
     ("key", "typed", "asked"),
     [(-1, "stones", "stones/*"), (-1, "old/", "old/textures/*"), (3, "a.png", "a.png"), (3, "old/", "old/")],
 )
-def test_a_folder_is_moved_or_put_into_another_and_a_file_goes_where_it_is_said(key, typed, asked):
+def test_typed_destination_of_folders_and_files(key, typed, asked):
     assert destination_of(Panel(Kind.SOURCES, key, "deep/textures"), typed) == asked
 
 
 @pytest.mark.usefixtures("store")
-def test_a_mistake_is_told_and_what_was_typed_can_be_mended(tmp_path):
+def test_refused_destination_can_be_corrected(tmp_path):
     async def move(app, pilot, pane, _session):
         await to_preview(app, pilot, pane, "/outside/")
         await shows(app, pilot, "outside the scan folders")
@@ -171,7 +171,7 @@ def test_a_mistake_is_told_and_what_was_typed_can_be_mended(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_what_failed_stays_on_the_screen_until_it_is_closed(tmp_path):
+def test_failed_move_stays_on_screen(tmp_path):
     session = Mover(tmp_path)
     session.fails = True
 
@@ -190,7 +190,7 @@ def test_what_failed_stays_on_the_screen_until_it_is_closed(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_the_menu_offers_it_where_an_engine_can_be_asked(tmp_path):
+def test_menu_offers_move_and_delete_with_an_engine(tmp_path):
     async def with_engine(app, pilot, pane, _session):
         await go(pilot, pane, ROCK)
         await press(pilot, ".")
@@ -220,7 +220,7 @@ class Alone(NoSession):
     "line",
     ["", "short", "a/very/long/path/that/goes/on/and/on → another/very/long/path/which/is/here", "    " + "x" * 200, "漢字" * 40],
 )
-def test_a_line_is_broken_and_nothing_of_it_is_lost(line, width):
+def test_long_line_is_wrapped_completely(line, width):
     parts = ["".join(part.text for part in parts) for parts in _wrap(line, "", width)]
 
     assert all(width_of(part) <= width for part in parts)

@@ -37,7 +37,7 @@ def mended(text: str, *renames: Rename) -> str:
         ("the file Textures/rock.png.", "the file Stones/rock 2.png."),
     ],
 )
-def test_a_path_is_found_as_people_write_it(text: str, expected: str) -> None:
+def test_path_spellings_are_found(text: str, expected: str) -> None:
     assert mended(text) == expected
 
 
@@ -48,7 +48,7 @@ def test_a_path_is_found_as_people_write_it(text: str, expected: str) -> None:
         "Textures/rock.png/x", "old-Textures/rock.png", "x.Textures/rock.png",
     ],
 )  # fmt: skip
-def test_a_longer_name_is_another_file(text: str) -> None:
+def test_longer_name_is_not_matched(text: str) -> None:
     assert mended(text) == text
 
 
@@ -64,11 +64,11 @@ def test_a_longer_name_is_another_file(text: str) -> None:
         (f"x{DASHED}", f"x{DASHED}"),
     ],
 )
-def test_a_uuid_is_found_with_and_without_dashes_and_braces_in_any_case(text: str, expected: str) -> None:
+def test_uuid_spellings_are_found(text: str, expected: str) -> None:
     assert mended(text) == expected
 
 
-def test_a_path_seen_from_the_folder_counts_where_nothing_stands_before_it() -> None:
+def test_relative_path_needs_no_prefix() -> None:
     here = Rename("rock.png", "../Stones/rock.png", 0, is_seen_from_here=True)
 
     assert mended('"rock.png" "./rock.png" "sub/rock.png" "bedrock.png"', here) == (
@@ -76,11 +76,11 @@ def test_a_path_seen_from_the_folder_counts_where_nothing_stands_before_it() -> 
     )
 
 
-def test_a_url_stays_a_url() -> None:
+def test_url_stays_a_url() -> None:
     assert mended("uri: my%20rock.png", Rename("my rock.png", "our rock.png", 0)) == "uri: our%20rock.png"
 
 
-def test_what_keeps_its_name_is_found_and_not_changed() -> None:
+def test_unchanged_name_is_counted_as_same() -> None:
     same = Rename("rock.png", "rock.png", 4, is_seen_from_here=True)
 
     found = mend(b"rock.png", [same], ())
@@ -101,18 +101,18 @@ def test_encoding_byte_order_mark_and_line_ends_stay(before: bytes, after: bytes
     assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
 
 
-def test_a_name_beyond_ascii_is_found_in_any_case() -> None:
+def test_non_ascii_name_is_found_in_any_case() -> None:
     assert mended("BILDER/ÄPFEL.png", Rename("Bilder/Äpfel.png", "obst.png", 0)) == "obst.png"
 
 
-def test_of_two_paths_that_begin_alike_the_longer_one_is_meant() -> None:
+def test_longest_path_is_matched() -> None:
     short, long = Rename("a/b", "x", 0), Rename("a/b/c.png", "y", 1)
     other = Rename("a/bc", "z", 2)
 
     assert mended("a/b a/b/c.png a/bc a\\b a/b/c", short, long, other) == "x y z x a/b/c"
 
 
-def test_thousands_of_names_in_a_long_text_are_found_in_one_pass() -> None:
+def test_thousands_of_names_are_found_in_one_pass() -> None:
     renames = [Rename(f"images/set{at // 100}/picture{at}.png", f"art/{at}.png", at) for at in range(3_000)]
     text = "\n".join(f"{rename.old} and images/set{rename.target}/none.png" for rename in renames) * 3
 
@@ -122,7 +122,7 @@ def test_thousands_of_names_in_a_long_text_are_found_in_one_pass() -> None:
     assert len(found.changed) == 3_000
 
 
-def test_binary_data_is_not_searched() -> None:
+def test_binary_data_is_refused() -> None:
     with pytest.raises(UnreadableError, match="no text"):
         mend(b"glTF\x02\0\0\0textures/a.png", [PATH], ())
 
@@ -137,11 +137,11 @@ def test_binary_data_is_not_searched() -> None:
         ("A/b", "a/b/c", "c"),
     ],
 )
-def test_a_path_is_seen_from_a_folder(folder: str, path: str, expected: str) -> None:
+def test_relative_path_from_a_folder(folder: str, path: str, expected: str) -> None:
     assert write_as_seen_from(folder, path) == expected
 
 
-def test_a_file_is_rewritten_with_its_mode_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_rewrite_keeps_mode_and_leaves_no_files(tmp_path: Path) -> None:
     file = tmp_path / "a.scene"
     file.write_bytes(b"old")
     file.chmod(0o640)
@@ -153,7 +153,7 @@ def test_a_file_is_rewritten_with_its_mode_and_nothing_is_left_behind(tmp_path: 
     assert os.listdir(tmp_path) == ["a.scene"]
 
 
-def test_a_file_that_is_read_only_or_a_link_is_not_rewritten(tmp_path: Path) -> None:
+def test_read_only_file_and_link_are_not_rewritten(tmp_path: Path) -> None:
     file, link = tmp_path / "a.scene", tmp_path / "b.scene"
     file.write_bytes(b"old")
     file.chmod(0o444)

@@ -35,7 +35,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_nothing_moves_without_confirm(run: Run, project: Path) -> None:
+def test_move_without_confirm_is_a_preview(run: Run, project: Path) -> None:
     code, out, _ = run("move", "sub/b.up", "new/")
 
     assert code == 0
@@ -45,7 +45,7 @@ def test_nothing_moves_without_confirm(run: Run, project: Path) -> None:
     assert (project / "assets/sub/b.up").exists()
 
 
-def test_a_move_is_done_told_and_processed_by_the_next_run(run: Run, project: Path) -> None:
+def test_confirmed_move_is_processed_by_the_next_run(run: Run, project: Path) -> None:
     code, out, _ = run("move", "sub/b.up", "new/", "--confirm")
     done = json.loads(run("batch", "--json")[1])
 
@@ -56,7 +56,7 @@ def test_a_move_is_done_told_and_processed_by_the_next_run(run: Run, project: Pa
     assert done["jobs_run"] == 1 + 2  # two of tables/bad.json fail in every run
 
 
-def test_a_deletion_takes_a_pattern(run: Run, project: Path) -> None:
+def test_deletion_accepts_a_pattern(run: Run, project: Path) -> None:
     code, out, _ = run("delete", "tables/*", "--confirm")
 
     assert code == 0
@@ -64,7 +64,7 @@ def test_a_deletion_takes_a_pattern(run: Run, project: Path) -> None:
     assert not (project / "assets/tables").exists()
 
 
-def test_dependants_forbid_it_and_the_exit_code_says_so(run: Run, project: Path) -> None:
+def test_dependants_refuse_the_move_with_exit_code_3(run: Run, project: Path) -> None:
     refused = run("move", "assets/a.txt", "assets/c.txt", "--confirm")
     allowed = run("move", "assets/a.txt", "assets/c.txt", "--confirm", "--allow-broken-dependencies")
 
@@ -85,7 +85,7 @@ def test_references_are_rewritten(run: Run, project: Path) -> None:
     assert (project / "assets/x.words").read_text() == "see new/b.txt"
 
 
-def test_a_path_that_may_mean_two_files_is_refused(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ambiguous_path_is_refused(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_two_folders = run("move", "a.txt", "b.txt")
     (project / "assets/sub/a.txt").write_text("")
     monkeypatch.chdir(project / "assets/sub")
@@ -98,9 +98,7 @@ def test_a_path_that_may_mean_two_files_is_refused(run: Run, project: Path, monk
     assert not (project / "assets/sub/b.up").exists()
 
 
-def test_source_and_destination_are_seen_from_the_folder_one_is_in(
-    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_relative_to_the_current_folder(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project / "assets/tables")
 
     code, out, _ = run("move", "twice.json", "deep/")
@@ -122,14 +120,14 @@ def test_source_and_destination_are_seen_from_the_folder_one_is_in(
         (("move", "sub/b.up"), "DST"),
     ],
 )
-def test_mistakes_are_named_and_their_exit_code_is_3(run: Run, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_exit_with_3(run: Run, words: tuple[str, ...], said: str) -> None:
     code, _, err = run(*words)
 
     assert code == 3
     assert said in err
 
 
-def test_json_holds_everything(run: Run) -> None:
+def test_json_report(run: Run) -> None:
     report = json.loads(run("move", "assets/a.txt", "assets/new/", "--json")[1])
 
     assert report["items"][0]["old"] == "a.txt"
@@ -162,7 +160,7 @@ class FakeEngine:
         pass
 
 
-def test_an_engine_that_runs_does_it_and_its_failure_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_engine_moves_and_failure_exits_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = FakeEngine()
     monkeypatch.setattr(EngineClient, "of", lambda *_args, **_named: engine)
 

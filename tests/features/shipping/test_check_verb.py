@@ -45,7 +45,7 @@ def write(project: Path, checks: str) -> None:
 
 
 @pytest.mark.real
-def test_findings_are_told_by_check_batch_and_status(project: Path, run: Run) -> None:
+def test_findings_in_check_batch_and_status(project: Path, run: Run) -> None:
     write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
 
     batch, told, _ = run("batch")
@@ -63,7 +63,7 @@ def test_findings_are_told_by_check_batch_and_status(project: Path, run: Run) ->
 
 
 @pytest.mark.real
-def test_what_fails_ends_a_batch_with_1_also_one_that_has_nothing_to_do(project: Path, run: Run) -> None:
+def test_failing_check_makes_every_batch_exit_with_1(project: Path, run: Run) -> None:
     write(project, "checks: {wide: {width: <= 32, level: fail}}")
 
     assert [run("batch")[0] for _ in range(2)] == [1, 1]
@@ -76,7 +76,7 @@ def test_what_fails_ends_a_batch_with_1_also_one_that_has_nothing_to_do(project:
 
 
 @pytest.mark.real
-def test_what_blocks_keeps_the_products_of_before(project: Path, run: Run) -> None:
+def test_blocking_check_keeps_the_previous_products(project: Path, run: Run) -> None:
     write(project, "checks: {wide: {width: <= 64, level: block}}")
     assert run("batch")[0] == 0
     product = project / "Cache" / "linux" / "art" / "small.png"
@@ -91,7 +91,7 @@ def test_what_blocks_keeps_the_products_of_before(project: Path, run: Run) -> No
 
 
 @pytest.mark.real
-def test_a_check_that_is_new_blocks_what_is_there_and_one_that_goes_lets_it_be(project: Path, run: Run) -> None:
+def test_new_blocking_check_fails_existing_results(project: Path, run: Run) -> None:
     write(project, "")
     assert run("batch")[0] == 0
 
@@ -105,7 +105,7 @@ def test_a_check_that_is_new_blocks_what_is_there_and_one_that_goes_lets_it_be(p
 
 
 @pytest.mark.real
-def test_a_command_is_asked_for_each_product_of_its_sources(project: Path, run: Run) -> None:
+def test_command_runs_for_each_product(project: Path, run: Run) -> None:
     write(project, "checks: {mine: {files: ['*.png'], command: [sh, -c, 'echo bad >&2; test $(basename \"$0\") = small.png']}}")
     run("batch")
 
@@ -115,7 +115,7 @@ def test_a_command_is_asked_for_each_product_of_its_sources(project: Path, run: 
 
 
 @pytest.mark.real
-def test_check_command_gets_few_variables(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_gets_few_variables(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI_TOKEN", "secret")
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'echo ${CI_TOKEN-none}; exit 1']}}")
     run("batch")
@@ -124,7 +124,7 @@ def test_check_command_gets_few_variables(project: Path, run: Run, monkeypatch: 
 
 
 @pytest.mark.real
-def test_check_command_that_writes_much_is_kept_in_part(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_command_output_is_kept_in_part(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[Execution] = []
     monkeypatch.setattr(findings, "execute", lambda *words, **named: ended.append(command.execute(*words, **named)) or ended[-1])
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'yes | head -c 9000000; echo end; exit 1']}}")
@@ -138,7 +138,7 @@ def test_check_command_that_writes_much_is_kept_in_part(project: Path, run: Run,
 
 
 @pytest.mark.real
-def test_check_command_that_takes_too_long_ends_with_its_children(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_timeout_kills_its_children(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "_COMMAND_LIMIT_S", 0.5)
     write(project, "checks: {mine: {files: [a.txt], command: [sh, -c, 'setsid sleep 300 & echo $! > pid; sleep 300']}}")
     run("batch")
@@ -151,7 +151,7 @@ def test_check_command_that_takes_too_long_ends_with_its_children(project: Path,
 
 
 @pytest.mark.real
-def test_a_command_that_is_not_there_is_told(project: Path, run: Run) -> None:
+def test_missing_command_is_reported(project: Path, run: Run) -> None:
     write(project, "checks: {mine: {command: [no-such-program]}}")
     run("batch")
 
@@ -162,7 +162,7 @@ def test_a_command_that_is_not_there_is_told(project: Path, run: Run) -> None:
 
 
 @pytest.mark.real
-def test_jobs_are_listed_by_what_checks_found(project: Path, run: Run) -> None:
+def test_jobs_are_filtered_by_check(project: Path, run: Run) -> None:
     write(project, "checks: {small: {width: < 20}}")
     assert run("batch")[0] == 0
 

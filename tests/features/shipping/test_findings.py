@@ -49,16 +49,14 @@ def found(project: Path, capsys: pytest.CaptureFixture[str], *words: str) -> lis
 
 
 @pytest.mark.real
-def test_a_reference_in_another_spelling_is_found_and_one_as_the_file_is_not(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reference_with_another_spelling_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "spelling")
 
     assert (only["asset"], only["what"]) == ("level.ref", "names 'TEX/Hero.txt', the file is 'tex/Hero.txt'")
 
 
 @pytest.mark.real
-def test_a_dependency_that_nobody_makes_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmet_dependency_is_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "dead")
 
     assert only["asset"].endswith("/level.ref")
@@ -66,7 +64,7 @@ def test_a_dependency_that_nobody_makes_is_found(project: Path, capsys: pytest.C
 
 
 @pytest.mark.real
-def test_what_the_roots_do_not_reach_is_found_and_without_roots_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_products_need_roots(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found(project, capsys, "--only", "unreachable") == []
 
     (only,) = found(project, capsys, "--only", "unreachable", "--roots", "level.ref")
@@ -74,14 +72,14 @@ def test_what_the_roots_do_not_reach_is_found_and_without_roots_nothing(project:
 
 
 @pytest.mark.real
-def test_names_that_differ_in_case_alone_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_differ_in_case_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "case")
 
     assert (only["asset"], only["what"]) == ("Twin.txt", "differs in case alone from 'twin.TXT'")
 
 
 @pytest.mark.real
-def test_ci_gets_an_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["lint", "-C", str(project)]) == 0
     assert (
         "3 findings: 1 spelling, 1 dead, 1 case; name assets with --roots to look for unreachable ones, too"
@@ -107,13 +105,13 @@ def test_ci_gets_an_exit_code_and_junit(project: Path, tmp_path: Path, capsys: p
         (b"hero.png and Hero.png", b"tex/Hero.png", b"Hero.png"),
     ],
 )
-def test_the_longest_end_of_the_path_decides(text: bytes, path: bytes, written: bytes | None) -> None:
+def test_longest_matching_path_end_is_compared(text: bytes, path: bytes, written: bytes | None) -> None:
     assert spelling(text, path) == written
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("patterns", ["['*.png', '*.mtl']", "['*.png']"])
-def test_texture_that_a_material_file_spells_otherwise_is_found(
+def test_texture_spelled_differently_in_a_material_is_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], patterns: str
 ) -> None:
     builders = f"[{{name: m, uses: mesh}}, {{copy: {patterns}, name: c}}]"
@@ -136,7 +134,7 @@ def test_texture_that_a_material_file_spells_otherwise_is_found(
 
 
 @pytest.mark.real
-def test_names_that_differ_in_how_accents_are_stored_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_differ_in_accents_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nbuilders: [{name: c, copy: ['*.txt']}]\n")
     (tmp_path / "assets").mkdir()
     for form in ("NFC", "NFD"):

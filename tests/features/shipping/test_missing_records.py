@@ -27,28 +27,28 @@ def names_in(data: bytes | str, *, limit: int = LINE_LIMIT, piece: int = PIECE) 
     "text",
     [UUID, PLAIN, PLAIN.lower(), f"{{{PLAIN}}}", f'a="{UUID}"', f"of={PLAIN}", f"{UUID}, and", f"{PLAIN}.", f"x {UUID}:[1a]"],
 )
-def test_a_uuid_is_found_in_any_of_its_forms(text: str) -> None:
+def test_uuid_spellings_are_found(text: str) -> None:
     assert list(names_in(text).uuids) == [BYTES]
 
 
 @pytest.mark.parametrize(
     "text", [f"a{PLAIN}", f"{PLAIN}t", f"{PLAIN}0", f"_{UUID}", "B076CDDC-14DK-50F4-A5E9-7518ABB3E851", PLAIN[:-1]]
 )
-def test_what_is_longer_or_shorter_than_a_uuid_is_none(text: str) -> None:
+def test_longer_and_shorter_hex_is_not_a_uuid(text: str) -> None:
     assert not names_in(text)
 
 
 @pytest.mark.parametrize(
     "text", [f"{UUID}:7", f"{{{UUID}}}:[7]", f"{{{PLAIN}}}-7 inline", f"{PLAIN}:7", f"{PLAIN}-7", f"<{UUID}>:(7)"]
 )
-def test_an_asset_id_is_no_bare_uuid(text: str) -> None:
+def test_asset_id_is_not_a_bare_uuid(text: str) -> None:
     names = names_in(text)
 
     assert list(names.assets) == [(BYTES, 7)]
     assert not names.uuids
 
 
-def test_a_sub_id_that_is_too_large_is_none() -> None:
+def test_too_large_sub_id_is_ignored() -> None:
     assert not names_in(f"{UUID}:4294967296")
 
 
@@ -68,20 +68,20 @@ def test_a_sub_id_that_is_too_large_is_none() -> None:
         ("no extension textures/rock, another one rock.dds, none rock.", []),
     ],
 )
-def test_paths_are_found_as_people_write_them(text: str, expected: list[str]) -> None:
+def test_path_spellings_are_found(text: str, expected: list[str]) -> None:
     found = names_in(text).paths
 
     assert [path for path in expected if path not in found] == []
     assert bool(found) == bool(expected)
 
 
-def test_each_name_is_told_once_with_the_text_it_had_first() -> None:
+def test_names_are_found_once_with_their_first_text() -> None:
     names = names_in("Textures\\Rock.png textures/rock.png TEXTURES//ROCK.PNG")
 
     assert names.paths == {"textures/rock.png": "Textures\\Rock.png"}
 
 
-def test_names_are_the_same_wherever_the_pieces_end() -> None:
+def test_names_do_not_depend_on_pieces() -> None:
     text = f"\x00a.png\r\n{UUID}:7, 'b/c.png' and {PLAIN}\nd\\e.txt \xff.png".encode("latin-1") * 3
     whole = names_in(text)
 
@@ -89,7 +89,7 @@ def test_names_are_the_same_wherever_the_pieces_end() -> None:
     assert all(names_in(text, piece=size) == whole for size in (1, 2, 3, 7, 40, 64))
 
 
-def test_of_a_line_so_many_paths_and_ids_are_taken_and_it_is_said() -> None:
+def test_names_per_line_are_limited() -> None:
     line = " ".join(f"{number}.png" for number in range(40)) + " " + " ".join(f"{number:032x}" for number in range(1, 41))
 
     few, all_of_it = names_in(f"first.png\n{line}\nlast.png", limit=30), names_in(line, limit=0)
@@ -99,7 +99,7 @@ def test_of_a_line_so_many_paths_and_ids_are_taken_and_it_is_said() -> None:
     assert not names_in("\n".join(line.split()), limit=30).is_partial
 
 
-def test_a_line_is_counted_over_the_pieces_it_comes_in() -> None:
+def test_line_limit_counts_across_pieces() -> None:
     line = b" ".join(b"%06d.png" % number for number in range(20_000))
 
     names = names_in(line, limit=100, piece=4096)
@@ -108,7 +108,7 @@ def test_a_line_is_counted_over_the_pieces_it_comes_in() -> None:
     assert list(names_in(line + b"\nend.png", limit=100, piece=4096).paths)[-1] == "end.png"
 
 
-def test_a_file_has_an_end_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_per_file_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_records, "NAMES_MAX", 50)
 
     names = names_in("\n".join(f"{number}.c" for number in range(90)))
@@ -122,7 +122,7 @@ def test_a_file_has_an_end_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     [b"a", b"a-", b".", b"a.", b"/.a", b"a.a/", b"\\", b"../", b"aaaaaaaa-", b"6BDE282B49C957F7B0714B26579BCA9A-", b'"a.png',
      b"' ", b"\xff."]
 )  # fmt: skip
-def test_a_hostile_line_of_megabytes_costs_no_more_than_its_length(pattern: bytes) -> None:
+def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
     line = (pattern * HOSTILE)[:HOSTILE]
 
     # Whatever is quadratic here would take hours, and the test's own time limit ends it.
@@ -130,7 +130,7 @@ def test_a_hostile_line_of_megabytes_costs_no_more_than_its_length(pattern: byte
     assert len(names_in(line, limit=0)) <= 10
 
 
-def test_utf_16_is_read_as_the_text_it_is() -> None:
+def test_utf_16_is_decoded() -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         data = ("\ufeff" + f"of textures/rock.png {UUID}").encode(encoding)
         expert = specialist("readme.txt", data)
@@ -143,7 +143,7 @@ def test_utf_16_is_read_as_the_text_it_is() -> None:
         assert (list(names.paths), list(names.uuids)) == (["textures/rock.png"], [BYTES])
 
 
-def test_a_specialist_is_found_by_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_specialist_is_chosen_by_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     own = missing_records.Specialist("own", frozenset({".own"}), (), lambda: lambda data, _: data)
     monkeypatch.setattr(missing_records, "SPECIALISTS", [own])
 
@@ -161,6 +161,6 @@ def test_a_specialist_is_found_by_extension(monkeypatch: pytest.MonkeyPatch) -> 
         ("x", "./b/../a.png", "x/a.png"),
     ],
 )
-def test_relative_paths_mean_something_in_a_folder(folder: str, path: str, expected: str) -> None:
+def test_relative_path_is_joined_to_a_folder(folder: str, path: str, expected: str) -> None:
     assert join_path(folder, path) == expected
     assert plain_path("/" + path.replace("/", "\\")).startswith("..") == path.startswith("..")

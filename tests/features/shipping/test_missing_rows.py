@@ -65,15 +65,15 @@ def reader(filled: Store) -> Reader:
         (uuid_of(1).hex(), [1, 2, 3]), (f"{uuid_of(1).hex()}:1", [2]), ("half", []), ("common/levels/half.tmp", []),
     ],
 )  # fmt: skip
-def test_products_are_chosen_by_name_folder_wildcard_like_source_and_id(reader: Reader, pattern: str, expected: list[int]) -> None:
+def test_products_are_chosen_by_pattern(reader: Reader, pattern: str, expected: list[int]) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, [pattern] if pattern else [])) == expected
 
 
-def test_products_are_chosen_by_their_ids_beside_patterns(reader: Reader) -> None:
+def test_products_are_chosen_by_id_and_pattern(reader: Reader) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, ["server/*"], [4])) == [3, 4]
 
 
-def test_names_mean_sources_products_and_products_below_a_first_folder(reader: Reader) -> None:
+def test_names_mean_sources_and_products(reader: Reader) -> None:
     known = KnownName(reader)
     known.learn(
         [uuid_of(1), uuid_of(9)],
@@ -94,7 +94,7 @@ def test_names_mean_sources_products_and_products_below_a_first_folder(reader: R
     assert {"png", "lvl", "dds", "mip", "bin"} <= known.extensions
 
 
-def test_a_former_uuid_means_the_source_that_had_it(filled: Store) -> None:
+def test_former_uuid_means_its_source(filled: Store) -> None:
     filled.put(put_legacy=[(uuid_of(77), 1, 5)])
     known = KnownName(filled.reader())
     known.learn([uuid_of(77)], [], {})
@@ -102,7 +102,7 @@ def test_a_former_uuid_means_the_source_that_had_it(filled: Store) -> None:
     assert {target.uuid for target in known.of_uuid(uuid_of(77))} == {uuid_of(1)}
 
 
-def test_what_is_declared_by_path_may_be_a_wildcard_and_exclusions_are_none() -> None:
+def test_declared_paths_may_be_wildcards() -> None:
     own = DeclaredReference()
     for path in ("Textures/A.dds", "levels/*.bin", ":secret/*", ":secret.bin"):
         own.note(b"", 0, path)
@@ -115,7 +115,7 @@ def test_what_is_declared_by_path_may_be_a_wildcard_and_exclusions_are_none() ->
     assert (own.assets, own.sources) == ({(uuid_of(1), 3)}, {uuid_of(1)})
 
 
-def test_rows_of_a_scan_rest_until_the_product_goes(filled: Store) -> None:
+def test_scan_rows_are_deleted_with_their_product(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     names = Names({(uuid_of(1), 0): "a"}, {uuid_of(2): "b"}, {"x.png": "X.png"}, is_partial=True)
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "partly", STAMP)
@@ -134,7 +134,7 @@ def test_rows_of_a_scan_rest_until_the_product_goes(filled: Store) -> None:
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_rows_for_a_product_that_went_or_became_another_are_not_kept(filled: Store) -> None:
+def test_rows_of_changed_products_are_dropped(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one._replace(product_id=99), [], NOTHING, STAMP) + result_rows(
         one._replace(name="linux/other.bin"), [], NOTHING, STAMP
@@ -150,7 +150,7 @@ def test_rows_for_a_product_that_went_or_became_another_are_not_kept(filled: Sto
     assert filled.count("MissingProductDependencies") == filled.count("aptui_missing_scans") == 0
 
 
-def test_rows_for_a_product_that_was_made_anew_meanwhile_are_not_kept(filled: Store) -> None:
+def test_rows_of_remade_products_are_dropped(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["linux/levels/one_a.bin"])[0]
     rows = result_rows(one, [MissingHit("rock.dds", uuid_of(1), 0, "textures/rock.dds")], "", STAMP)
 
@@ -160,7 +160,7 @@ def test_rows_for_a_product_that_was_made_anew_meanwhile_are_not_kept(filled: St
     assert filled.count("MissingProductDependencies") == 1
 
 
-def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_the_scan_ended(filled: Store) -> None:
+def test_product_details_show_missing_dependencies_and_scan_result(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "partly", STAMP))
 
@@ -171,7 +171,7 @@ def test_details_of_a_product_tell_what_is_missing_on_its_own_platform_and_how_t
     assert (details.scanned_s, details.scan_says) == (1000, "partly")
 
 
-def test_columns_are_where_those_look_who_read_them_by_position(filled: Store) -> None:
+def test_column_positions_are_those_of_o3de(filled: Store) -> None:
     one = choose_scanned(filled.reader(), ["server/*"])[0]
     filled.put(put_missing=result_rows(one, [MissingHit("r", uuid_of(1), 0, "")], "", STAMP))
 
@@ -180,7 +180,7 @@ def test_columns_are_where_those_look_who_read_them_by_position(filled: Store) -
     assert row[5:8] == (uuid_of(1), 0, "r")
 
 
-def test_declared_dependencies_are_asked_for_many_products_at_once(filled: Store) -> None:
+def test_declared_dependencies_of_many_products(filled: Store) -> None:
     with closing(sqlite3.connect(filled.path, isolation_level=None)) as database:
         database.execute(
             "INSERT INTO ProductDependencies(ProductPK, DependencySourceGuid, DependencySubID, Platform, DependencyFlags,"

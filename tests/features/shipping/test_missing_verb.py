@@ -44,7 +44,7 @@ def run(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(capsys)
 
 
-def test_what_is_missing_is_told_with_its_product_and_counted(run: Run) -> None:
+def test_missing_dependencies_are_listed_and_counted(run: Run) -> None:
     run("batch")
 
     code, out, _ = run("scan-missing")
@@ -57,7 +57,7 @@ def test_what_is_missing_is_told_with_its_product_and_counted(run: Run) -> None:
     assert "plain.txt" not in out
 
 
-def test_only_with_fail_is_it_an_error(run: Run) -> None:
+def test_fail_option_sets_the_exit_code(run: Run) -> None:
     run("batch")
 
     assert run("scan-missing", "*.lua", "--fail")[0] == missing_verb.FOUND
@@ -65,7 +65,7 @@ def test_only_with_fail_is_it_an_error(run: Run) -> None:
     assert run("scan-missing", "%.txt", "--fail")[0] == 0
 
 
-def test_json_has_it_all(run: Run) -> None:
+def test_json_output(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.lua", "--folders", "notes", "--json")[1])
@@ -80,7 +80,7 @@ def test_json_has_it_all(run: Run) -> None:
     ]
 
 
-def test_sources_are_searched_as_far_as_they_are_text(run: Run) -> None:
+def test_text_sources_are_searched(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.txt", "*.lua", "*.png", "--sources", "--json")[1])
@@ -89,7 +89,7 @@ def test_sources_are_searched_as_far_as_they_are_text(run: Run) -> None:
     assert "door.lua" in run("scan-missing", "--sources")[1]
 
 
-def test_what_was_read_is_not_read_again_and_a_changed_file_is(run: Run, project: Path) -> None:
+def test_unchanged_products_are_not_read_again(run: Run, project: Path) -> None:
     run("batch")
     run("scan-missing")
     assert " 0 of them read" in run("scan-missing")[1]
@@ -115,7 +115,7 @@ def test_results_can_be_cleared(run: Run, project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"), [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "there is no folder 'nowhere'")]
 )
-def test_mistakes_are_told(run: Run, words: tuple[str, ...], expected: str) -> None:
+def test_mistakes_are_reported(run: Run, words: tuple[str, ...], expected: str) -> None:
     run("batch")
 
     code, _, err = run("scan-missing", *words)
@@ -124,20 +124,20 @@ def test_mistakes_are_told(run: Run, words: tuple[str, ...], expected: str) -> N
     assert expected in err
 
 
-def test_before_anything_was_processed_there_is_nothing_to_search(run: Run) -> None:
+def test_unprocessed_project_is_refused(run: Run) -> None:
     code, _, err = run("scan-missing")
 
     assert code == 3
     assert "nothing was processed yet" in err
 
 
-def test_right_after_a_batch_nothing_is_owed(run: Run) -> None:
+def test_settled_project_has_no_warning(run: Run) -> None:
     run("batch")
 
     assert "not everything is processed" not in run("scan-missing")[2]
 
 
-def test_what_is_made_for_another_platform_alone_is_not_missing(run: Run, project: Path) -> None:
+def test_product_of_another_platform_is_not_missing(run: Run, project: Path) -> None:
     text = """
 platforms: {linux: {}, server: {}}
 scan_folders: [{name: game, path: assets}]
@@ -154,14 +154,14 @@ builders:
     assert "server/door.lua" not in out
 
 
-def test_what_is_owed_is_said_before_what_is_old_is_searched(run: Run, project: Path) -> None:
+def test_unprocessed_changes_warn(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 
     assert "not everything is processed" in run("scan-missing")[2]
 
 
-def test_a_running_engine_is_asked_and_settles_before(run: Run, project: Path) -> None:
+def test_running_engine_settles_and_searches(run: Run, project: Path) -> None:
     run("start")
     try:
         (project / "assets" / "new.txt").write_text("images/door.png")

@@ -115,7 +115,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
 # ------------------------------------------------------------------------------------------------------------ what is told
 
 
-def test_paths_and_uuids_in_text_are_found_also_with_dashes_in_names_and_never_the_file_itself(room: Room) -> None:
+def test_paths_and_uuids_in_text_are_found(room: Room) -> None:
     uuid = room.add("textures/my-rock-01.png")
     tree = room.add("textures/tree.png")
     text = (
@@ -134,7 +134,7 @@ def test_paths_and_uuids_in_text_are_found_also_with_dashes_in_names_and_never_t
     ["sounds/bang.wav", "Sounds\\Bang.WAV", "/sounds//bang.wav", "./sounds/bang.wav", "sounds/bang.ogg", "bang.ogg",
      "linux/sounds/bang.ogg", "../sounds/bang.ogg"]
 )  # fmt: skip
-def test_a_path_means_a_source_or_a_product_with_or_without_platform_and_first_folder_or_relative(room: Room, name: str) -> None:
+def test_path_means_a_source_or_a_product(room: Room, name: str) -> None:
     room.add("sounds/bang.wav", product="sounds/bang.ogg")
     room.add("scripts/door.lua", f'play("{name}")')
 
@@ -143,7 +143,7 @@ def test_a_path_means_a_source_or_a_product_with_or_without_platform_and_first_f
     assert [meant for _, meant in room.missing("scripts/door.lua")] == ["linux/sounds/bang.ogg"]
 
 
-def test_relative_paths_do_not_pile_up_from_one_name_to_the_next(room: Room) -> None:
+def test_relative_paths_are_resolved_one_by_one(room: Room) -> None:
     for name in "abc":
         room.add(f"sprites/bag/{name}.png")
     room.add("sprites/bag/bag.txt", "a.png b.png c.png sub/a.png")
@@ -153,7 +153,7 @@ def test_relative_paths_do_not_pile_up_from_one_name_to_the_next(room: Room) -> 
     assert [text for text, _ in room.missing("*.txt")] == ["a.png", "b.png", "c.png"]
 
 
-def test_a_uuid_means_every_product_of_its_source_once_whatever_the_platforms(room: Room) -> None:
+def test_uuid_means_every_product_of_its_source(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
     room.add("a.txt", uuid.hex())
 
@@ -162,7 +162,7 @@ def test_a_uuid_means_every_product_of_its_source_once_whatever_the_platforms(ro
     assert [meant for _, meant in room.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
 
 
-def test_an_asset_id_means_one_product_and_one_that_does_not_exist_nothing(room: Room) -> None:
+def test_asset_id_means_one_product(room: Room) -> None:
     uuid = room.add("mesh/rock.fbx", sub_ids=2)
     room.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
 
@@ -172,7 +172,7 @@ def test_an_asset_id_means_one_product_and_one_that_does_not_exist_nothing(room:
 
 
 @pytest.mark.parametrize("how", ["asset id", "path", "wildcard", "other product of the source"])
-def test_what_is_declared_is_not_missing(room: Room, how: str) -> None:
+def test_declared_dependency_is_not_missing(room: Room, how: str) -> None:
     uuid = room.add("mesh/rock.fbx")
     room.add("a.txt", f"mesh/rock.fbx and {uuid.hex()}")
     uuid, sub_id, path = {
@@ -186,7 +186,7 @@ def test_what_is_declared_is_not_missing(room: Room, how: str) -> None:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([], [NOTHING])
 
 
-def test_of_one_who_is_declared_only_he_is_not_missing(room: Room) -> None:
+def test_undeclared_one_of_two_is_missing(room: Room) -> None:
     room.add("one.png")
     room.add("two.png")
     room.add("a.txt", "one.png two.png")
@@ -200,7 +200,7 @@ def test_of_one_who_is_declared_only_he_is_not_missing(room: Room) -> None:
 # -------------------------------------------------------------------------------------------------------------- how it ends
 
 
-def test_a_file_that_cannot_be_opened_says_so_and_another_scan_that_it_can(room: Room) -> None:
+def test_unreadable_file_is_reported_and_scanned_later(room: Room) -> None:
     room.add("a.txt", "b.txt")
     room.add("b.txt")
     file = room.root / "cache" / "linux" / "a.txt"
@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_opened_says_so_and_another_scan_that_it_can(room:
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.txt", "linux/b.txt")], [])
 
 
-def test_a_line_with_more_names_than_are_followed_is_told_as_partly_scanned(room: Room) -> None:
+def test_line_with_too_many_names_is_partial(room: Room) -> None:
     room.add("b.png")
     room.add("a.txt", " ".join(["x.png"] * 5 + ["b.png"]))
 
@@ -226,7 +226,7 @@ def test_a_line_with_more_names_than_are_followed_is_told_as_partly_scanned(room
     assert (room.missing("a.txt"), room.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
-def test_a_file_of_which_its_reader_dies_is_broken_and_the_next_is_read(tmp_path: Path) -> None:
+def test_dead_reader_breaks_one_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good.txt").write_text("a.txt")
     with Readers(1, ["txt"], 0) as readers:
@@ -242,7 +242,7 @@ def test_a_file_of_which_its_reader_dies_is_broken_and_the_next_is_read(tmp_path
     assert list(good.names.paths) == ["a.txt"]
 
 
-def test_readers_that_are_closed_leave_no_process_however_busy(tmp_path: Path) -> None:
+def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     readers = Readers(1, ["txt"], 0)
     stuck = readers.read(str(tmp_path / "pipe"))
@@ -259,7 +259,7 @@ def test_readers_that_are_closed_leave_no_process_however_busy(tmp_path: Path) -
 # ------------------------------------------------------------------------------------------------------------ read or not
 
 
-def test_a_product_that_did_not_change_is_not_read_again_but_probed_again(room: Room) -> None:
+def test_unchanged_product_is_looked_up_without_reading(room: Room) -> None:
     room.add("a.txt", "b.txt later.txt")
     room.add("b.txt")
     assert room.scan("a.txt").read == 1
@@ -271,7 +271,7 @@ def test_a_product_that_did_not_change_is_not_read_again_but_probed_again(room: 
 
 
 @pytest.mark.parametrize("change", ["digest", "limit", "extension"])
-def test_a_product_is_read_again_when_its_bytes_the_limit_or_the_extensions_of_assets_changed(room: Room, change: str) -> None:
+def test_changed_bytes_limit_or_extensions_read_again(room: Room, change: str) -> None:
     room.add("a.txt", "b.txt c.new")
     room.add("b.txt")
     room.scan("a.txt")
@@ -285,7 +285,7 @@ def test_a_product_is_read_again_when_its_bytes_the_limit_or_the_extensions_of_a
     assert room.scan("a.txt", limit=7 if change == "limit" else LINE_LIMIT).read == 1
 
 
-def test_bytes_that_were_others_than_the_database_says_are_read_again(room: Room) -> None:
+def test_bytes_unlike_the_database_are_read_again(room: Room) -> None:
     room.add("a.txt", "b.txt")
     room.add("b.txt")
     (room.root / "cache" / "linux" / "a.txt").write_text("something else, on its way")
@@ -312,7 +312,7 @@ TAGS = """<ObjectStream version="3"><Class name="FileTagAsset">
         ("*.lua", 1, "shader", False),
     ],
 )  # fmt: skip
-def test_products_with_certain_file_tags_are_not_scanned(room: Room, pattern: str, form: int, tag: str, is_skipped: bool) -> None:
+def test_file_tags_exclude_products(room: Room, pattern: str, form: int, tag: str, is_skipped: bool) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=pattern, form=form, tag=tag))
     room.add("sub/a.txt", "b.txt")
     room.add("b.txt")
@@ -324,7 +324,7 @@ def test_products_with_certain_file_tags_are_not_scanned(room: Room, pattern: st
     assert room.says("sub/a.txt") == ([f"Ignored by its file tags: {tag.lower()}"] if is_skipped else [])
 
 
-def test_what_the_engine_ships_anyway_is_not_missing(room: Room) -> None:
+def test_always_shipped_files_are_not_missing(room: Room) -> None:
     (room.root / "assets" / "Own_Dependencies.xml").write_text(
         '<EngineDependencies versionnumber="1.0.0"><Dependency path="libs\\*.XML" optional="true"/></EngineDependencies>'
     )
@@ -337,7 +337,7 @@ def test_what_the_engine_ships_anyway_is_not_missing(room: Room) -> None:
     assert [text for text, _ in room.missing("a.txt")] == ["other/b.xml"]
 
 
-def test_rules_that_cannot_be_read_are_told_and_followed_by_nobody(room: Room) -> None:
+def test_unreadable_rules_are_reported(room: Room) -> None:
     (room.root / "assets" / "Bad_Dependencies.xml").write_text("<oops")
     (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern="(", form=2, tag="shader"))
 
@@ -347,7 +347,7 @@ def test_rules_that_cannot_be_read_are_told_and_followed_by_nobody(room: Room) -
 
 
 @pytest.mark.parametrize(("regex", "form"), [("(a|aa)*(a|aa)*b", 2), ("*?" * 60 + "!", 1)])
-def test_rules_among_assets_cannot_be_made_to_take_long(room: Room, regex: str, form: int) -> None:
+def test_hostile_rules_end_in_time(room: Room, regex: str, form: int) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(TAGS.format(pattern=regex, form=form, tag="shader"))
     began = time.process_time()
 
@@ -361,7 +361,7 @@ def test_rules_among_assets_cannot_be_made_to_take_long(room: Room, regex: str, 
 # ------------------------------------------------------------------------------------------------------------- other files
 
 
-def test_text_files_that_are_no_products_are_searched_for_what_nobody_declared(room: Room) -> None:
+def test_other_text_files_are_searched(room: Room) -> None:
     room.add("used.png")
     room.add("shown.png")
     room.add("a.txt")
@@ -379,7 +379,7 @@ def test_text_files_that_are_no_products_are_searched_for_what_nobody_declared(r
     assert (tally.done, tally.read, tally.flawed, tally.failed) == (3, 2, 2, 1)
 
 
-def test_other_files_are_ignored_by_their_own_tags(room: Room) -> None:
+def test_file_tags_exclude_other_files(room: Room) -> None:
     (room.root / "assets" / "exclude.filetag").write_text(
         TAGS.format(pattern="*.log", form=1, tag="ignore").replace(
             '"ignore"/></Class>', '"ignore"/><Class field="element" value="ProductDependency"/></Class>'
@@ -406,7 +406,7 @@ def found_by(project: LiveProject) -> list[str]:
         return [row.text for row in results(reader, [each.product_id for each in choose_scanned(reader)]) if row.uuid != NO_UUID]
 
 
-def test_a_running_engine_searches_beside_its_work_and_says_how_far_it_is(project: LiveProject) -> None:
+def test_running_engine_searches_and_reports_progress(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: project.live.watching.is_quiet)
         answer = project.ask(ScanMissing(name="everything")).answered
@@ -423,7 +423,7 @@ def test_a_running_engine_searches_beside_its_work_and_says_how_far_it_is(projec
         assert found_by(project) == []
 
 
-def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) -> None:
+def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         first, second = Request(ScanMissing()), Request(ScanMissing())
@@ -443,7 +443,7 @@ def test_an_engine_that_works_or_searches_already_refuses(project: LiveProject) 
         project.until_idle()
 
 
-def test_a_search_whose_asker_left_or_whose_engine_ends_is_given_up(project: LiveProject) -> None:
+def test_search_ends_with_its_client_or_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         request = Request(ScanMissing(), client=5)
@@ -457,7 +457,7 @@ def test_a_search_whose_asker_left_or_whose_engine_ends_is_given_up(project: Liv
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
 
 
-def test_an_internal_error_costs_the_search_and_not_the_engine(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_ends_only_the_search(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.features.shipping.name_scanner.read_rules", lambda _roots: 1 / 0)
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
@@ -466,7 +466,7 @@ def test_an_internal_error_costs_the_search_and_not_the_engine(project: LiveProj
         assert live.engine is not None
 
 
-def test_a_search_that_hangs_on_a_file_can_be_given_up(room: Room) -> None:
+def test_hanging_search_can_be_cancelled(room: Room) -> None:
     room.add("a.txt", "b.txt")
     file = room.root / "cache" / "linux" / "a.txt"
     file.unlink()

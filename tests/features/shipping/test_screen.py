@@ -35,7 +35,7 @@ def asked(session, kind):
 
 
 @pytest.mark.usefixtures("store")
-def test_a_product_a_source_and_a_folder_are_scanned_and_their_results_cleared(tmp_path):
+def test_products_sources_and_folders_are_scanned_and_cleared(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
         await press(pilot, "s")
@@ -65,7 +65,7 @@ def test_a_product_a_source_and_a_folder_are_scanned_and_their_results_cleared(t
 
 
 @pytest.mark.usefixtures("store")
-def test_a_pattern_can_be_said(tmp_path):
+def test_missing_command_accepts_a_pattern(tmp_path):
     async def say(app, pilot, _pane, session):
         run(app, "missing *.lua", app.commands())
         run(app, "missing", app.commands())
@@ -80,7 +80,7 @@ def test_a_pattern_can_be_said(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_what_has_no_products_is_not_asked_for(tmp_path):
+def test_row_without_products_is_not_scanned(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, "scripts/door.lua")
         await press(pilot, "s")
@@ -92,7 +92,7 @@ def test_what_has_no_products_is_not_asked_for(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
+def test_busy_engine_scans_nothing(tmp_path):
     async def ask(app, pilot, pane, session):
         session.latest_progress = Progress(1, 0, 0, 0, 3, 1, 0, 0, is_scanning=False)
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
@@ -107,7 +107,7 @@ def test_while_the_engine_works_nothing_is_scanned_and_it_is_said_why(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_without_an_engine_there_is_nothing_to_scan(tmp_path):
+def test_scan_needs_an_engine(tmp_path):
     async def look(_app, pilot, pane, _session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
 
@@ -119,7 +119,7 @@ def test_without_an_engine_there_is_nothing_to_scan(tmp_path):
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_a_line_says_how_far_a_scan_is_and_how_it_ended(tmp_path, size):
+def test_scan_line_shows_progress_and_end(tmp_path, size):
     async def look(app, pilot, pane, session):
         session.say(MissingScan(1, "linux/levels", 40, 7, 3))
         await shows(app, pilot, "Scanning 40 files for linux/levels: 7 done, 3 missing")
@@ -134,7 +134,7 @@ def test_a_line_says_how_far_a_scan_is_and_how_it_ended(tmp_path, size):
 
 
 @pytest.mark.usefixtures("store")
-def test_results_come_with_the_end_of_a_scan_the_newest_first_and_lead_to_what_is_missing(tmp_path):
+def test_scan_results_are_listed_newest_first(tmp_path):
     async def look(app, pilot, pane, session):
         put(tmp_path, (4, uuid_of(2), "mesh/rock.fbx", 90), (4, NO_UUID, PARTIAL, 90), (1, NO_UUID, NOTHING, 90))
         session.say(MissingScan(1, MODEL, 1, 1, 1, 0.1, is_over=True))

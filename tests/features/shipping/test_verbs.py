@@ -62,7 +62,7 @@ def change(rows: Rows, at: int, data: bytes) -> None:
 # --------------------------------------------------------------------------------------------------------------- assetlist
 
 
-def test_a_list_says_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
+def test_asset_list_names_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
     rows.need_path(1, "gone.dds")
 
     _, out, _ = run("assetlist", "s0", "--json")
@@ -78,7 +78,7 @@ def test_a_list_says_what_pulled_each_product_in(run: Run, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
-def test_a_seed_is_named_in_any_way(run: Run, rows: Rows, seed: str) -> None:
+def test_seed_names(run: Run, rows: Rows, seed: str) -> None:
     from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
@@ -89,7 +89,7 @@ def test_a_seed_is_named_in_any_way(run: Run, rows: Rows, seed: str) -> None:
     assert [item["name"] for item in json.loads(out)["products"]] == ["linux/p3", "linux/p4"], complaint
 
 
-def test_orphans_are_what_no_seed_reaches_or_nobody_needs(run: Run, rows: Rows) -> None:
+def test_orphans_are_unreached_or_unneeded(run: Run, rows: Rows) -> None:
     _, unreached, _ = run("assetlist", "--orphans", "s0", "--json")
     _, unneeded, _ = run("assetlist", "--orphans", "--json")
 
@@ -97,7 +97,7 @@ def test_orphans_are_what_no_seed_reaches_or_nobody_needs(run: Run, rows: Rows) 
     assert [item["name"] for item in json.loads(unneeded)["products"]] == ["linux/p0", "linux/p3"]
 
 
-def test_a_seed_or_a_platform_that_is_none_is_a_mistake(run: Run, rows: Rows) -> None:
+def test_unknown_seed_or_platform_is_refused(run: Run, rows: Rows) -> None:
     assert run("assetlist", "nope")[0] == 3
     assert run("assetlist")[0] == 3
     code, _, complaint = run("assetlist", "s0", "--platform", "windows")
@@ -107,7 +107,7 @@ def test_a_seed_or_a_platform_that_is_none_is_a_mistake(run: Run, rows: Rows) ->
 # ------------------------------------------------------------------------------------------------------------------ bundle
 
 
-def test_a_bundle_is_the_same_bytes_however_it_was_asked_for(run: Run, rows: Rows) -> None:
+def test_bundle_bytes_do_not_depend_on_the_request(run: Run, rows: Rows) -> None:
     run("assetlist", "s*", "--output", "list.json")
     codes = [run("bundle", *words)[0] for words in (("s0", "s3", "-o", "a.zip"), ("s3", "s?", "-o", "b.zip"))]
     codes.append(run("bundle", "--list", "list.json", "-o", "c.zip")[0])
@@ -120,7 +120,7 @@ def test_a_bundle_is_the_same_bytes_however_it_was_asked_for(run: Run, rows: Row
     assert all(other == first for other in others)
 
 
-def test_a_bundle_goes_through_a_pipe(run: Run, rows: Rows) -> None:
+def test_bundle_is_written_to_a_pipe(run: Run, rows: Rows) -> None:
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -135,7 +135,7 @@ def test_a_bundle_goes_through_a_pipe(run: Run, rows: Rows) -> None:
         assert bundle.read("linux/p1") == CONTENT[1]
 
 
-def test_a_bundle_has_products_and_a_manifest(run: Run, rows: Rows) -> None:
+def test_bundle_has_products_and_manifest(run: Run, rows: Rows) -> None:
     run("bundle", "s0", "-o", "a.zip", "--store")
 
     with zipfile.ZipFile("a.zip") as bundle:
@@ -151,7 +151,7 @@ def test_a_bundle_has_products_and_a_manifest(run: Run, rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("data", [b"damaged", b"x" * 200, None])
-def test_a_product_that_is_not_as_recorded_leaves_no_bundle(run: Run, rows: Rows, data: bytes | None) -> None:
+def test_changed_product_leaves_no_bundle(run: Run, rows: Rows, data: bytes | None) -> None:
     product = rows.path.parent / "linux/p1"
     Path("a.zip").write_bytes(b"the one before")
     if data is None:
@@ -167,7 +167,7 @@ def test_a_product_that_is_not_as_recorded_leaves_no_bundle(run: Run, rows: Rows
     assert sorted(path.name for path in Path().iterdir()) == ["a.zip", "cache"]
 
 
-def test_an_unsettled_cache_is_refused_unless_told(run: Run, rows: Rows) -> None:
+def test_unsettled_cache_is_refused_by_default(run: Run, rows: Rows) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute("UPDATE Jobs SET Status = 2 WHERE JobID = 5")
 
@@ -177,7 +177,7 @@ def test_an_unsettled_cache_is_refused_unless_told(run: Run, rows: Rows) -> None
     assert (code, "1 failed, such as s4" in complaint, told) == (3, True, 0)
 
 
-def test_a_bundle_of_a_list_that_is_out_of_date_is_refused(run: Run, rows: Rows) -> None:
+def test_bundle_of_outdated_list_is_refused(run: Run, rows: Rows) -> None:
     run("assetlist", "s0", "--output", "list.json")
     change(rows, 1, b"other")
 
@@ -186,7 +186,7 @@ def test_a_bundle_of_a_list_that_is_out_of_date_is_refused(run: Run, rows: Rows)
     assert (code, "'linux/p1' has changed since" in complaint) == (3, True)
 
 
-def test_a_product_whose_name_leads_out_of_the_cache_is_refused(run: Run, rows: Rows) -> None:
+def test_product_name_outside_the_cache_is_refused(run: Run, rows: Rows) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute("UPDATE Products SET ProductName = 'linux/../../secret' WHERE ProductID = 2")
 
@@ -198,7 +198,7 @@ def test_a_product_whose_name_leads_out_of_the_cache_is_refused(run: Run, rows: 
 # ----------------------------------------------------------------------------------------------------------------- compare
 
 
-def test_only_a_regular_file_is_read_as_a_list(run: Run, tmp_path: Path) -> None:
+def test_only_regular_files_are_read_as_lists(run: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     for name in ("/dev/zero", "/dev/null", "pipe", "."):
@@ -238,7 +238,7 @@ def test_two_lists_are_compared(run: Run, rows: Rows) -> None:
         '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": {"a": 1}}',
     ],
 )  # fmt: skip
-def test_what_is_no_list_is_refused(run: Run, tmp_path: Path, text: str) -> None:
+def test_invalid_list_is_refused(run: Run, tmp_path: Path, text: str) -> None:
     Path("list.json").write_text(text)
 
     code, _, complaint = run("compare", "list.json", "list.json")
@@ -247,11 +247,11 @@ def test_what_is_no_list_is_refused(run: Run, tmp_path: Path, text: str) -> None
     assert complaint.startswith("aptui: list.json: ")
 
 
-def test_a_list_that_is_not_there_is_a_mistake(run: Run) -> None:
+def test_missing_list_is_refused(run: Run) -> None:
     assert run("compare", "none.json", "none.json")[0] == 3
 
 
-def test_a_bundle_of_sources_that_changed_since_is_refused(
+def test_bundle_of_changed_sources_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)

@@ -26,29 +26,29 @@ A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
         (ComparisonKind.COMPLEMENT, [C]),
     ],
 )
-def test_a_comparison_of_two_lists_keeps_what_its_name_says(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
+def test_comparison_of_two_lists(kind: ComparisonKind, kept: list[ListedAsset]) -> None:
     assert compare_lists(kind, [A, B], [NEW_B, C]) == kept
 
 
-def test_paths_are_kept_by_wildcard_or_regular_expression_whatever_their_case() -> None:
+def test_paths_match_wildcard_or_regex_in_any_case() -> None:
     assert matching([A, B], "A*.TXT", is_regex=False) == [A]
     assert matching([A, B], "[bc].txt", is_regex=True) == [B]
     with pytest.raises(UserError, match="no regular expression"):
         matching([A], "(", is_regex=True)
 
 
-def test_what_is_in_so_many_lists_is_kept() -> None:
+def test_assets_in_at_least_n_lists_are_kept() -> None:
     assert appearing([[A, B], [B, C], [B, A]], 2) == [A, B]
     assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
 
 
-def test_comparisons_are_named_or_numbered() -> None:
+def test_comparison_is_named_by_word_or_number() -> None:
     assert kind_of("filePattern") == kind_of("FILEPATTERN") == kind_of("4") == ComparisonKind.FILE_PATTERN
     with pytest.raises(UserError, match="0 or delta"):
         kind_of("nothing")
 
 
-def test_a_list_that_is_written_is_read_as_it_was(tmp_path: Path) -> None:
+def test_written_list_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "a.assetlist"
     path.write_text(asset_lists.text_of([A, NEW_B]))
 

@@ -25,7 +25,7 @@ def others_of(bundle: Path) -> list[str]:
     return [child.value or "" for child in names.children] if names else []
 
 
-def test_a_bundle_has_its_assets_a_manifest_and_a_catalog_of_them(tmp_path: Path) -> None:
+def test_bundle_has_assets_manifest_and_catalog(tmp_path: Path) -> None:
     assets = [packed(tmp_path, name, name.encode()) for name in ("b.txt", "levels/one/one.spawnable")]
 
     (made,) = write_bundles(assets, tmp_path / "x_pc.pak", version=2, max_mib=1)
@@ -40,7 +40,7 @@ def test_a_bundle_has_its_assets_a_manifest_and_a_catalog_of_them(tmp_path: Path
     assert write_bundles(assets[::-1], tmp_path / "y.pak", version=2, max_mib=1)[0].read_bytes() == made.read_bytes()
 
 
-def test_a_bundle_that_would_be_too_large_is_split_and_the_first_names_the_others(tmp_path: Path) -> None:
+def test_large_bundle_is_split_and_first_names_the_others(tmp_path: Path) -> None:
     assets = [packed(tmp_path, f"{at}.bin", os.urandom(400_000)) for at in range(5)]
 
     made = write_bundles(assets, tmp_path / "x_pc.pak", version=2, max_mib=1)
@@ -54,7 +54,7 @@ def test_a_bundle_that_would_be_too_large_is_split_and_the_first_names_the_other
     assert free_names(tmp_path / "x_pc.pak") == made[:2]
 
 
-def test_what_does_not_fit_or_is_not_what_was_listed_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_refused_bundle_leaves_no_files(tmp_path: Path) -> None:
     large, wrong = packed(tmp_path, "large", os.urandom(2 << 20)), packed(tmp_path, "wrong", b"x", b"y" * 20)
 
     with pytest.raises(UserError, match="'large' has 2 MiB, and a bundle may have 1"):

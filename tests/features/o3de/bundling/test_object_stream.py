@@ -17,17 +17,17 @@ SPACES = """<ObjectStream version="3">
 
 
 @pytest.mark.parametrize("text", [SPACES, SPACES + "\n", SPACES.replace("\n", "\r\n"), SPACES.replace("  ", "\t") + "\n\n"])
-def test_what_nobody_changed_is_written_as_it_was(text: str) -> None:
+def test_unchanged_stream_is_written_byte_for_byte(text: str) -> None:
     assert dump(parse(text)) == text
 
 
-def test_values_are_read_without_their_escapes() -> None:
+def test_values_are_unescaped() -> None:
     one, _odd = parse(SPACES).object.children
 
     assert one.value == 'say "a&b"'
 
 
-def test_what_is_new_has_the_indentation_of_the_file_and_leaves_the_rest_alone() -> None:
+def test_new_element_takes_the_indentation_of_the_file() -> None:
     stream = parse(SPACES)
     stream.object.children.append(string("element", "<new>"))
 
@@ -35,7 +35,7 @@ def test_what_is_new_has_the_indentation_of_the_file_and_leaves_the_rest_alone()
     assert dump(stream) == SPACES.replace("  </Class>\n</ObjectStream>", f"{added}  </Class>\n</ObjectStream>")
 
 
-def test_a_new_file_has_the_form_of_todays_engine() -> None:
+def test_new_stream_has_the_format_of_the_current_engine() -> None:
     whole = Element("Whole", "{00000000-0000-0000-0000-000000000001}", version=1, children=[string("one", "1")])
 
     assert dump(stream_of(whole)) == (
@@ -58,12 +58,12 @@ def test_a_new_file_has_the_form_of_todays_engine() -> None:
         ("<ObjectStream>" + "<Class>" * 70, "too deep"),
     ],
 )
-def test_what_is_no_stream_is_refused(text: str, why: str) -> None:
+def test_invalid_stream_is_refused(text: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         parse(text)
 
 
-def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path) -> None:
+def test_file_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "a.seed"
     path.write_text(SPACES)
 

@@ -56,7 +56,7 @@ XML = object_stream.dump(
 )
 
 
-def test_platforms_have_the_bits_of_the_engine() -> None:
+def test_platform_flags_are_those_of_the_engine() -> None:
     assert [flag_of(name) for name in ("pc", "linux", "android", "ios", "mac", "server")] == [1, 2, 4, 8, 16, 256]
     assert platforms_in(5) == ("pc", "android")
     assert is_for(1 << 30, "server")
@@ -66,7 +66,7 @@ def test_platforms_have_the_bits_of_the_engine() -> None:
         flag_of("amiga")
 
 
-def test_seeds_are_added_for_platforms_and_go_with_the_last_one() -> None:
+def test_seed_goes_with_its_last_platform() -> None:
     listed = SeedList()
     listed.add(ONE, 7, 1, "a.txt")
     listed.add(ONE, 7, 2, "other")
@@ -79,7 +79,7 @@ def test_seeds_are_added_for_platforms_and_go_with_the_last_one() -> None:
     assert not listed.remove(ONE, 7, 2)
 
 
-def test_a_new_list_has_the_form_of_the_engine() -> None:
+def test_new_list_is_json_of_the_engine() -> None:
     """The engine leaves out values that are their defaults: sub id 0 and no path."""
     listed = SeedList()
     listed.add(ONE, 0, 255, "")
@@ -89,7 +89,7 @@ def test_a_new_list_has_the_form_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize("form", [JSON, JSON.replace("\n", "\r\n") + "\r\n", XML, XML.replace("\t", "  ")])
-def test_a_list_keeps_its_form_and_one_seed_more_changes_no_other_line(tmp_path: Path, form: str) -> None:
+def test_added_seed_changes_no_other_line(tmp_path: Path, form: str) -> None:
     path = tmp_path / "a.seed"
     path.write_text(form, newline="")
     listed = SeedList.load(path)
@@ -116,7 +116,7 @@ def test_a_list_keeps_its_form_and_one_seed_more_changes_no_other_line(tmp_path:
         (XML.replace("AssetId", "Other").replace("assetId", "other"), "a seed has no asset id"),
     ],
 )  # fmt: skip
-def test_a_damaged_list_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
+def test_damaged_list_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "a.seed").write_text(text)
 
     with pytest.raises(UserError) as refused:
@@ -125,7 +125,7 @@ def test_a_damaged_list_is_refused_with_its_place(tmp_path: Path, text: str, why
     assert re.search(why, str(refused.value))
 
 
-def test_a_list_of_the_engine_with_comments_or_without_seeds_is_read(tmp_path: Path) -> None:
+def test_engine_list_with_comments_or_without_seeds_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.seed"
     path.write_text("// ours\n" + JSON)
     assert len(SeedList.load(path).seeds) == 2

@@ -15,7 +15,7 @@ STEPS = [
 ]
 
 
-def test_rules_that_are_written_are_read_as_they_were(tmp_path: Path) -> None:
+def test_written_rules_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "a.rules"
     path.write_text(rules_text(STEPS))
 
@@ -26,7 +26,7 @@ def test_rules_that_are_written_are_read_as_they_were(tmp_path: Path) -> None:
         load_rules(path)
 
 
-def test_of_settings_only_what_is_said_changes(tmp_path: Path) -> None:
+def test_settings_change_only_given_fields(tmp_path: Path) -> None:
     path = tmp_path / "a.bundlesettings"
     new = BundleSettings()
     new.set(asset_list="a.assetlist", max_mib=5)
@@ -40,7 +40,7 @@ def test_of_settings_only_what_is_said_changes(tmp_path: Path) -> None:
     assert [line.strip().split()[2:4] for line in changed] == [['field="BundleFilePath"', 'value="b.pak"']]
 
 
-def test_a_manifest_names_its_catalog_and_what_goes_with_it() -> None:
+def test_manifest_names_catalog_bundles_and_levels() -> None:
     text = manifest_text(2, ["a__1.pak"], ["levels/one"])
 
     assert 'field="CatalogName" value="DeltaCatalog.xml"' in text

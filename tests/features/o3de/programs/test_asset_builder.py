@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
 
 
 @pytest.mark.real
-def test_a_sound_source_succeeds_and_a_broken_one_fails_by_name(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_code_tells_sound_from_broken_source(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
 
     assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
@@ -66,7 +66,7 @@ def test_a_sound_source_succeeds_and_a_broken_one_fails_by_name(project: O3dePro
 
 @pytest.mark.real
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_source_outside_the_named_project_is_processed_in_its_own(
+def test_source_outside_the_named_project_uses_its_own_project(
     project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
 ) -> None:
     """A relative `--project-path` may lead to another folder of that name, or to none."""
@@ -91,9 +91,7 @@ def test_a_source_outside_the_named_project_is_processed_in_its_own(
 
 
 @pytest.mark.real
-def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
-    project: O3deProject, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_create_makes_no_products(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     text = project.source("a.txt", "text")
 
     assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0
@@ -106,9 +104,7 @@ def test_analysis_alone_makes_no_products_and_a_copy_has_the_name_of_its_source(
 
 
 @pytest.mark.real
-def test_settings_of_folders_hold_and_logs_stay_beside_the_products(
-    project: O3deProject, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_settings_apply_and_logs_stay_beside_products(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     settings = project.source("sub/.aptui.yaml", "builders: {data: {params: {indent: 3}}}")
     source = project.source("sub/good.json", '{"a": 1}')
 
@@ -131,7 +127,7 @@ def test_settings_of_folders_hold_and_logs_stay_beside_the_products(
 
 
 @pytest.mark.real
-def test_jobs_that_a_job_needs_are_named_with_how_far_they_are(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_dependencies_are_listed_with_their_status(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     project.source("builders/needy.py", NEEDY)
     source = project.source("a.needy", "b.txt")
     project.source("b.txt", "text")
@@ -157,18 +153,18 @@ def test_jobs_that_a_job_needs_are_named_with_how_far_they_are(project: O3deProj
         (["stray"], "'stray' belongs to no switch"),
     ],
 )
-def test_what_cannot_be_done_is_refused(arguments: list[str], why: str) -> None:
+def test_invalid_command_line_is_refused(arguments: list[str], why: str) -> None:
     with pytest.raises(UserError, match=why):
         parse(arguments)
 
 
-def test_what_is_wrong_is_said_by_this_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_prefixed_with_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert asset_builder.main(["-task=paint", "-input=/a.txt"]) == 1
 
     assert "AssetBuilder: Error: there is no task 'paint'" in capsys.readouterr().out
 
 
-def test_switches_may_stand_in_any_form_and_what_is_ignored_is_said() -> None:
+def test_ignored_switches_are_noted() -> None:
     given = parse(["--task", "debug_create", "--input", '"/p/a.txt"', "-port", "7", "--colour"])
 
     assert (given.source, given.processes) == ("/p/a.txt", False)
@@ -177,7 +173,7 @@ def test_switches_may_stand_in_any_form_and_what_is_ignored_is_said() -> None:
     assert all(any(f"-{name} :" in line for line in builder_switches.help_lines()) for name in builder_switches.SWITCHES)
 
 
-def test_the_project_is_found_by_its_name_above_or_beside_the_source(tmp_path: Path) -> None:
+def test_gamename_finds_the_project_above_or_beside_the_source(tmp_path: Path) -> None:
     for name in ("Game", "Other"):
         (tmp_path / name / "sub").mkdir(parents=True)
         (tmp_path / name / "project.json").write_text("{}")

@@ -92,7 +92,7 @@ def test_seeds_are_added_and_removed_for_platforms(bundler: Bundler) -> None:
     assert lines[-3:] == ["Total number of seeds: 2.", f"Saving Seed List to ( {bundler.root / 's.seed'} )...", "Save successful!"]
 
 
-def test_what_nobody_changed_in_a_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
+def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
     path = bundler.root / "s.seed"
     before = path.read_text() + "\n"
@@ -130,7 +130,7 @@ def test_what_nobody_changed_in_a_seed_list_stays_byte_for_byte(bundler: Bundler
         (["paint"], "there is no command 'paint'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_and_nothing_is_written(bundler: Bundler, arguments: list[str], why: str) -> None:
+def test_invalid_command_is_refused_without_writing(bundler: Bundler, arguments: list[str], why: str) -> None:
     before = set(bundler.root.iterdir())
 
     lines = bundler.run(*arguments, code=1)
@@ -139,13 +139,13 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(bundler: Bundler, argu
     assert set(bundler.root.iterdir()) == before
 
 
-def test_every_command_has_help_and_the_switches_that_it_takes(bundler: Bundler) -> None:
+def test_help_lists_the_switches_of_every_command(bundler: Bundler) -> None:
     for command, switches in bundler_switches.COMMANDS.items():
         lines = bundler.run(command, "--help")
         assert all(any(f"--{name} :" in line for line in lines) for name in switches)
 
 
-def test_an_asset_list_has_what_its_seeds_need_and_is_not_written_over(bundler: Bundler) -> None:
+def test_asset_list_has_dependencies_and_is_not_overwritten(bundler: Bundler) -> None:
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc", "--print")
     assert lines == [
         "Printing assets for Platform ( pc ):",
@@ -165,7 +165,7 @@ def test_an_asset_list_has_what_its_seeds_need_and_is_not_written_over(bundler: 
     assert bundler.run("assetLists", "--assetListFile=l.assetlist", "--platform=pc", "--print")[1] == "- lone.txt"
 
 
-def test_seeds_wildcards_defaults_and_what_is_skipped_make_a_list(bundler: Bundler) -> None:
+def test_asset_list_from_seeds_wildcards_defaults_and_skips(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
 
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
@@ -175,7 +175,7 @@ def test_seeds_wildcards_defaults_and_what_is_skipped_make_a_list(bundler: Bundl
     assert any("names 'gone.cfg', and platform 'linux' has no such product" in line for line in lines)
 
 
-def test_seeds_may_be_absolute_paths_below_the_cache(bundler: Bundler) -> None:
+def test_seed_may_be_an_absolute_path_below_the_cache(bundler: Bundler) -> None:
     """The path of one platform's product names the product of every platform."""
     path = bundler.project / "Cache" / "linux" / "Level.scene"
 
@@ -188,7 +188,7 @@ def test_seeds_may_be_absolute_paths_below_the_cache(bundler: Bundler) -> None:
 
 
 @pytest.mark.parametrize("skip", ["rock.txt", "*"])
-def test_an_empty_asset_list_fails_and_is_not_written(bundler: Bundler, skip: str) -> None:
+def test_empty_asset_list_fails(bundler: Bundler, skip: str) -> None:
     lines = bundler.run(
         "assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", f"--skip={skip}", "--platform=pc", "--generateDebugFile",
         code=1,
@@ -198,7 +198,7 @@ def test_an_empty_asset_list_fails_and_is_not_written(bundler: Bundler, skip: st
     assert not list(bundler.root.glob("l_*"))
 
 
-def test_a_list_that_is_empty_on_one_platform_is_written_for_the_others(bundler: Bundler) -> None:
+def test_list_that_is_empty_on_one_platform_is_written_for_others(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", "--platform=pc")
 
     lines = bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", code=1)
@@ -207,7 +207,7 @@ def test_a_list_that_is_empty_on_one_platform_is_written_for_the_others(bundler:
     assert bundler.paths("l_pc.assetlist") == ["rock.txt"]
 
 
-def test_an_empty_result_of_a_comparison_fails_and_is_not_written(bundler: Bundler) -> None:
+def test_empty_comparison_result_fails(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
     files = ["--firstAssetFile=l.assetlist", "--secondAssetFile=l.assetlist", "--output=r.assetlist"]
 
@@ -217,7 +217,7 @@ def test_an_empty_result_of_a_comparison_fails_and_is_not_written(bundler: Bundl
     assert not (bundler.root / "r_pc.assetlist").exists()
 
 
-def test_names_with_dots_get_the_platform_before_their_suffix(bundler: Bundler) -> None:
+def test_platform_is_inserted_before_the_suffix(bundler: Bundler) -> None:
     (bundler.root / "run.1").mkdir()
     try:
         names = [f"run.1/my.{kind}" for kind in ("list.assetlist", "settings.bundlesettings", "game.pak")]
@@ -235,9 +235,7 @@ def test_names_with_dots_get_the_platform_before_their_suffix(bundler: Bundler) 
     assert made == ["my.game_pc.pak", "my.list_pc.assetlist", "my.settings_pc.bundlesettings"]
 
 
-def test_a_file_that_does_not_exist_is_reported_in_the_words_of_the_engine(
-    bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_file_is_reported_in_the_engines_words(bundler: Bundler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (line,) = bundler.run("bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
     assert line.startswith(f"ERROR: Cannot load Asset List file ( {bundler.root / 'gone.assetlist'} ): File does not exist.")
     (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
@@ -248,7 +246,7 @@ def test_a_file_that_does_not_exist_is_reported_in_the_words_of_the_engine(
     assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
 
 
-def test_default_seeds_are_read_as_the_engine_writes_them(bundler: Bundler) -> None:
+def test_default_seeds_of_the_engine_are_read(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
     seeds = (bundler.root / "s.seed").read_text()
     assert seeds.startswith('{\n    "Type": "JsonSerialization"')
@@ -261,7 +259,7 @@ def test_default_seeds_are_read_as_the_engine_writes_them(bundler: Bundler) -> N
     assert "level.scene" in bundler.paths("l_pc.assetlist")
 
 
-def test_lists_are_compared_step_by_step_with_names_for_what_is_between(bundler: Bundler) -> None:
+def test_comparison_steps_use_named_intermediate_results(bundler: Bundler) -> None:
     for name, words in (("one", "rock.txt,tree.txt"), ("two", "rock.txt,lone.txt,a.ini"), ("allowed", "*.txt,b.ini")):
         bundler.run("assetLists", f"--assetListFile={name}.assetlist", f"--addSeed={words}", "--platform=pc,linux")
     steps = ["--comparisonType=delta,intersection,filePattern", "--filePatternType=0", "--filePattern=*.txt"]
@@ -293,7 +291,7 @@ def test_lists_are_compared_step_by_step_with_names_for_what_is_between(bundler:
     assert "Total number of assets (1)." in lines
 
 
-def test_bundles_are_made_from_lists_settings_and_seeds_and_are_the_same(bundler: Bundler) -> None:
+def test_bundles_from_lists_settings_and_seeds_are_equal(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
@@ -312,7 +310,7 @@ def test_bundles_are_made_from_lists_settings_and_seeds_and_are_the_same(bundler
     bundler.run("bundles", *settings, "--allowOverwrites")
 
 
-def test_a_list_that_is_of_another_time_is_refused(bundler: Bundler) -> None:
+def test_outdated_asset_list_is_refused(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
     path = bundler.root / "l_pc.assetlist"
     path.write_text(path.read_text().replace('field="element" value="', 'field="element" value="1', 1))

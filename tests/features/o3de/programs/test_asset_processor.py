@@ -28,7 +28,7 @@ def gui(project: O3deProject) -> Iterator[Driven]:
     gui.close()
 
 
-def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) -> None:
+def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
     assert project.product("linux/first.txt") == "1"
     until(lambda: gui.ask("isidle") == "true", "it looks once more at what it wrote itself")
@@ -58,7 +58,7 @@ def test_tools_start_drive_await_and_stop_it(project: O3deProject, gui: Driven) 
 @pytest.mark.parametrize(
     ("said", "switch", "is_full"), [("false", "", True), ("false", "--zeroAnalysisMode", False), ("true", "", False)]
 )
-def test_who_does_not_trust_times_has_every_file_read_once_at_the_start(
+def test_every_file_is_read_once_unless_times_are_trusted(
     project: O3deProject, monkeypatch: pytest.MonkeyPatch, said: str, switch: str, is_full: bool
 ) -> None:
     project.source("a.txt", "text")
@@ -78,7 +78,7 @@ def test_who_does_not_trust_times_has_every_file_read_once_at_the_start(
     assert project.product("linux/a.txt") == "text"
 
 
-def test_a_batch_beside_it_has_everything_processed(project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_beside_the_processor_delegates_to_it(project: O3deProject, gui: Driven, capsys: pytest.CaptureFixture[str]) -> None:
     assert gui.ask("waitforidle") == "idle"
     path = project.source("first.txt", "later")
     listed = project.write("list.txt", "first.txt\n")
@@ -92,7 +92,7 @@ def test_a_batch_beside_it_has_everything_processed(project: O3deProject, gui: D
     assert gui.end() == 0
 
 
-def test_a_signal_ends_it_cleanly_and_nothing_is_left_behind(project: O3deProject, gui: Driven) -> None:
+def test_signal_stops_the_processor_cleanly(project: O3deProject, gui: Driven) -> None:
     assert gui.ask("waitforidle") == "idle"
 
     gui.process.send_signal(signal.SIGTERM)
@@ -102,7 +102,7 @@ def test_a_signal_ends_it_cleanly_and_nothing_is_left_behind(project: O3deProjec
     assert read_log(project.logs / "AP_GUI.log")[-1].lines
 
 
-def test_quitonidle_does_what_batch_does_at_the_end(project: O3deProject) -> None:
+def test_quitonidle_runs_the_final_tasks(project: O3deProject) -> None:
     project.source("a.txt", "text")
     gui = Driven(project, "--quitonidle", "--start-hidden", "--move=a.txt,b.txt", "--confirm")
 
@@ -113,7 +113,7 @@ def test_quitonidle_does_what_batch_does_at_the_end(project: O3deProject) -> Non
     assert (project.project / "b.txt").exists()
 
 
-def test_quitonidle_says_by_its_exit_code_whether_something_failed(project: O3deProject) -> None:
+def test_quitonidle_exit_code_reports_failures(project: O3deProject) -> None:
     project.settings({**PLATFORMS, **RULES, "RC txt again": {"glob": "*/a.txt", "params": "copy"}})
     project.source("a.txt", "text")
     gui = Driven(project, "--quitonidle")

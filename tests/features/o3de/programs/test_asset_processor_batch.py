@@ -51,7 +51,7 @@ def failing(batch: Batch, count: int) -> None:
 # ------------------------------------------------------------------------------------------------------- a run as it should be
 
 
-def test_products_lines_and_sums_of_a_run_are_what_tools_expect(batch: Batch) -> None:
+def test_output_has_the_lines_and_totals_that_tools_parse(batch: Batch) -> None:
     batch.source("Some/Name.txt", "text")
     batch.source("other.ini", "x=1")
     batch.source("nobodys.xyz", "?")
@@ -83,7 +83,7 @@ def test_products_lines_and_sums_of_a_run_are_what_tools_expect(batch: Batch) ->
     assert all(re.match(r"(AssetProcessor|System): ", line) for line in batch.output.splitlines())
 
 
-def test_a_second_run_does_nothing(batch: Batch) -> None:
+def test_second_run_does_nothing(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
     assert b"a.txt" in (batch.cache / "linux" / "assetcatalog.xml").read_bytes()
@@ -95,7 +95,7 @@ def test_a_second_run_does_nothing(batch: Batch) -> None:
         assert not any(line.startswith(("Processing ", "Processed ", "Saved ")) for line in run.lines)
 
 
-def test_what_was_read_in_full_is_counted_also_where_nothing_changed(batch: Batch) -> None:
+def test_full_analysis_count_includes_unchanged_files(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
 
@@ -103,28 +103,28 @@ def test_what_was_read_in_full_is_counted_also_where_nothing_changed(batch: Batc
     assert batch.run(is_fast=False).numbers["Full Analysis"] == (2, 2)
 
 
-def test_the_listening_port_is_told_before_processing_starts(batch: Batch) -> None:
+def test_listening_port_is_printed_before_processing(batch: Batch) -> None:
     run = batch.run()
 
     port = next(at for at, line in enumerate(run.lines) if line.startswith("Listening Port: "))
     assert port < run.lines.index("Asset Processor Batch Processing Started.")
 
 
-def test_what_is_wrong_with_the_settings_is_a_fatal_error(batch: Batch) -> None:
+def test_unknown_platform_is_a_fatal_error(batch: Batch) -> None:
     batch.run("--platforms=amiga", code=1)
 
     start = "AssetProcessor: Error: The list of enabled platforms in the settings registry does not contain platform"
     assert f'{start} "amiga"' in batch.output
 
 
-def test_debug_output_runs_nothing_again(batch: Batch) -> None:
+def test_debug_output_runs_no_job_again(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
 
     assert batch.run("--debugOutput").numbers["Successes"] == 0
 
 
-def test_products_that_are_made_again_with_the_same_bytes_have_a_new_time(batch: Batch) -> None:
+def test_reprocessed_product_with_equal_bytes_gets_a_new_time(batch: Batch) -> None:
     source, product = batch.source("a.txt", "text"), batch.cache / "linux" / "a.txt"
     batch.run()
     os.utime(product, (1, 1))
@@ -139,7 +139,7 @@ def test_products_that_are_made_again_with_the_same_bytes_have_a_new_time(batch:
     assert product.stat().st_mtime > 1
 
 
-def test_what_was_made_for_one_platform_outlives_a_run_for_another(batch: Batch) -> None:
+def test_products_of_other_platforms_are_kept(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run("--platforms=pc")
     batch.run()
@@ -150,7 +150,7 @@ def test_what_was_made_for_one_platform_outlives_a_run_for_another(batch: Batch)
     assert again.numbers["Successes"] == 0
 
 
-def test_tools_find_the_folder_of_job_logs_and_what_is_wrong_with_the_server_address(batch: Batch) -> None:
+def test_job_log_folder_exists_and_server_address_is_checked(batch: Batch) -> None:
     batch.source("a.txt", "text")
     server = "/O3DE/AssetProcessor/Settings/Server"
 
@@ -160,7 +160,7 @@ def test_tools_find_the_folder_of_job_logs_and_what_is_wrong_with_the_server_add
     assert "(InvalidAddress) is invalid" in batch.output
 
 
-def test_each_run_stands_in_the_log_with_its_numbers(batch: Batch) -> None:
+def test_every_run_is_logged_with_its_numbers(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run()
     batch.run()
@@ -171,7 +171,7 @@ def test_each_run_stands_in_the_log_with_its_numbers(batch: Batch) -> None:
     assert first.numbers["Listening Port"]
 
 
-def test_scan_folders_settings_and_platforms_come_from_the_command_line(batch: Batch) -> None:
+def test_command_line_sets_scan_folders_settings_and_platforms(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.write("elsewhere/b.txt", "more")
     batch.write("more.setreg", json.dumps({"RC txt": {"glob": "*.txt", "params": "skip", "pc": "copy"}}))
@@ -190,7 +190,7 @@ def test_scan_folders_settings_and_platforms_come_from_the_command_line(batch: B
 
 
 @pytest.mark.parametrize("words", [["/gamefolder=Samples"], ["--project-path=Samples"]])
-def test_a_folder_without_a_project_is_refused_with_a_switch_of_this_program(
+def test_missing_project_is_refused_with_project_path_hint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,7 +201,7 @@ def test_a_folder_without_a_project_is_refused_with_a_switch_of_this_program(
     assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder that has it, with '--project-path=DIR'" in said
 
 
-def test_an_older_command_line_finds_the_project(batch: Batch) -> None:
+def test_older_command_line_finds_the_project(batch: Batch) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run_plain(
@@ -212,7 +212,7 @@ def test_an_older_command_line_finds_the_project(batch: Batch) -> None:
     assert (batch.project / "user" / "log" / "AP_Batch.log").exists()
 
 
-def test_the_project_is_found_from_the_folder_we_are_in(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_is_found_from_the_current_folder(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.source("below/a.txt", "text")
     monkeypatch.chdir(batch.project / "below")
 
@@ -225,7 +225,7 @@ def test_the_project_is_found_from_the_folder_we_are_in(batch: Batch, monkeypatc
 # ------------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_a_failed_asset_is_told_listed_and_counted(batch: Batch) -> None:
+def test_failed_asset_is_printed_listed_and_counted(batch: Batch) -> None:
     failing(batch, 1)
     path = batch.project / "bad00.txt"
 
@@ -239,7 +239,7 @@ def test_a_failed_asset_is_told_listed_and_counted(batch: Batch) -> None:
     assert any(line.startswith("JOB LOG: ") for line in run.lines)
 
 
-def test_only_the_first_nine_failures_replay_their_log(batch: Batch) -> None:
+def test_first_nine_failures_print_their_log(batch: Batch) -> None:
     failing(batch, 12)
 
     run = batch.run(code=1)
@@ -253,7 +253,7 @@ def test_only_the_first_nine_failures_replay_their_log(batch: Batch) -> None:
     assert replays == 9
 
 
-def test_what_is_mended_is_no_failure_any_more(batch: Batch) -> None:
+def test_mended_asset_is_not_listed_as_failed(batch: Batch) -> None:
     failing(batch, 1)
     batch.run(code=1)
     batch.settings({**PLATFORMS, **RULES})
@@ -275,14 +275,14 @@ def test_what_is_mended_is_no_failure_any_more(batch: Batch) -> None:
         (["--regset-file=/nowhere.setreg"], "there is no file '/nowhere.setreg'"),
     ],
 )
-def test_what_cannot_be_done_is_an_error_with_exit_code_1(batch: Batch, more: list[str], text: str) -> None:
+def test_invalid_option_exits_with_1(batch: Batch, more: list[str], text: str) -> None:
     batch.run(*more, code=1)
 
     assert "System: Trace::Error" in batch.output
     assert text in batch.output
 
 
-def test_no_project_is_an_error_that_stands_in_the_log_too(batch: Batch) -> None:
+def test_missing_project_is_logged(batch: Batch) -> None:
     run = batch.run_plain(f"--project-path={batch.root}/nowhere", f"--logDir={batch.logs}", code=1)
 
     assert any("nowhere" in line for line in run.lines)
@@ -290,7 +290,7 @@ def test_no_project_is_an_error_that_stands_in_the_log_too(batch: Batch) -> None
 
 
 @pytest.mark.parametrize(("level", "code"), [("", 0), ("--warningLevel=1", 0), ("--warningLevel=2", 1)])
-def test_a_warning_level_makes_warnings_fatal(batch: Batch, level: str, code: int) -> None:
+def test_warning_level_makes_warnings_fatal(batch: Batch, level: str, code: int) -> None:
     batch.source("a.txt", "text")
     batch.run()
     with closing(sqlite3.connect(batch.cache / "assetdb.sqlite")) as database:
@@ -306,14 +306,14 @@ def test_a_warning_level_makes_warnings_fatal(batch: Batch, level: str, code: in
 
 
 @pytest.mark.parametrize("spelling", ["--help", "-h", "/help", "--HELP"])
-def test_help_lists_the_switches_and_nothing_is_done(batch: Batch, spelling: str) -> None:
+def test_help_lists_switches_and_processes_nothing(batch: Batch, spelling: str) -> None:
     run = batch.run(spelling)
 
     assert run.lines[0] == "Asset Processor Command Line Flags:"
     assert not batch.cache.exists()
 
 
-def test_settings_are_dumped_on_request(batch: Batch) -> None:
+def test_settings_dump(batch: Batch) -> None:
     batch.run("--regdump=/Amazon/AssetProcessor/Settings/RC txt", '--regset="/some/key=0x10"')
     part = batch.output[: batch.output.index("AssetProcessor:")]
     batch.run("--regdumpall", '--regset="/some/key=0x10"')
@@ -323,7 +323,7 @@ def test_settings_are_dumped_on_request(batch: Batch) -> None:
     assert json.loads(whole)["some"] == {"key": 16}
 
 
-def test_listed_files_are_processed_again_one_after_the_other(batch: Batch) -> None:
+def test_listed_files_are_reprocessed_in_order(batch: Batch) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         batch.source(name, name)
     batch.run()
@@ -340,7 +340,7 @@ def test_listed_files_are_processed_again_one_after_the_other(batch: Batch) -> N
 @pytest.mark.parametrize(
     ("text", "complaint"), [(None, "Unable to open reprocess file list with path"), ("\n", "No files listed to reprocess")]
 )
-def test_a_list_that_lists_nothing_is_complained_of(batch: Batch, text: str | None, complaint: str) -> None:
+def test_empty_reprocess_list_is_reported(batch: Batch, text: str | None, complaint: str) -> None:
     listed = batch.root / "list.txt"
     if text is not None:
         listed.write_text(text)
@@ -350,7 +350,7 @@ def test_a_list_that_lists_nothing_is_complained_of(batch: Batch, text: str | No
     assert complaint in batch.output
 
 
-def test_debug_output_lists_what_each_builder_processed(batch: Batch) -> None:
+def test_debug_output_lists_sources_by_builder(batch: Batch) -> None:
     batch.source("a.txt", "text")
 
     batch.run("--debugOutput")
@@ -360,7 +360,7 @@ def test_debug_output_lists_what_each_builder_processed(batch: Batch) -> None:
     assert found[2] == f"BuilderManager: Builder with ID {found[1]} processed {batch.project / 'a.txt'}"
 
 
-def test_statistics_are_printed_in_the_form_that_the_settings_ask_for(batch: Batch) -> None:
+def test_statistics_follow_the_settings(batch: Batch) -> None:
     batch.source("a.txt", "text")
     stats = "/Amazon/AssetProcessor/Settings/Stats"
 
@@ -373,7 +373,7 @@ def test_statistics_are_printed_in_the_form_that_the_settings_ask_for(batch: Bat
 
 
 @pytest.mark.parametrize("is_wanted", [True, False])
-def test_a_database_of_a_newer_version_is_deleted_on_request_alone(batch: Batch, is_wanted: bool) -> None:
+def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool) -> None:
     batch.source("a.txt", "text")
     batch.run()
     with closing(sqlite3.connect(batch.cache / "assetdb.sqlite")) as database:
@@ -386,7 +386,7 @@ def test_a_database_of_a_newer_version_is_deleted_on_request_alone(batch: Batch,
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
-def test_what_changes_nothing_is_said_once(batch: Batch) -> None:
+def test_ignored_words_are_reported_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
     said = [line for line in batch.output.splitlines() if "ignored" in line]
@@ -407,7 +407,7 @@ def test_wait_on_launch_waits(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> 
     assert slept == [20.0]
 
 
-def test_the_control_port_is_told_when_it_is_asked_for(batch: Batch) -> None:
+def test_accept_input_prints_the_control_port(batch: Batch) -> None:
     run = batch.run("--acceptInput")
 
     assert run.numbers["Control Port"]
@@ -431,7 +431,7 @@ def driven(batch: Batch) -> Iterator[Driven]:
 
 
 @pytest.mark.real
-def test_a_batch_is_driven_like_the_program_that_stays(batch: Batch, driven: Driven) -> None:
+def test_batch_answers_the_control_channel(batch: Batch, driven: Driven) -> None:
     assert driven.ask("ping") == "pong"
     assert driven.ask("isidle") == "false"
     driven.send("waitforidle")
@@ -443,7 +443,7 @@ def test_a_batch_is_driven_like_the_program_that_stays(batch: Batch, driven: Dri
 
 
 @pytest.mark.parametrize("is_signal", [True, False])
-def test_a_batch_that_is_told_to_quit_ends_at_once_and_did_not_work(batch: Batch, driven: Driven, is_signal: bool) -> None:
+def test_interrupted_batch_exits_with_1(batch: Batch, driven: Driven, is_signal: bool) -> None:
     if is_signal:
         driven.process.send_signal(signal.SIGTERM)
     else:
@@ -459,7 +459,7 @@ def test_a_batch_that_is_told_to_quit_ends_at_once_and_did_not_work(batch: Batch
 # ------------------------------------------------------------------------------------------------------- moving and deleting
 
 
-def test_a_move_is_a_preview_until_it_is_confirmed(batch: Batch) -> None:
+def test_move_without_confirm_is_a_preview(batch: Batch) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run("--move=a.txt,moved/b.txt")
@@ -491,7 +491,7 @@ def test_a_move_is_a_preview_until_it_is_confirmed(batch: Batch) -> None:
         ),
     ],
 )
-def test_a_confirmed_order_is_done(batch: Batch, switches: list[str], lines: list[str]) -> None:
+def test_confirmed_move_and_deletion(batch: Batch, switches: list[str], lines: list[str]) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run(*switches)
@@ -510,7 +510,7 @@ def test_a_confirmed_order_is_done(batch: Batch, switches: list[str], lines: lis
         (["--move=a.txt,/etc/b.txt"], "Destination must exist within a scanfolder."),
     ],
 )
-def test_an_order_that_breaks_a_rule_is_refused_in_the_words_of_the_reference(batch: Batch, switches: list[str], line: str) -> None:
+def test_invalid_move_is_refused_in_o3de_words(batch: Batch, switches: list[str], line: str) -> None:
     batch.source("a.txt", "text")
 
     run = batch.run(*switches)
@@ -519,7 +519,7 @@ def test_an_order_that_breaks_a_rule_is_refused_in_the_words_of_the_reference(ba
     assert (batch.project / "a.txt").exists()
 
 
-def test_of_switches_without_their_command_update_references_is_missed_first_and_ends(batch: Batch) -> None:
+def test_move_switches_without_a_command_are_refused(batch: Batch) -> None:
     said = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
     assert said == ["Command --updateReferences must be used with command --move"]
 
@@ -534,7 +534,7 @@ def test_of_switches_without_their_command_update_references_is_missed_first_and
     ]
 
 
-def test_a_refused_move_has_its_report_and_its_sums(batch: Batch) -> None:
+def test_refused_move_prints_report_and_totals(batch: Batch) -> None:
     batch.source("a.txt", "text").chmod(0o466)
 
     run = batch.run("--move=a.txt,b.txt", "--confirm")
@@ -545,7 +545,7 @@ def test_a_refused_move_has_its_report_and_its_sums(batch: Batch) -> None:
     assert (batch.project / "a.txt").exists()
 
 
-def test_missing_dependencies_are_found_in_what_matches(batch: Batch) -> None:
+def test_missing_dependency_scan_prints_matches(batch: Batch) -> None:
     batch.source("a.txt", "it needs b.ini to work")
     batch.source("b.ini", "x=1")
 

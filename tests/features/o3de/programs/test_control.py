@@ -16,7 +16,7 @@ from aptui.shared.errors import HostError
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_needs_no_end(command: str) -> None:
+def test_every_command_is_complete_without_a_line_end(command: str) -> None:
     assert commands_in(command.encode()) == ([command], b"")
 
 
@@ -34,7 +34,7 @@ def test_a_command_needs_no_end(command: str) -> None:
         (b"\xff\x00", [], b""),
     ],
 )
-def test_what_tcp_joined_or_split_is_told_apart(data: bytes, commands: list[str], rest: bytes) -> None:
+def test_joined_and_split_commands_are_separated(data: bytes, commands: list[str], rest: bytes) -> None:
     assert commands_in(data) == (commands, rest)
 
 
@@ -134,7 +134,7 @@ def test_questions_are_answered_at_once(room: Room, command: str, answer: str) -
 
 
 @pytest.mark.real
-def test_isidle_says_what_is(room: Room) -> None:
+def test_isidle_answers_true_when_idle(room: Room) -> None:
     client = room.connect()
     room.processor.idle = True
 
@@ -145,7 +145,7 @@ def test_isidle_says_what_is(room: Room) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "list_name"), [("waitforidle", "waiting"), ("signalidle", "signalled")])
-def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str, list_name: str) -> None:
+def test_idle_is_sent_when_it_becomes_true(room: Room, command: str, list_name: str) -> None:
     client = room.connect()
     client.sendall(command.encode())
     waiting = getattr(room.processor, list_name)
@@ -159,7 +159,7 @@ def test_idle_is_said_when_it_comes_true_and_not_before(room: Room, command: str
 
 
 @pytest.mark.real
-def test_a_command_may_come_in_pieces(room: Room) -> None:
+def test_command_may_arrive_in_pieces(room: Room) -> None:
     client = room.connect()
     client.sendall(b"pi")
     for _ in range(3):
@@ -174,7 +174,7 @@ def test_a_command_may_come_in_pieces(room: Room) -> None:
 @pytest.mark.parametrize(
     "said", [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"]
 )
-def test_a_page_in_a_browser_is_hung_up_on(room: Room, said: bytes) -> None:
+def test_http_and_tls_clients_are_disconnected(room: Room, said: bytes) -> None:
     client = room.connect()
 
     client.sendall(said)
@@ -184,7 +184,7 @@ def test_a_page_in_a_browser_is_hung_up_on(room: Room, said: bytes) -> None:
 
 
 @pytest.mark.real
-def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_own_user_is_answered(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.channel, "_user_of", lambda _channel: 65534)
     stranger = room.connect()
     assert room.is_hung_up_on(stranger)
@@ -196,7 +196,7 @@ def test_only_the_user_who_runs_it_is_answered(room: Room, monkeypatch: pytest.M
 
 
 @pytest.mark.real
-def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
+def test_kernel_reports_the_user_of_a_connection(tmp_path: Path) -> None:
     with listener(0) as server, socket.create_connection(server.getsockname()) as client:
         channel = server.accept()[0]
         with channel:
@@ -207,7 +207,7 @@ def test_the_kernel_says_whose_a_connection_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
+def test_clients_and_waiting_answers_are_limited(room: Room) -> None:
     crowd = [room.connect() for _ in range(17)]
     assert room.is_hung_up_on(crowd[-1])
     crowd[0].sendall(b"waitforidle" * 9)
@@ -219,7 +219,7 @@ def test_clients_and_what_they_wait_for_have_limits(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_no_descriptors_left_does_not_keep_the_loop_awake(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_descriptors_do_not_spin_the_loop(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [room.connect() for _ in range(3)]
     room.turn()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -256,7 +256,7 @@ def test_quit_has_no_answer(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_whoever_left_is_not_answered(room: Room) -> None:
+def test_closed_client_gets_no_answer(room: Room) -> None:
     client = room.connect()
     client.sendall(b"waitforidle")
     room.until(lambda: room.processor.waiting)
@@ -272,7 +272,7 @@ def test_whoever_left_is_not_answered(room: Room) -> None:
 
 
 @pytest.mark.real
-def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
+def test_refused_connections_are_reported_once() -> None:
     told: list[str] = []
     with selectors.DefaultSelector() as selector:
         door = ListenerClosed(selector, 0, lambda: told.append("once"))
@@ -290,7 +290,7 @@ def test_the_closed_door_lets_everybody_knock_and_tells_of_the_first() -> None:
 
 
 @pytest.mark.real
-def test_a_port_that_is_taken_is_passed_over() -> None:
+def test_occupied_port_is_skipped() -> None:
     with selectors.DefaultSelector() as selector, listener(0) as taken:
         port = taken.getsockname()[1]
         door = ListenerClosed(selector, port)
@@ -300,6 +300,6 @@ def test_a_port_that_is_taken_is_passed_over() -> None:
             door.close()
 
 
-def test_no_port_at_all_is_an_error_for_people() -> None:
+def test_no_free_port_is_refused() -> None:
     with selectors.DefaultSelector() as selector, pytest.raises(HostError, match="no port from 65536 upwards is free"):
         ListenerClosed(selector, 65536)

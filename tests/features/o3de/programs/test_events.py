@@ -58,7 +58,7 @@ def room(tmp_path: Path) -> Room:
     return Room(tmp_path)
 
 
-def test_a_job_is_told_when_it_starts_and_when_it_ends(room: Room) -> None:
+def test_job_start_and_end_are_printed(room: Room) -> None:
     lines = room.tell(changed("pending"), changed("processing"), changed(warnings=2, errors=1))
 
     assert lines == ["Processing a.txt (linux)...", 'Processed "/p/a.txt" ("linux")... ']
@@ -67,12 +67,12 @@ def test_a_job_is_told_when_it_starts_and_when_it_ends(room: Room) -> None:
     assert room.teller.processed_by == {"{copy}": ["/p/a.txt"]}
 
 
-def test_what_rests_since_an_earlier_run_is_no_news(room: Room) -> None:
+def test_result_of_an_earlier_run_is_not_printed(room: Room) -> None:
     assert room.tell(changed(completed_ms=NOW_MS - 1)) == []
     assert room.teller.processed_count == 0
 
 
-def test_a_failure_is_told_once_with_its_log(room: Room) -> None:
+def test_failure_is_printed_once_with_its_log(room: Room) -> None:
     records = [LogRecord(LogLevel.INFO, "w", "about to", NOW_MS), LogRecord(LogLevel.ERROR, "w", "broken", NOW_MS)]
     joblog.write(room.folder / "JobLogs" / "a.log", records, 0, 1)
     failure = changed("failed", log_file="JobLogs/a.log", error="broken", errors=1)
@@ -88,7 +88,7 @@ def test_a_failure_is_told_once_with_its_log(room: Room) -> None:
     assert room.teller.errors == 1
 
 
-def test_a_failure_without_a_log_says_why(room: Room) -> None:
+def test_failure_without_log_prints_its_error(room: Room) -> None:
     lines = room.tell(changed("failed", error="has failed because another source has already produced the same product"))
 
     assert lines[1].endswith(
@@ -96,7 +96,7 @@ def test_a_failure_without_a_log_says_why(room: Room) -> None:
     )
 
 
-def test_a_failed_analysis_is_told_in_its_own_words(room: Room) -> None:
+def test_failed_analysis_has_its_own_line(room: Room) -> None:
     analysis = changed("failed", job_key="CreateJobs_{00}", platform="all", error="no", run_key=RunKey(0))
 
     lines = room.tell(changed("processing", job_key="CreateJobs_{00}"), analysis)
@@ -106,7 +106,7 @@ def test_a_failed_analysis_is_told_in_its_own_words(room: Room) -> None:
     assert room.teller.processed_count == 0
 
 
-def test_the_end_of_a_scan_is_told_once(room: Room) -> None:
+def test_scan_end_is_printed_once(room: Room) -> None:
     room.teller.begin_scan()
     progress = Progress(1, 12, 0, 0, 0, 0, 0, 0, is_scanning=False)
 
@@ -124,7 +124,7 @@ def test_the_end_of_a_scan_is_told_once(room: Room) -> None:
     assert not room.teller.is_scan_open
 
 
-def test_the_engines_own_sentences_are_passed_on(room: Room) -> None:
+def test_engine_messages_are_printed(room: Room) -> None:
     lines = room.tell(
         EngineMessage(1, LogLevel.INFO, "the engine goes on"), EngineMessage(1, LogLevel.WARNING, "a link is not followed")
     )
@@ -135,7 +135,7 @@ def test_the_engines_own_sentences_are_passed_on(room: Room) -> None:
 
 
 @pytest.mark.parametrize("is_verbose", [True, False])
-def test_why_a_job_is_queued_stands_in_a_verbose_log_alone(room: Room, is_verbose: bool) -> None:
+def test_queue_reason_is_only_in_a_verbose_log(room: Room, is_verbose: bool) -> None:
     room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.is_verbose = is_verbose
 
@@ -145,7 +145,7 @@ def test_why_a_job_is_queued_stands_in_a_verbose_log_alone(room: Room, is_verbos
     assert ("~~0~~" in (room.folder / "AP_Batch.log").read_text()) == is_verbose
 
 
-def test_what_was_said_before_there_is_a_log_stands_in_it(room: Room) -> None:
+def test_early_lines_are_added_to_the_log(room: Room) -> None:
     room.console.say("early")
     room.console.keep(ProgramLog(room.folder, BATCH, NOW_MS))
     room.console.close()
@@ -153,7 +153,7 @@ def test_what_was_said_before_there_is_a_log_stands_in_it(room: Room) -> None:
     assert (room.folder / "AP_Batch.log").read_text().splitlines()[-1].endswith("~~AssetProcessor~~early")
 
 
-def test_a_log_that_cannot_be_written_is_said_once(room: Room) -> None:
+def test_unwritable_log_is_reported_once(room: Room) -> None:
     (room.folder / "file").write_text("")
     room.console.keep(ProgramLog(room.folder / "file", BATCH, NOW_MS))
 
@@ -163,7 +163,7 @@ def test_a_log_that_cannot_be_written_is_said_once(room: Room) -> None:
     assert room.stream.getvalue().count("cannot be written") == 1
 
 
-def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
+def test_broken_stdout_does_not_stop_the_run(tmp_path: Path) -> None:
     class Broken(io.StringIO):
         def write(self, _text: str) -> int:
             raise BrokenPipeError
@@ -178,13 +178,13 @@ def test_nobody_on_the_other_end_of_stdout_ends_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "AP_Batch.log").read_text().count("~~AssetProcessor~~") == 2
 
 
-def test_what_the_engine_says_as_an_error_is_one(room: Room) -> None:
+def test_engine_error_is_printed_as_trace_error(room: Room) -> None:
     lines = room.tell(EngineMessage(1, LogLevel.ERROR, "the disk is full"))
 
     assert lines[1:4] == ["System: Trace::Error", "System:  aptui(0): 'AssetProcessor'", "the disk is full"]
 
 
-def test_products_that_load_each_other_are_an_error_in_the_words_of_the_reference(room: Room) -> None:
+def test_preload_cycle_is_printed_for_each_product(room: Room) -> None:
     lines = room.tell(EngineMessage(1, LogLevel.ERROR, f"{CYCLE_PROBLEM}linux/a.slice{JOIN}linux/b.slice{JOIN}linux/a.slice"))
 
     said = [line for line in lines if line.startswith("Preload circular dependency detected while processing asset (")]
@@ -195,7 +195,7 @@ def test_products_that_load_each_other_are_an_error_in_the_words_of_the_referenc
     assert (room.teller.errors, room.teller.warnings) == (2, 0)
 
 
-def test_warnings_of_the_engine_are_counted(room: Room) -> None:
+def test_engine_warnings_are_counted(room: Room) -> None:
     room.tell(EngineMessage(1, LogLevel.WARNING, "a link is not followed"), EngineMessage(1, LogLevel.INFO, "so"))
 
     assert (room.teller.errors, room.teller.warnings) == (0, 1)

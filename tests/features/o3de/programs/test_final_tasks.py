@@ -51,11 +51,11 @@ ITEM = RelocationItem("a.txt", "/p/a.txt", "P", "b.txt", "/p/b.txt", "P", source
         ),
     ],
 )
-def test_a_report_begins_with_what_is_asked_for(order: Relocate, lines: list[str]) -> None:
+def test_report_begins_with_the_order(order: Relocate, lines: list[str]) -> None:
     assert opening_lines(order) == ["--------------------------- RELOCATION REPORT  ---------------------------", *lines]
 
 
-def test_files_stand_with_their_old_and_new_names() -> None:
+def test_report_lists_old_and_new_names() -> None:
     metadata = RelocationItem("a.txt.meta", "/p/a.txt.meta", "P", "b.txt.meta", is_metadata=True)
     report = RelocationReport(MOVE, (ITEM, metadata), skipped=(SkippedFile("x.md", "no source"),))
 
@@ -67,7 +67,7 @@ def test_files_stand_with_their_old_and_new_names() -> None:
     ]
 
 
-def test_a_deleted_file_has_no_new_name() -> None:
+def test_deleted_file_has_no_new_name() -> None:
     report = RelocationReport(Relocate("a.txt", is_delete=True), (ITEM,))
 
     assert list(report_lines(report)) == ["FILE REPORT:", f"SOURCEID: 7, CURRENT PATH: a.txt, CURRENT GUID: {GUID}"]
@@ -77,7 +77,7 @@ def test_a_deleted_file_has_no_new_name() -> None:
     ("is_mended", "words"),
     [(False, " and will break:"), (True, ", we will attempt to fix the references but they may still break:")],
 )
-def test_dependants_stand_below_their_file(is_mended: bool, words: str) -> None:
+def test_dependants_follow_their_file(is_mended: bool, words: str) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE, PRODUCT))
 
     lines = list(report_lines(RelocationReport(Relocate("a.txt", "b.txt", updates_references=is_mended), (item,))))[2:]
@@ -87,7 +87,7 @@ def test_dependants_stand_below_their_file(is_mended: bool, words: str) -> None:
     assert lines[3] == f"\t\tPATH: linux/c.txt, DEPENDS ON PRODUCT: linux/a.txt, ASSETID: {GUID}, TYPE: 0, Path-based"
 
 
-def test_what_was_updated_and_what_failed_is_said() -> None:
+def test_report_lists_updates_and_failures() -> None:
     items = (RelocationItem("a.txt", "/p/a.txt", "P", action=RelocationAction.FAILED, problem="File is read-only."),)
     updates = (
         Update("c.txt", "/p/c.txt", action=RelocationAction.DONE),
@@ -106,7 +106,7 @@ def test_what_was_updated_and_what_failed_is_said() -> None:
     ]
 
 
-def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
+def test_totals_end_the_report() -> None:
     items = (
         RelocationItem("a", "/p/a", "P", action=RelocationAction.DONE),
         RelocationItem("b", "/p/b", "P", action=RelocationAction.FAILED),
@@ -148,7 +148,7 @@ def test_the_sums_stand_at_the_end_of_what_was_done() -> None:
         (True, ["Delete failed.  There are files that have dependencies that may break as a result of being deleted."]),
     ],
 )
-def test_what_would_break_something_is_refused(is_delete: bool, lines: list[str]) -> None:
+def test_breaking_move_is_refused(is_delete: bool, lines: list[str]) -> None:
     item = RelocationItem("a.txt", "/p/a.txt", "P", dependants=(SOURCE,))
 
     report = RelocationReport(
@@ -158,7 +158,7 @@ def test_what_would_break_something_is_refused(is_delete: bool, lines: list[str]
     assert refusal_lines(report) == lines
 
 
-def test_other_refusals_are_told_as_they_are() -> None:
+def test_other_refusals_are_printed() -> None:
     locked = RelocationItem("a.txt", "/p/a.txt", "P", problem="the file is read-only")
     report = RelocationReport(MOVE, (locked,), refusals=("'a.txt': the file is read-only", "something else"))
 

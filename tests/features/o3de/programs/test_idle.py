@@ -31,7 +31,7 @@ def start_of(project: LiveProject) -> Any:
     return SimpleNamespace(console=said, config=SimpleNamespace(log_dir=project.root / "logs"), given=given, facts=facts)
 
 
-def test_a_second_look_at_what_was_too_fresh_ends_no_waiting(project: LiveProject) -> None:
+def test_second_check_of_a_fresh_file_does_not_report_idle(project: LiveProject) -> None:
     told: list[str] = []
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))

@@ -9,7 +9,7 @@ from aptui.features.o3de.programs.phrases import BATCH, LIVE, ProgramLog
 from aptui.store import joblog
 
 
-def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:
+def test_every_run_begins_with_three_records(tmp_path: Path) -> None:
     for _ in range(2):
         log = ProgramLog(tmp_path, BATCH, 1_000)
         log.append(LogLevel.INFO, "AssetProcessor", "Listening Port: 7", 1_001)
@@ -21,7 +21,7 @@ def test_each_run_begins_with_three_records_that_say_so(tmp_path: Path) -> None:
     assert (records[3][1], records[3][2], records[3][5]) == ("1001", "1", "Listening Port: 7")
 
 
-def test_severities_are_those_of_the_reference(tmp_path: Path) -> None:
+def test_severities_are_those_of_o3de(tmp_path: Path) -> None:
     log = ProgramLog(tmp_path, LIVE, 0)
     for level in (LogLevel.DEBUG, LogLevel.INFO, LogLevel.WARNING, LogLevel.ERROR):
         log.append(level, "w", "said", 1)
@@ -36,7 +36,7 @@ def test_severities_are_those_of_the_reference(tmp_path: Path) -> None:
     ]
 
 
-def test_a_full_log_is_rolled_and_five_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_log_is_rolled_and_five_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 300)
     log = ProgramLog(tmp_path, BATCH, 0)
     for number in range(40):
@@ -48,7 +48,7 @@ def test_a_full_log_is_rolled_and_five_stay(tmp_path: Path, monkeypatch: pytest.
     assert all(name.removeprefix("AP_Batch.").removesuffix(".log").isdigit() for name in rolled)
 
 
-def test_a_folder_that_cannot_be_written_costs_the_log_alone(tmp_path: Path) -> None:
+def test_unwritable_folder_disables_only_the_log(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file")
 
     log = ProgramLog(tmp_path / "log", BATCH, 0)

@@ -50,11 +50,11 @@ from aptui.features.o3de.programs import phrases
         ),
     ],
 )
-def test_lines_are_those_of_the_reference(line: str, expected: str) -> None:
+def test_phrases_are_those_of_o3de(line: str, expected: str) -> None:
     assert line == expected
 
 
-def test_the_sums_are_what_lytesttools_reads() -> None:
+def test_totals_are_those_of_lytesttools() -> None:
     text = [phrases.physical(phrases.WINDOW, line)[0] for line in phrases.totals(3, 2, 1, 0, 1.5)]
 
     assert text == [
@@ -66,12 +66,12 @@ def test_the_sums_are_what_lytesttools_reads() -> None:
     ]
 
 
-def test_failed_assets_stand_in_a_block_of_their_own() -> None:
+def test_failed_assets_are_a_block() -> None:
     assert phrases.format_failed_assets([]) == []
     assert phrases.format_failed_assets(["/b", "/a"]) == ["---------------FAILED ASSETS-------------", "/a", "/b", "-" * 41]
 
 
-def test_every_physical_line_begins_with_its_window() -> None:
+def test_every_line_begins_with_its_window() -> None:
     assert phrases.physical("BuilderManager", "one\r\ntwo\rthree\n") == [
         "BuilderManager: one",
         "BuilderManager: two",
@@ -79,13 +79,13 @@ def test_every_physical_line_begins_with_its_window() -> None:
     ]
 
 
-def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command() -> None:
+def test_control_characters_are_removed() -> None:
     line = phrases.physical(phrases.WINDOW, phrases.PROCESSING.format("a\x1b[2Jb\tc", "linux"))
 
     assert line == ["AssetProcessor: Processing ab\tc (linux)..."]
 
 
-def test_errors_stand_between_rulers() -> None:
+def test_errors_are_printed_between_rulers() -> None:
     ruler = f"System: {'=' * 66}"
 
     assert phrases.format_traced(LogLevel.ERROR, "no platform\nis enabled", "/p/a.setreg:3:7") == [
@@ -102,17 +102,17 @@ def test_errors_stand_between_rulers() -> None:
 @pytest.mark.parametrize(
     ("level", "word"), [(LogLevel.DEBUG, "DEBUG"), (LogLevel.INFO, "Info"), (LogLevel.WARNING, "Warn"), (LogLevel.ERROR, "ERROR")]
 )
-def test_a_replayed_line_says_when_how_bad_and_who(level: LogLevel, word: str) -> None:
+def test_job_log_line_has_time_level_and_origin(level: LogLevel, word: str) -> None:
     assert re.fullmatch(
         rf"JOB LOG: .+ \| {word} \| origin: window \| the text", phrases.job_log(1_700_000_000_000, level, "window", "the text")
     )
 
 
-def test_idle_is_said_in_the_words_that_tools_wait_for() -> None:
+def test_idle_line_has_the_words_of_tools() -> None:
     assert "currently idle" in phrases.IDLE.format(1.0)
 
 
-def test_builders_list_what_they_processed_in_order() -> None:
+def test_builder_list_keeps_the_order() -> None:
     assert phrases.builder_list("{A}", ["/b", "/a"]) == [
         "Builder {A} processed these assets:",
         "Builder with ID {A} processed /b",

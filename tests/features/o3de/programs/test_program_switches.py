@@ -69,7 +69,7 @@ OF_THE_REFERENCE = [
 
 
 @pytest.mark.parametrize("name", OF_THE_REFERENCE)
-def test_every_switch_of_the_reference_is_known(name: str) -> None:
+def test_every_switch_of_o3de_is_known(name: str) -> None:
     given = parse([f"--{name}=1"])
 
     assert given.unknown == ()
@@ -91,7 +91,7 @@ def test_every_switch_of_the_reference_is_known(name: str) -> None:
         ["--{}= x y "],
     ],
 )
-def test_a_value_may_be_given_in_every_spelling(name: str, words: list[str]) -> None:
+def test_value_is_read_in_every_spelling(name: str, words: list[str]) -> None:
     for spelt in (name, name.lower(), name.upper()):
         given = parse([words[0].format(spelt), *words[1:]])
 
@@ -100,7 +100,7 @@ def test_a_value_may_be_given_in_every_spelling(name: str, words: list[str]) -> 
 
 
 @pytest.mark.parametrize("spelling", ["--{}", "-{}", "/{}", "--{}=1", '"--{}"'])
-def test_a_switch_without_a_value_leaves_the_next_word_alone(spelling: str) -> None:
+def test_switch_without_value_leaves_the_next_word(spelling: str) -> None:
     for name in ALONE:
         given = parse([spelling.format(name), "word"])
 
@@ -108,7 +108,7 @@ def test_a_switch_without_a_value_leaves_the_next_word_alone(spelling: str) -> N
         assert given.positional == ("word",), name
 
 
-def test_repeated_switches_accumulate_in_their_order() -> None:
+def test_repeated_switches_accumulate_in_order() -> None:
     given = parse(["--regset=/a=1", "--platforms=pc, ios", '--regset="/b=2,3"', "/platforms", "linux"])
 
     assert given.all("regset") == ("/a=1", "/b=2,3")
@@ -116,7 +116,7 @@ def test_repeated_switches_accumulate_in_their_order() -> None:
     assert (given.first("regset"), given.last("regset")) == ("/a=1", "/b=2,3")
 
 
-def test_paths_are_no_switches() -> None:
+def test_paths_are_not_switches() -> None:
     given = parse(["/home/x", "--assetroot", "/home/y", "--logDir", "/h", "--scanfolders", "/a/b,/c", "/etc"])
 
     assert given.positional == ("/home/x", "/etc")
@@ -124,7 +124,7 @@ def test_paths_are_no_switches() -> None:
     assert not given.has("help")
 
 
-def test_the_command_line_of_lytesttools_is_understood() -> None:
+def test_lytesttools_command_line_is_parsed() -> None:
     given = parse(
         [
             "--zeroAnalysisMode",
@@ -170,7 +170,7 @@ def test_the_command_line_of_lytesttools_is_understood() -> None:
         (["--truncatefingerprint", "/confirm"], None, ()),
     ],
 )
-def test_the_number_behind_truncatefingerprint_may_be_left_out(words: list[str], value: str | None, positional: tuple[str]) -> None:
+def test_truncatefingerprint_number_is_optional(words: list[str], value: str | None, positional: tuple[str]) -> None:
     given = parse(words)
 
     assert given.has("truncatefingerprint")
@@ -187,11 +187,11 @@ def test_the_number_behind_truncatefingerprint_may_be_left_out(words: list[str],
         ("h", "help"),
     ],
 )
-def test_short_and_older_names_mean_the_same(short: str, long: str) -> None:
+def test_short_and_older_names_are_aliases(short: str, long: str) -> None:
     assert parse([f"-{short}=7"]).values == parse([f"--{long}=7"]).values
 
 
-def test_what_nobody_knows_is_kept_apart_with_its_value() -> None:
+def test_unknown_switch_is_kept_with_its_value() -> None:
     given = parse(["--regset=/a=1", "--NoSuchThing", "its value", "-other=1", "word", "--", "-"])
 
     assert given.unknown == ("--NoSuchThing", "-other=1")
@@ -199,12 +199,12 @@ def test_what_nobody_knows_is_kept_apart_with_its_value() -> None:
 
 
 @pytest.mark.parametrize("words", [["--logDir"], ["--logDir", "--acceptInput"], ["--regset", "-x"], ["/platforms"]])
-def test_a_switch_that_wants_a_value_is_refused_without_one(words: list[str]) -> None:
+def test_switch_without_required_value_is_refused(words: list[str]) -> None:
     with pytest.raises(UserError, match="needs a value"):
         parse(words)
 
 
-def test_a_number_that_is_none_is_refused() -> None:
+def test_invalid_number_is_refused() -> None:
     given = parse(["--warningLevel=two", "--port=12"])
 
     assert given.number("port") == 12
@@ -213,7 +213,7 @@ def test_a_number_that_is_none_is_refused() -> None:
         given.number("warningLevel")
 
 
-def test_help_names_every_switch_once_and_what_is_ignored() -> None:
+def test_help_lists_every_switch_once() -> None:
     lines = help_lines()
 
     assert lines[0] == "Asset Processor Command Line Flags:"
@@ -223,7 +223,7 @@ def test_help_names_every_switch_once_and_what_is_ignored() -> None:
     assert all("accepted, and ignored" in line for switch, line in zip(SWITCHES, lines[1:], strict=False) if switch.why_ignored)
 
 
-def test_ignored_switches_are_told_apart() -> None:
+def test_ignored_switches_are_listed() -> None:
     assert [switch.name for switch in parse(["--start-hidden", "--confirm", "-disableFILECACHE"]).ignored] == [
         "start-hidden",
         "disableFileCache",
@@ -239,13 +239,13 @@ def rows_of(section: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, re.MULTILINE))
 
 
-def test_the_page_has_every_switch_of_the_reference() -> None:
+def test_page_lists_every_switch_of_o3de() -> None:
     assert {f"--{name}".lower() for name in OF_THE_REFERENCE} <= {
         name.lower() for name in rows_of("AssetProcessorBatch, AssetProcessor")
     }
 
 
-def test_what_the_page_calls_accepted_is_ignored_with_the_words_of_the_page() -> None:
+def test_page_repeats_the_words_of_ignored_switches() -> None:
     processor, builder = rows_of("AssetProcessorBatch, AssetProcessor"), rows_of("AssetBuilder")
     bundler = rows_of("AssetBundlerBatch: any command")
 
@@ -260,7 +260,7 @@ def test_what_the_page_calls_accepted_is_ignored_with_the_words_of_the_page() ->
     assert sorted(table) == sorted(f'accepted: "{line}"' for line in (*said, *notes))
 
 
-def test_help_of_each_program_names_every_switch_of_the_page() -> None:
+def test_help_of_each_program_lists_the_switches_of_the_page() -> None:
     helps = {"AssetProcessorBatch, AssetProcessor": help_lines(), "AssetBuilder": builder_switches.help_lines()}
     common = [name for name in rows_of("AssetBundlerBatch: any command") if name != "--help"]
     for command in bundler_switches.COMMANDS:
@@ -275,7 +275,7 @@ def test_help_of_each_program_names_every_switch_of_the_page() -> None:
         assert [name for name in listed_names if name not in shown] == [], section
 
 
-def test_what_the_page_calls_refused_is_refused_with_the_words_of_the_page() -> None:
+def test_page_repeats_the_words_of_refused_switches() -> None:
     refused = {name: text for name, text in rows_of("AssetBuilder").items() if text.startswith("refused")}
 
     for name, text in refused.items():
@@ -286,7 +286,7 @@ def test_what_the_page_calls_refused_is_refused_with_the_words_of_the_page() -> 
     assert len(refused) == 4
 
 
-def test_what_the_page_says_works_is_known_to_its_program() -> None:
+def test_switches_that_work_on_the_page_are_known() -> None:
     for name, text in rows_of("AssetBuilder").items():
         if text.startswith("works") and name not in ("-help", "-debug", "-task"):
             assert not builder_switches.parse(["-debug=/a.txt", f"{name}=/x"]).notes, name

@@ -51,7 +51,7 @@ def facts(config: Config) -> ProjectFacts:
     return found
 
 
-def test_a_project_opens_as_it_is(engine: SmallEngine) -> None:
+def test_project_is_opened_without_yaml(engine: SmallEngine) -> None:
     config = engine.load()
 
     assert (config.name, config.project_dir, config.warnings) == ("Game", engine.project, ())
@@ -65,7 +65,7 @@ def test_a_project_opens_as_it_is(engine: SmallEngine) -> None:
 # platforms
 
 
-def test_platforms_are_enabled_one_by_one_and_the_host_is_always(engine: SmallEngine) -> None:
+def test_platforms_are_enabled_one_by_one_and_host_always(engine: SmallEngine) -> None:
     engine.add({"Platforms": {"server": "enabled", "pc": "disabled", "linux": "disabled"}})
 
     config = engine.load()
@@ -74,7 +74,7 @@ def test_platforms_are_enabled_one_by_one_and_the_host_is_always(engine: SmallEn
     assert set(config.project.declared_platforms) >= {"linux", "server", "pc", "tools", "renderer", "dx12"}
 
 
-def test_platforms_of_the_command_line_are_those_and_no_others(engine: SmallEngine) -> None:
+def test_command_line_platforms_replace_enabled_ones(engine: SmallEngine) -> None:
     config = engine.load(platforms=["pc"])
 
     assert [platform.id for platform in config.project.platforms] == ["pc"]
@@ -83,7 +83,7 @@ def test_platforms_of_the_command_line_are_those_and_no_others(engine: SmallEngi
         engine.load(platforms=["amiga"])
 
 
-def test_products_of_a_platform_that_is_not_enabled_are_left_alone(engine: SmallEngine) -> None:
+def test_products_of_disabled_platforms_are_kept(engine: SmallEngine) -> None:
     assert engine.load().project.resting_platforms == ()
 
     (engine.project / "Cache" / "server").mkdir(parents=True)
@@ -92,7 +92,7 @@ def test_products_of_a_platform_that_is_not_enabled_are_left_alone(engine: Small
     assert engine.load(platforms=["server"]).project.resting_platforms == ("linux",)
 
 
-def test_a_platform_that_is_enabled_and_not_declared_is_a_mistake(engine: SmallEngine) -> None:
+def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
     file = engine.add({"Platforms": {"sever": "enabled"}})
 
     with pytest.raises(UserError) as caught:
@@ -111,16 +111,14 @@ def test_a_platform_that_is_enabled_and_not_declared_is_a_mistake(engine: SmallE
         ({**PLATFORMS, **SCAN_FOLDERS}, "the settings hold no rule that copies anything"),
     ],
 )
-def test_without_platforms_folders_or_rules_nothing_can_be_done(
-    engine: SmallEngine, settings: dict[str, Any], message: str
-) -> None:
+def test_settings_need_platforms_folders_and_rules(engine: SmallEngine, settings: dict[str, Any], message: str) -> None:
     engine.settings(settings)
 
     with pytest.raises(UserError, match=message):
         engine.load()
 
 
-def test_all_mistakes_are_told_at_once(engine: SmallEngine) -> None:
+def test_all_mistakes_are_reported_at_once(engine: SmallEngine) -> None:
     engine.settings({**PLATFORMS, "Platforms": {"nope": "enabled"}})
 
     with pytest.raises(UserError) as caught:
@@ -129,7 +127,7 @@ def test_all_mistakes_are_told_at_once(engine: SmallEngine) -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_mistakes_of_several_files_are_told_at_once(engine: SmallEngine) -> None:
+def test_mistakes_of_several_files_are_reported_at_once(engine: SmallEngine) -> None:
     engine.write("Registry/a.setreg", "{")
     engine.write("Game/Registry/b.setreg", "{]")
 
@@ -145,7 +143,7 @@ def test_mistakes_of_several_files_are_told_at_once(engine: SmallEngine) -> None
 # scan folders
 
 
-def test_macros_stand_for_folders(engine: SmallEngine) -> None:
+def test_macros_are_replaced_by_folders(engine: SmallEngine) -> None:
     for name in ("one", "two", "three", "Gem/four"):
         (engine.project / name).mkdir(parents=True)
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["Gem"], "gem_names": ["Mine"]})
@@ -163,7 +161,7 @@ def test_macros_stand_for_folders(engine: SmallEngine) -> None:
     ]
 
 
-def test_a_folder_is_for_platforms_by_id_and_tag(engine: SmallEngine) -> None:
+def test_scan_folder_platforms_by_id_and_tag(engine: SmallEngine) -> None:
     engine.add(
         {"Platforms": {"server": "enabled"}, "ScanFolder Root": {"exclude": "Server"}, "ScanFolder x": {"include": "unknown"}}
     )
@@ -174,13 +172,13 @@ def test_a_folder_is_for_platforms_by_id_and_tag(engine: SmallEngine) -> None:
     assert [warning.partition(": ")[2] for warning in config.warnings] == ["scan folder 'x' has no 'watch'; it is not scanned"]
 
 
-def test_the_engines_root_is_never_scanned_with_all_its_folders(engine: SmallEngine) -> None:
+def test_engine_root_is_never_scanned_recursively(engine: SmallEngine) -> None:
     engine.add({"ScanFolder Root": {"recursive": 1}})
 
     assert [folder.recursive for folder in engine.load().project.scan_folders] == [True, False, True]
 
 
-def test_folders_that_are_not_there_or_belong_to_others_are_left_out_and_told(engine: SmallEngine) -> None:
+def test_missing_and_shadowed_scan_folders_are_reported(engine: SmallEngine) -> None:
     (engine.project / "in").mkdir()
     engine.add({"ScanFolder in": {"watch": "@PROJECTROOT@/in", "order": 5}, "ScanFolder gone": {"watch": "@ROOT@/gone"}})
 
@@ -208,7 +206,7 @@ def test_folders_that_are_not_there_or_belong_to_others_are_left_out_and_told(en
         ),
     ],
 )
-def test_gems_bring_folders(engine: SmallEngine, said: dict[str, Any], expected: list[tuple[str, int]]) -> None:
+def test_gems_add_scan_folders(engine: SmallEngine, said: dict[str, Any], expected: list[tuple[str, int]]) -> None:
     engine.write("engine.json", {"external_subdirectories": ["Gems/Out"], "gem_names": ["Out"]})
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["In"], "gem_names": ["In"]})
     for gem in ("Gems/Out", "Game/In"):
@@ -220,7 +218,7 @@ def test_gems_bring_folders(engine: SmallEngine, said: dict[str, Any], expected:
     assert [each for each in folders(engine.load()) if each[0] not in ("Root", "Engine")] == expected
 
 
-def test_gems_that_lie_nowhere_are_said_once_and_only_where_something_needs_them(engine: SmallEngine) -> None:
+def test_missing_gems_are_reported_once_if_needed(engine: SmallEngine) -> None:
     names = ["Here", "Gone", "Lost", {"name": "Spare", "optional": True}]
     engine.write("engine.json", {"engine_name": "small", "external_subdirectories": ["Here"]})
     engine.write("Here/gem.json", {"gem_name": "Here"})
@@ -234,7 +232,7 @@ def test_gems_that_lie_nowhere_are_said_once_and_only_where_something_needs_them
     assert not any("gems" in text for text in engine.load().warnings)
 
 
-def test_the_command_line_adds_folders_and_leaves_others_out(engine: SmallEngine) -> None:
+def test_command_line_adds_and_removes_scan_folders(engine: SmallEngine) -> None:
     more = engine.root.parent / "more"
     more.mkdir()
 
@@ -247,7 +245,7 @@ def test_the_command_line_adds_folders_and_leaves_others_out(engine: SmallEngine
     assert folders(both) == [("Root", 10000), ("Engine", 20000)]
 
 
-def test_a_folder_that_does_not_say_so_is_not_scanned_with_what_is_below(engine: SmallEngine) -> None:
+def test_scan_folder_is_not_recursive_by_default(engine: SmallEngine) -> None:
     engine.write("Game/one/a.txt", "")
     engine.write("Game/two/a.txt", "")
     engine.settings(
@@ -268,7 +266,7 @@ def test_a_folder_that_does_not_say_so_is_not_scanned_with_what_is_below(engine:
 # rules
 
 
-def test_a_glob_at_the_end_of_a_path_stays_what_it_is(engine: SmallEngine) -> None:
+def test_simple_glob_stays_a_glob(engine: SmallEngine) -> None:
     config = engine.load()
 
     assert [(pattern.text, pattern.is_absolute) for pattern in builder(config, "txt").patterns] == [("*.txt", False)]
@@ -303,7 +301,7 @@ def test_rules_match_the_absolute_path(engine: SmallEngine, rule: dict[str, str]
     assert not planner.wants(RelPath(misses[0]), 7)
 
 
-def test_backslashes_are_doubled_once_more_than_json_needs() -> None:
+def test_doubled_backslashes_are_halved() -> None:
     assert python_regex(r".+\\.tga$") == python_regex(r".+\.tga$") == r".+\.tga$"
     assert python_regex(r"(^|.+/)\\$tmp[0-9]*_.*") == r"(^|.+/)\$tmp[0-9]*_.*"
     assert python_regex("[[:alpha:]_]") == "[a-zA-Z_]"
@@ -326,7 +324,7 @@ def test_backslashes_are_doubled_once_more_than_json_needs() -> None:
         ({"params": "SKIP", "renderer": "/optimise"}, ["linux"]),
     ],
 )
-def test_what_a_rule_copies_for_whom(engine: SmallEngine, rule: dict[str, Any], platforms: list[str]) -> None:
+def test_rule_selects_platforms(engine: SmallEngine, rule: dict[str, Any], platforms: list[str]) -> None:
     engine.add({"Platforms": {"server": "enabled"}, "RC it": {"glob": "*.it", **rule}})
 
     found = [each for each in engine.load().project.builders if each.name == "it"]
@@ -334,7 +332,7 @@ def test_what_a_rule_copies_for_whom(engine: SmallEngine, rule: dict[str, Any], 
     assert [platform for each in found for platform in each.platforms] == platforms
 
 
-def test_what_else_a_rule_may_say(engine: SmallEngine) -> None:
+def test_rule_sets_priority_version_and_asset_type(engine: SmallEngine) -> None:
     said = {
         "priority": "7",
         "version": 2,
@@ -364,7 +362,7 @@ def test_what_else_a_rule_may_say(engine: SmallEngine) -> None:
         ({"glob": "*.a", "params": "copy", "productAssetType": "{x}"}, "an asset type is a UUID"),
     ],
 )
-def test_what_cannot_be_honoured_is_told_with_its_place(engine: SmallEngine, rule: dict[str, str], message: str) -> None:
+def test_invalid_rule_is_reported_with_its_place(engine: SmallEngine, rule: dict[str, str], message: str) -> None:
     file = engine.add({"RC it": rule})
 
     warnings = engine.load().warnings
@@ -373,7 +371,7 @@ def test_what_cannot_be_honoured_is_told_with_its_place(engine: SmallEngine, rul
     assert re.match(rf"{file}:\d+:\d+: {re.escape(message)}", warnings[0])
 
 
-def test_of_rules_with_one_name_the_last_counts(engine: SmallEngine) -> None:
+def test_last_rule_of_a_name_counts(engine: SmallEngine) -> None:
     engine.add({"SJ txt": {"glob": "*.text", "params": "copy"}})
 
     config = engine.load()
@@ -382,7 +380,7 @@ def test_of_rules_with_one_name_the_last_counts(engine: SmallEngine) -> None:
     assert "used instead of the other one that is called 'txt'" in config.warnings[0]
 
 
-def test_unknown_keys_are_no_mistakes(engine: SmallEngine) -> None:
+def test_unknown_keys_are_accepted(engine: SmallEngine) -> None:
     engine.add(
         {"Whatever": {"x": [1]}, "RC": 7, "RC odd": "text", "Exclude": None, "RC it": {"glob": "*.it", "params": "copy", "new": 1}}
     )
@@ -393,7 +391,7 @@ def test_unknown_keys_are_no_mistakes(engine: SmallEngine) -> None:
 # excludes
 
 
-def test_excludes_are_for_relative_paths_and_all_below(engine: SmallEngine) -> None:
+def test_excludes_match_relative_paths(engine: SmallEngine) -> None:
     engine.add(
         {
             "Exclude a": {"glob": "user/*"},
@@ -414,7 +412,7 @@ def test_excludes_are_for_relative_paths_and_all_below(engine: SmallEngine) -> N
     ]
 
 
-def test_an_exclude_that_cannot_be_joined_is_told_of(engine: SmallEngine) -> None:
+def test_unjoinable_exclude_is_reported(engine: SmallEngine) -> None:
     engine.add({"Exclude a": {"pattern": r"(a)\\1"}})
 
     assert "back references" in engine.load().warnings[0]
@@ -449,7 +447,7 @@ def test_metadata_types_have_three_forms(engine: SmallEngine) -> None:
 
 
 @pytest.mark.parametrize(("said", "cores", "count"), [(0, 2, 2), (1, 4, 3), (0, 6, 5), (0, 16, 14), (5, 2, 5), ("x", 2, 2)])
-def test_jobs_become_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int) -> None:
+def test_max_jobs_sets_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatch, said: object, cores: int, count: int) -> None:
     monkeypatch.setattr("aptui.config.dirs.core_count", lambda: cores)
     monkeypatch.setattr("aptui.features.o3de.project.o3de_settings.core_count", lambda: cores)
     engine.add({"Jobs": {"maxJobs": said}})
@@ -457,7 +455,7 @@ def test_jobs_become_workers(engine: SmallEngine, monkeypatch: pytest.MonkeyPatc
     assert engine.load().workers == count
 
 
-def test_identities_are_kept_for_the_types_that_say_so(engine: SmallEngine) -> None:
+def test_metadata_settings_are_translated(engine: SmallEngine) -> None:
     metadata = {"EnabledTypes": [".PNG", "tif"], "MetaCreationDelayMs": 1500}
     engine.write("Registry/m.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Metadata": metadata}}}})
 
@@ -466,7 +464,7 @@ def test_identities_are_kept_for_the_types_that_say_so(engine: SmallEngine) -> N
     assert (config.project.metadata_types, config.meta_delay_ms) == ((".png", ".tif"), 1500)
 
 
-def test_what_has_no_key_of_our_own_is_kept_as_facts(engine: SmallEngine) -> None:
+def test_settings_without_own_key_are_kept_as_facts(engine: SmallEngine) -> None:
     engine.add(
         {
             "Stats": {"HumanReadable": False, "MachineReadable": True, "MaxCumulativeStats": 2},
@@ -504,7 +502,7 @@ def test_what_has_no_key_of_our_own_is_kept_as_facts(engine: SmallEngine) -> Non
     assert config.sharing.mode == "inactive"
 
 
-def test_the_shared_cache_is_that_of_every_project(engine: SmallEngine, tmp_path: Path) -> None:
+def test_shared_cache_settings_are_translated(engine: SmallEngine, tmp_path: Path) -> None:
     server = {
         "cacheServerAddress": str(tmp_path),
         "assetCacheServerMode": "server",
@@ -524,14 +522,14 @@ def test_the_shared_cache_is_that_of_every_project(engine: SmallEngine, tmp_path
     ]
 
 
-def test_the_older_switch_of_the_shared_cache_is_understood(engine: SmallEngine) -> None:
+def test_older_shared_cache_switch_is_translated(engine: SmallEngine) -> None:
     server = {"enableCacheServer": True, "cacheServerAddress": "/mnt"}
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
     assert facts(engine.load()).shared_cache == O3deSharedCache("server", "/mnt")
 
 
-def test_places_can_be_said(engine: SmallEngine) -> None:
+def test_cache_and_log_paths_are_settable(engine: SmallEngine) -> None:
     sets = ["/Amazon/AzCore/Bootstrap/project_cache_path=/elsewhere/Cache", "/Amazon/AzCore/Bootstrap/project_log_path=logs"]
 
     config = engine.load(sets=sets)
@@ -541,7 +539,7 @@ def test_places_can_be_said(engine: SmallEngine) -> None:
     assert engine.load(sets=["/Amazon/AzCore/Bootstrap/project_user_path=/elsewhere/user"]).log_dir == Path("/elsewhere/user/log")
 
 
-def test_a_project_has_settings_under_its_name_and_a_build_has_the_first_word(engine: SmallEngine) -> None:
+def test_project_settings_override_those_of_the_build(engine: SmallEngine) -> None:
     build = "Game/build/linux/bin/profile/Registry"
     engine.write(f"{build}/cmake_dependencies.game.assetprocessor.setreg", {"O3DE": {"Gems": {}}})
     engine.settings({"Jobs": {"maxJobs": 9}, "GemScanFolderStartingPriorityOrder": 5}, f"{build}/a.setreg")
@@ -554,7 +552,7 @@ def test_a_project_has_settings_under_its_name_and_a_build_has_the_first_word(en
     assert said[-1].where.startswith(f"{engine.root}/{build}/a.setreg")
 
 
-def test_what_is_set_and_removed_counts_in_the_order_of_the_command_line(engine: SmallEngine) -> None:
+def test_regset_and_regremove_apply_in_command_line_order(engine: SmallEngine) -> None:
     platforms = "/Amazon/AssetProcessor/Settings/Platforms"
     engine.add({"Platforms": {"server": "enabled"}})
 
@@ -568,7 +566,7 @@ def test_what_is_set_and_removed_counts_in_the_order_of_the_command_line(engine:
 # BuilderConfig.ini
 
 
-def test_jobs_and_builders_are_overridden_by_name(engine: SmallEngine) -> None:
+def test_builder_config_overrides_jobs_and_builders(engine: SmallEngine) -> None:
     engine.write(
         "Game/BuilderConfig.ini",
         "[Job txt]\nfingerprint=f2\npriority=9\n[Job json]\nparams=skip\n[Builder upper]\nversion=4\n"

@@ -51,13 +51,13 @@ def rich(engine: SmallEngine) -> SmallEngine:
 # which folder speaks which language
 
 
-def test_a_project_is_found_from_below(engine: SmallEngine) -> None:
+def test_project_is_found_from_below(engine: SmallEngine) -> None:
     (engine.project / "a" / "b").mkdir(parents=True)
 
     assert dirs.find_project(engine.project / "a" / "b") == engine.project
 
 
-def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path) -> None:
+def test_folder_with_yaml_alone_is_not_o3de(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "project.json").write_text('{"name": "of another tool"}')
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
@@ -66,7 +66,7 @@ def test_a_folder_with_yaml_alone_is_as_ever(engine: SmallEngine, tmp_path: Path
     assert load.load(tmp_path).foreign == ""
 
 
-def test_yaml_that_names_scan_folders_speaks_for_itself(engine: SmallEngine) -> None:
+def test_yaml_with_scan_folders_replaces_the_registry(engine: SmallEngine) -> None:
     (engine.project / "assets").mkdir()
     engine.write("Game/aptui.yaml", "name: own\nscan_folders: [{name: a, path: assets}]\n")
 
@@ -83,7 +83,7 @@ def test_yaml_beside_the_manifest_adds_builders(engine: SmallEngine) -> None:
     assert found.warnings == (f"{engine.project}/aptui.yaml:2:1: 'ignore' is not used beside a 'project.json'",)
 
 
-def test_the_persons_own_layer_lies_over_the_registry(engine: SmallEngine) -> None:
+def test_user_yaml_overrides_the_registry(engine: SmallEngine) -> None:
     file = dirs.user_file()
     file.parent.mkdir(parents=True)
     file.write_text("workers: 6\n")
@@ -92,14 +92,14 @@ def test_the_persons_own_layer_lies_over_the_registry(engine: SmallEngine) -> No
     assert engine.load(workers=1).workers == 1
 
 
-def test_settings_of_both_languages_can_be_set(engine: SmallEngine) -> None:
+def test_sets_apply_to_registry_and_yaml(engine: SmallEngine) -> None:
     found = engine.load(sets=["/Amazon/AssetProcessor/Settings/Platforms/server=enabled", "limits.process=5s"])
 
     assert [platform.id for platform in found.project.platforms] == ["linux", "server"]
     assert found.limits.process_s == 5.0
 
 
-def test_a_project_of_our_own_has_no_registry_to_set(engine: SmallEngine, tmp_path: Path) -> None:
+def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: a, path: assets}]\n")
 
@@ -123,7 +123,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return found
 
 
-def test_an_unchanged_project_is_not_parsed_again(rich: SmallEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_project_is_not_parsed_again(rich: SmallEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = rich.load()
     parsed = compiled(monkeypatch)
 
@@ -144,7 +144,9 @@ def test_an_unchanged_project_is_not_parsed_again(rich: SmallEngine, monkeypatch
         ("AssetProcessorConfig/more/a.ini", "[RC x]\nglob=*.x\nparams=copy\n"),
     ],
 )
-def test_a_change_anywhere_is_noticed(rich: SmallEngine, monkeypatch: pytest.MonkeyPatch, path: str, data: object) -> None:
+def test_any_changed_file_recompiles_the_project(
+    rich: SmallEngine, monkeypatch: pytest.MonkeyPatch, path: str, data: object
+) -> None:
     if path.startswith("AssetProcessorConfig"):
         (rich.root / "AssetProcessorConfig" / "more").mkdir(parents=True)
     rich.load()
@@ -156,7 +158,7 @@ def test_a_change_anywhere_is_noticed(rich: SmallEngine, monkeypatch: pytest.Mon
     assert parsed == [rich.project]
 
 
-def test_an_engine_that_a_switch_named_once_is_found_without_it(engine: SmallEngine, tmp_path: Path) -> None:
+def test_engine_of_an_earlier_switch_is_remembered(engine: SmallEngine, tmp_path: Path) -> None:
     alone = tmp_path / "Alone"
     alone.mkdir()
     (alone / "project.json").write_text('{"project_name": "Alone"}')
@@ -181,7 +183,7 @@ def test_an_engine_that_a_switch_named_once_is_found_without_it(engine: SmallEng
     ],
 )
 @pytest.mark.parametrize("mode", ["server", "inactive"])
-def test_patterns_of_the_shared_cache_for_plain_copies_are_warned_of_once(
+def test_shared_cache_patterns_for_plain_copies_warn_once(
     engine: SmallEngine, tmp_path: Path, pattern: dict[str, object], is_said: bool, mode: str
 ) -> None:
     server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
@@ -196,14 +198,14 @@ def test_patterns_of_the_shared_cache_for_plain_copies_are_warned_of_once(
     )
 
 
-def test_what_is_asked_otherwise_is_kept_apart(rich: SmallEngine) -> None:
+def test_different_options_have_different_compiled_files(rich: SmallEngine) -> None:
     few = rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),)))
 
     assert rich.load() != few
     assert rich.load(options=Options(has_config_scan_folders=False, scan_folders=(str(rich.root),))) == few
 
 
-def test_a_damaged_memory_costs_only_time(rich: SmallEngine, tmp_path: Path) -> None:
+def test_damaged_seen_file_recompiles_the_project(rich: SmallEngine, tmp_path: Path) -> None:
     first = rich.load()
     for file in (tmp_path / "kept").rglob("*.seen"):
         file.write_text("[1]")
@@ -227,7 +229,7 @@ def test_layers_are_all_files_that_were_read(rich: SmallEngine) -> None:
 
 
 @pytest.mark.real
-def test_an_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
+def test_unchanged_project_imports_no_parser(rich: SmallEngine) -> None:
     rich.load()
     code = f"""
 import sys
@@ -247,7 +249,7 @@ print([name for name in names if name in sys.modules])
 # explanations
 
 
-def test_a_key_of_the_registry_is_explained(rich: SmallEngine) -> None:
+def test_registry_key_is_explained(rich: SmallEngine) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     key = "/Amazon/AssetProcessor/Settings/RC txt/params"
 
@@ -258,7 +260,7 @@ def test_a_key_of_the_registry_is_explained(rich: SmallEngine) -> None:
     assert load.explain(rich.project, "RC txt/params") == said[:2]
 
 
-def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) -> None:
+def test_yaml_key_is_explained_in_an_o3de_project(rich: SmallEngine) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
     assert [each.text for each in load.explain(rich.project, "builders.json.version")] == ["3"]
@@ -274,7 +276,7 @@ def test_a_key_of_ours_is_explained_in_an_o3de_project_too(rich: SmallEngine) ->
         ("RC txt/critical", True, ""),
     ],
 )
-def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key: str, value: object, why: str) -> None:
+def test_ignored_key_is_explained_with_its_reason(rich: SmallEngine, key: str, value: object, why: str) -> None:
     section, name = key.split("/")
     rich.add({section: {name: value}})
 
@@ -284,12 +286,12 @@ def test_a_key_that_changes_nothing_is_explained_as_such(rich: SmallEngine, key:
     assert said[-1].where.partition(" (accepted and ignored: ")[2].removesuffix(")") == why
 
 
-def test_a_key_that_nobody_mentions_has_a_neighbour(rich: SmallEngine) -> None:
+def test_unknown_key_gets_a_hint(rich: SmallEngine) -> None:
     with pytest.raises(UserError, match="no file sets '/Amazon/AssetProcessor/Setings'; did you mean 'Settings'"):
         load.explain(rich.project, "/Amazon/AssetProcessor/Setings")
 
 
-def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
+def test_yaml_key_is_explained_layer_by_layer(engine: SmallEngine, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "aptui.yaml").write_text("workers: 3\nscan_folders: [{name: a, path: assets}]\n")
 
@@ -301,7 +303,7 @@ def test_a_key_of_yaml_is_explained_layer_by_layer(engine: SmallEngine, tmp_path
         load.explain(tmp_path, "wokers")
 
 
-def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_explain_prints_value_and_overrides(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.add({"RC txt": {"params": "skip"}})
     words = ["config", "--project", str(rich.project), "--explain", "RC txt/params"]
 
@@ -319,7 +321,7 @@ def test_the_verb_tells_what_is_in_force_and_what_it_overrode(rich: SmallEngine,
 
 
 @pytest.mark.real
-def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_batch_copies_by_rules_and_then_nothing(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Data/A.txt", "a")
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/$tmp1_b.txt", "b")
@@ -346,7 +348,7 @@ def test_batch_copies_what_rules_say_and_nothing_the_second_time(rich: SmallEngi
 
 
 @pytest.mark.real
-def test_one_file_may_be_the_companion_of_many(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_companion_file_of_many_sources(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.add({"MetaDataTypes": {"Animations/List.xml": "i_caf"}, "RC i_caf": {"glob": "*.i_caf", "params": "copy"}})
     for name in ("a.i_caf", "sub/b.i_caf", "c.txt"):
         rich.write(f"Game/{name}", name)
@@ -365,7 +367,7 @@ def test_one_file_may_be_the_companion_of_many(rich: SmallEngine, capsys: pytest
     assert jobs_run() == 0
 
 
-def test_a_file_can_be_explained(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_names_builder_and_exclude(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/Icons/x.png", "x")
     rich.write("Game/it's/x.png", "x")
 
@@ -378,7 +380,7 @@ def test_a_file_can_be_explained(rich: SmallEngine, capsys: pytest.CaptureFixtur
     assert "own.setreg:" in json.loads(capsys.readouterr().out)["ignored_by"]
 
 
-def test_the_engine_can_be_named(rich: SmallEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_engine_path_is_an_option(rich: SmallEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lone = tmp_path / "lone"
     lone.mkdir()
     (lone / "project.json").write_text('{"project_name": "Lone"}')
@@ -405,7 +407,7 @@ def essence(found: Config) -> dict[str, object]:
     }
 
 
-def test_the_yaml_that_is_written_says_the_same(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_written_yaml_equals_the_registry(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     before = rich.load()
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
@@ -418,14 +420,14 @@ def test_the_yaml_that_is_written_says_the_same(rich: SmallEngine, capsys: pytes
     assert after.project.scan_signature == before.project.scan_signature
 
 
-def test_builders_of_scripts_have_no_place_in_yaml(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_reports_script_builders(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     script = rich.write("Game/Editor/Scripts/bootstrap.py", "")
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
     assert f"{script}: the builders of this script have no place" in capsys.readouterr().err
 
 
-def test_yaml_that_is_there_stays(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 3
@@ -437,7 +439,7 @@ def test_yaml_that_is_there_stays(rich: SmallEngine, capsys: pytest.CaptureFixtu
 # edits
 
 
-def test_an_edit_of_the_yaml_is_checked_with_the_registry(rich: SmallEngine) -> None:
+def test_yaml_edit_is_checked_with_the_registry(rich: SmallEngine) -> None:
     file = rich.project / "aptui.yaml"
 
     load.check_with(rich.project, file, YAML.encode())

@@ -27,7 +27,7 @@ def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:
     return folder
 
 
-def test_a_manifest_that_names_a_project_marks_it(tmp_path: Path) -> None:
+def test_manifest_with_project_name_marks_a_project(tmp_path: Path) -> None:
     (tmp_path / "project.json").write_text('{"name": "of something else"}')
 
     assert not is_project(str(tmp_path))
@@ -38,7 +38,7 @@ def test_a_manifest_that_names_a_project_marks_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["7", "[]", '["project_name"]', "{", ""])
-def test_a_manifest_that_is_no_object_is_named(
+def test_invalid_manifest_is_refused_with_its_place(
     tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "below").mkdir()
@@ -50,20 +50,20 @@ def test_a_manifest_that_is_no_object_is_named(
         assert f"{tmp_path / 'project.json'}:1:" in capsys.readouterr().err
 
 
-def test_a_manifest_of_another_program_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_manifest_of_another_program_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "project.json").write_text('{"name": "of something else"}')
 
     assert main.main(["config", "--project", str(tmp_path)]) == 3
     assert "no 'aptui.yaml' in" in capsys.readouterr().err
 
 
-def test_the_engine_is_around_the_project(engine: SmallEngine) -> None:
+def test_engine_around_the_project_is_found(engine: SmallEngine) -> None:
     places = find(engine)
 
     assert (places.name, places.engine, places.asset_root) == ("Game", str(engine.root), str(engine.root))
 
 
-def test_the_engine_can_be_said(engine: SmallEngine) -> None:
+def test_engine_path_switch_and_user_manifest_set_the_engine(engine: SmallEngine) -> None:
     folder = lone(engine)
 
     said = find(engine, folder, Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
@@ -74,7 +74,7 @@ def test_the_engine_can_be_said(engine: SmallEngine) -> None:
     assert find(engine, folder).engine == str(engine.root)
 
 
-def test_an_engine_that_is_said_must_be_there(engine: SmallEngine) -> None:
+def test_missing_named_engine_is_refused(engine: SmallEngine) -> None:
     with pytest.raises(UserError, match="the engine's folder '/no/such' is not there"):
         find(engine, options=Options(regset=("/Amazon/AzCore/Bootstrap/engine_path=/no/such",)))
 
@@ -87,7 +87,7 @@ def test_an_engine_that_is_said_must_be_there(engine: SmallEngine) -> None:
         ('{"engines": ["ENGINE"]}', ""),
     ],
 )
-def test_the_engine_is_in_the_persons_manifest(engine: SmallEngine, manifest: str, wanted: str) -> None:
+def test_engine_in_the_users_manifest_is_found(engine: SmallEngine, manifest: str, wanted: str) -> None:
     home = engine.root.parent / "home" / ".o3de"
     home.mkdir(parents=True)
     (home / "o3de_manifest.json").write_text(manifest.replace("ENGINE", str(engine.root)))
@@ -95,20 +95,20 @@ def test_the_engine_is_in_the_persons_manifest(engine: SmallEngine, manifest: st
     assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
 
 
-def test_the_engine_is_around_the_program(engine: SmallEngine) -> None:
+def test_engine_around_the_program_is_found(engine: SmallEngine) -> None:
     program = engine.root / "build" / "linux" / "bin" / "profile" / "AssetProcessorBatch"
 
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
 
-def test_a_link_in_the_engines_folder_to_a_program_elsewhere_will_do(engine: SmallEngine) -> None:
+def test_engine_around_a_link_to_the_program_is_found(engine: SmallEngine) -> None:
     program = engine.root / "AssetProcessorBatch"
     program.symlink_to("/usr/bin/env")
 
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
 
-def test_a_project_inside_of_one_engine_may_name_another_one_that_is_registered(engine: SmallEngine) -> None:
+def test_project_in_an_engine_may_name_another_registered_one(engine: SmallEngine) -> None:
     other, home = engine.root.parent / "other", engine.root.parent / "home" / ".o3de"
     for folder in (other, home):
         folder.mkdir(parents=True)
@@ -123,13 +123,13 @@ def test_a_project_inside_of_one_engine_may_name_another_one_that_is_registered(
     assert find(engine).engine == str(engine.root)
 
 
-def test_without_an_engine_its_settings_alone_will_do(engine: SmallEngine) -> None:
+def test_folder_with_platform_settings_is_an_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     assert find(engine).engine == str(engine.root)
 
 
-def test_an_asset_root_elsewhere_may_have_the_settings(engine: SmallEngine) -> None:
+def test_asset_root_with_platform_settings_is_an_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     places = find(engine, lone(engine), Options(asset_root=str(engine.root)))
@@ -137,7 +137,7 @@ def test_an_asset_root_elsewhere_may_have_the_settings(engine: SmallEngine) -> N
     assert (places.engine, places.asset_root) == (str(engine.root), str(engine.root))
 
 
-def test_a_project_without_an_engine_is_told_what_to_do(engine: SmallEngine) -> None:
+def test_missing_engine_gets_a_hint(engine: SmallEngine) -> None:
     with pytest.raises(UserError, match=r"no engine is found for project '.*lone'; say where it is: --engine-path DIR"):
         find(engine, lone(engine))
 
@@ -153,7 +153,7 @@ def gems_of(engine: SmallEngine) -> None:
     engine.write("Game/Gem/gem.json", {"gem_name": "Game"})
 
 
-def test_gems_are_found_through_manifests_and_bring_what_they_need(engine: SmallEngine) -> None:
+def test_gems_are_found_with_their_dependencies(engine: SmallEngine) -> None:
     gems_of(engine)
     gems = ["Game", {"name": "Inner", "optional": True}, "Missing==1.0"]
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["Gem"], "gem_names": gems})
@@ -168,7 +168,7 @@ def test_gems_are_found_through_manifests_and_bring_what_they_need(engine: Small
     assert places.missing == ("Missing", "Nowhere")
 
 
-def test_the_gem_of_a_project_wins_over_one_of_the_same_name(engine: SmallEngine) -> None:
+def test_project_gem_overrides_engine_gem(engine: SmallEngine) -> None:
     gems_of(engine)
     engine.write("Game/B/gem.json", {"gem_name": "B"})
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["B"]})
@@ -176,7 +176,7 @@ def test_the_gem_of_a_project_wins_over_one_of_the_same_name(engine: SmallEngine
     assert find(engine).gems == (Gem("B", str(engine.project / "B")),)
 
 
-def test_a_build_knows_its_gems_exactly(engine: SmallEngine) -> None:
+def test_build_lists_its_gems(engine: SmallEngine) -> None:
     gems_of(engine)
     file = "Game/build/linux/bin/profile/Registry/cmake_dependencies.game.assetbuilder.setreg"
     engine.write(file, {"O3DE": {"Gems": {"A": {}, "Other": {"SourcePaths": ["Elsewhere/Other"]}}}})
@@ -187,7 +187,7 @@ def test_a_build_knows_its_gems_exactly(engine: SmallEngine) -> None:
     assert places.program == str(engine.project / "build" / "linux" / "bin" / "profile")
 
 
-def test_what_a_build_wrote_down_is_read_as_it_is_written_today_and_as_it_was(engine: SmallEngine) -> None:
+def test_build_gem_lists_in_new_and_old_format(engine: SmallEngine) -> None:
     gems_of(engine)
     today = {"O3DE": {"Gems": {"B": {"Targets": {"B.Tools": {"Modules": ["libB.Tools.so"]}, "B.Builders": {}}}}}}
     older = {"Amazon": {"Gems": {f"Old.{part}": {"Module": "x", "SourcePaths": ["Gems/Old"]} for part in ("Editor", "Builders")}}}
@@ -204,7 +204,7 @@ def test_what_a_build_wrote_down_is_read_as_it_is_written_today_and_as_it_was(en
         assert (places.gems, places.program) == ((gem,), str(build / folder))
 
 
-def test_a_manifest_that_cannot_be_read_is_told_with_its_place(engine: SmallEngine) -> None:
+def test_invalid_manifest_is_reported_with_its_place(engine: SmallEngine) -> None:
     engine.write("Game/project.json", '{"project_name": "Game",\n oops}')
 
     with pytest.raises(UserError, match=r"project\.json:2:2: not valid JSON"):

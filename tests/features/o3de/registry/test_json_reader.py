@@ -24,7 +24,7 @@ def plain(text: str) -> Any:
 
 
 @given(VALUES, st.booleans())
-def test_json_means_what_it_means_everywhere(value: Any, is_ascii: bool) -> None:
+def test_json_round_trips(value: Any, is_ascii: bool) -> None:
     assert plain(json.dumps(value, ensure_ascii=is_ascii, indent=1)) == value
 
 
@@ -41,11 +41,11 @@ def test_json_means_what_it_means_everywhere(value: Any, is_ascii: bool) -> None
         ('{"a": {"x": 1, "y": 1}, "b": 2, "a": {"y": 2}}', {"a": {"x": 1, "y": 2}, "b": 2}),
     ],
 )
-def test_what_settings_may_say_beyond_json(text: str, value: Any) -> None:
+def test_comments_commas_and_duplicate_keys_are_read(text: str, value: Any) -> None:
     assert plain(text) == value
 
 
-def test_every_value_and_key_knows_its_place() -> None:
+def test_values_and_keys_have_places() -> None:
     root = read_json(b'{\n  "a": [\n    1,\n    "x"]\n}', "file")
 
     assert (root.where, root.value["a"].key_where, root.value["a"].where) == ("file:1:1", "file:2:3", "file:2:8")
@@ -72,7 +72,7 @@ def test_every_value_and_key_knows_its_place() -> None:
         ("[,]", "f:1:2: not valid JSON: a value is expected"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(text: str, message: str | None) -> None:
+def test_mistake_is_reported_with_its_place(text: str, message: str | None) -> None:
     if message is None:
         assert plain(text) == {}
         return
@@ -82,23 +82,23 @@ def test_a_mistake_is_told_with_its_place(text: str, message: str | None) -> Non
     assert str(caught.value) == message
 
 
-def test_bytes_in_another_encoding_are_replaced_with_a_warning_where_that_is_allowed() -> None:
+def test_invalid_utf8_is_replaced_with_a_warning() -> None:
     said: list[str] = []
 
     assert read_json(b'{"a": 1,\n "name": "caf\xe9"}', "f", said.append).plain() == {"a": 1, "name": "caf\ufffd"}
     assert said == ["f:2:14: byte 0xe9 is not UTF-8, and is read as '\ufffd'; save the file as UTF-8"]
 
 
-def test_a_file_that_is_all_in_another_encoding_is_a_mistake() -> None:
+def test_file_in_another_encoding_is_refused() -> None:
     with pytest.raises(UserError, match="f:1:1: byte 0xff is not UTF-8; save the file as UTF-8"):
         read_json('{"a": 1}'.encode("utf-16"), "f", print)
 
 
-def test_bytes_that_are_no_text_are_told_with_their_place() -> None:
+def test_invalid_utf8_is_refused_without_warnings() -> None:
     with pytest.raises(UserError, match="f:2:2: byte 0xff is not UTF-8"):
         read_json(b'{\n "\xff": 1}'.replace(b'"\xff', b"\xff"), "f")
 
 
-def test_a_deep_value_ends_in_an_error_and_not_in_the_stack() -> None:
+def test_deep_nesting_is_refused() -> None:
     with pytest.raises(UserError, match=f"deeper than {MAX_DEPTH} levels"):
         plain("[" * 100_000)

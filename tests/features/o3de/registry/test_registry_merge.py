@@ -40,7 +40,7 @@ def reference(target: Any, patch: Any) -> Any:
 
 
 @given(VALUES, VALUES)
-def test_merge_patch_is_that_of_rfc_7396(target: Any, patch: Any) -> None:
+def test_merge_patch_equals_rfc_7396(target: Any, patch: Any) -> None:
     base = node(target)
 
     merged = merge_patch(base, node(patch)).plain()
@@ -73,7 +73,7 @@ def test_examples_of_rfc_7396(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(node(target), node(patch)).plain() == result
 
 
-def test_a_merged_value_keeps_the_place_that_said_it() -> None:
+def test_merged_value_keeps_its_place() -> None:
     merged = merge_patch(node({"a": 1, "b": {"c": 1}}, "low"), node({"b": {"d": 2}}, "high"))
 
     assert [merged.value["a"].where, merged.value["b"].value["c"].where, merged.value["b"].value["d"].where] == [
@@ -139,19 +139,19 @@ def test_examples_of_rfc_6902(target: Any, patch: Any, result: Any) -> None:
         ({}, {"op": "remove", "path": "a"}, "'a' is not a JSON pointer"),
     ],
 )
-def test_an_operation_that_cannot_be_done_is_told_with_its_place(target: Any, operation: Any, message: str) -> None:
+def test_impossible_operation_is_reported_with_its_place(target: Any, operation: Any, message: str) -> None:
     with pytest.raises(UserError) as caught:
         json_patch(node(target), node([operation], "patch"))
 
     assert (caught.value.what, caught.value.where) == (message, "patch:1:2")
 
 
-def test_a_json_patch_is_a_list() -> None:
+def test_json_patch_must_be_a_list() -> None:
     with pytest.raises(UserError, match="a JSON patch is a list"):
         json_patch(node({}), node({}))
 
 
-def test_pointers_write_slash_and_tilde_otherwise() -> None:
+def test_pointer_escapes_slash_and_tilde() -> None:
     assert steps_of("/a~1b/~01//c") == ["a/b", "~1", "", "c"]
     assert steps_of("") == []
 
@@ -165,19 +165,19 @@ def imported(value: Any) -> Any:
     return resolve_imports(node(value), lambda name, _asked: node(FILES[name], name)).plain()
 
 
-def test_what_stands_behind_an_import_wins_over_it_and_what_stands_before_does_not() -> None:
+def test_keys_after_an_import_override_it() -> None:
     assert imported({"a": 0, "$import": "other", "b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": None}}
 
 
-def test_an_import_may_be_patched_on_its_way() -> None:
+def test_import_may_be_patched() -> None:
     assert imported({"$import": {"filename": "other", "patch": {"a": None}}}) == {"b": {"c": 1, "d": None}}
     assert imported({"$import": {"filename": "other", "patch": [{"op": "remove", "path": "/b"}]}}) == {"a": 1}
 
 
-def test_an_import_of_a_list_is_the_list() -> None:
+def test_imported_list_replaces_the_object() -> None:
     assert imported({"x": {"$import": "list"}, "y": [{"$import": "list"}]}) == {"x": [1, 2], "y": [[1, 2]]}
 
 
-def test_an_import_names_a_file() -> None:
+def test_import_must_name_a_file() -> None:
     with pytest.raises(UserError, match="is the name of a file"):
         imported({"$import": 7})

@@ -41,7 +41,7 @@ def order(folder: Path, *tags: str) -> list[str]:
 # files of a folder
 
 
-def test_files_go_by_name_then_by_the_number_of_tags_then_by_the_tags(tmp_path: Path) -> None:
+def test_files_are_ordered_by_name_tag_count_and_tags(tmp_path: Path) -> None:
     names = ["b.setreg", "a.tools.setreg", "a.profile.setreg", "a.setreg", "a.profile.tools.setreg", "Platform/{}/a.tools.setreg"]
     write(tmp_path, {name.format(os_name()): {} for name in names})
 
@@ -55,19 +55,19 @@ def test_files_go_by_name_then_by_the_number_of_tags_then_by_the_tags(tmp_path: 
     ]
 
 
-def test_names_are_compared_as_they_are_spelled_with_the_dot_behind_them(tmp_path: Path) -> None:
+def test_names_are_compared_with_their_dot(tmp_path: Path) -> None:
     write(tmp_path, {name: {} for name in ["a.setreg", "a-b.setreg", "a_b.setreg", "Z.setreg"]})
 
     assert order(tmp_path) == ["Z.setreg", "a-b.setreg", "a.setreg", "a_b.setreg"]
 
 
-def test_files_of_one_name_stay_together_however_it_is_spelled(tmp_path: Path) -> None:
+def test_names_that_differ_in_case_stay_together(tmp_path: Path) -> None:
     write(tmp_path, {name: {} for name in ["a.setreg", "A.tools.setreg", "B.setreg"]})
 
     assert order(tmp_path, "tools") == ["a.setreg", "A.tools.setreg", "B.setreg"]
 
 
-def test_of_as_many_tags_the_first_different_one_by_hash_decides(tmp_path: Path) -> None:
+def test_equal_tag_counts_are_ordered_by_tag_hash(tmp_path: Path) -> None:
     names = ["profile.tools", "assetprocessor.profile", "assetprocessor.tools", "assetprocessorbatch.profile"]
     write(tmp_path, {f"a.{name}.setreg": {} for name in names})
 
@@ -79,7 +79,7 @@ def test_of_as_many_tags_the_first_different_one_by_hash_decides(tmp_path: Path)
     ]
 
 
-def test_what_is_for_the_asset_processor_wins_over_what_is_for_tools_and_for_a_kind_of_build(tmp_path: Path) -> None:
+def test_assetprocessor_files_override_tools_files(tmp_path: Path) -> None:
     write(tmp_path, {f"a.{tag}.setreg": {"x": tag} for tag in BATCH_TAGS})
 
     for tags in (TAGS, BATCH_TAGS):
@@ -89,19 +89,19 @@ def test_what_is_for_the_asset_processor_wins_over_what_is_for_tools_and_for_a_k
     assert order(tmp_path, *BATCH_TAGS) == [f"a.{tag}.setreg" for tag in BATCH_TAGS]
 
 
-def test_files_that_are_not_used_are_not_counted(tmp_path: Path) -> None:
+def test_unused_files_are_not_counted(tmp_path: Path) -> None:
     write(tmp_path, {f"{number}.editor.setreg": {} for number in range(MAX_FILES + 1)} | {"a.setreg": {}})
 
     assert order(tmp_path, "tools") == ["a.setreg"]
 
 
-def test_a_file_is_used_only_if_all_its_tags_are_active(tmp_path: Path) -> None:
+def test_file_needs_all_its_tags_active(tmp_path: Path) -> None:
     write(tmp_path, {"a.tools.setreg": {}, "a.editor.tools.setreg": {}, "a.Tools.Debug.SETREG": {}, "notes.txt": "", "b.json": {}})
 
     assert order(tmp_path, "tools") == ["a.tools.setreg"]
 
 
-def test_files_of_other_machines_are_not_used(tmp_path: Path) -> None:
+def test_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
     write(tmp_path, {"Platform/Amiga/a.setreg": {}, "Platform/a.setreg": {}})
 
     assert order(tmp_path) == []
@@ -116,14 +116,14 @@ def test_files_of_other_machines_are_not_used(tmp_path: Path) -> None:
         ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
     ],
 )
-def test_a_folder_whose_order_is_not_defined_is_refused(tmp_path: Path, names: list[str], message: str) -> None:
+def test_undefined_order_is_refused(tmp_path: Path, names: list[str], message: str) -> None:
     write(tmp_path, {name: {} for name in names})
 
     with pytest.raises(UserError, match=message):
         order(tmp_path, "x", "y")
 
 
-def test_a_file_without_an_extension_is_told_of(tmp_path: Path) -> None:
+def test_file_without_extension_is_reported(tmp_path: Path) -> None:
     write(tmp_path, {"README": "", "a.setreg": {}})
 
     registry = Registry()
@@ -137,7 +137,7 @@ def test_a_file_without_an_extension_is_told_of(tmp_path: Path) -> None:
 # merging
 
 
-def test_files_are_merged_one_over_the_other(tmp_path: Path) -> None:
+def test_files_are_merged_in_order(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -154,7 +154,7 @@ def test_files_are_merged_one_over_the_other(tmp_path: Path) -> None:
     assert registry.root.plain() == {"A": {"y": [1, 2], "z": 2}}
 
 
-def test_a_file_can_be_merged_below_an_anchor(tmp_path: Path) -> None:
+def test_file_is_merged_below_an_anchor(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {"x": 1}, "b.json": [1], "c.setregpatch": [{"op": "add", "path": "/y", "value": 2}]})
     registry = Registry()
 
@@ -165,19 +165,19 @@ def test_a_file_can_be_merged_below_an_anchor(tmp_path: Path) -> None:
     assert registry.root.plain() == {"deep": {"er": {"x": 1}, "y": 2}, "list": [1]}
 
 
-def test_a_file_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
+def test_missing_regset_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
         Registry().merge_option(f"{tmp_path}/none.setreg")
 
 
-def test_settings_are_an_object(tmp_path: Path) -> None:
+def test_settings_must_be_an_object(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": [1]})
 
     with pytest.raises(UserError, match=r"a\.setreg:1:1: settings are an object"):
         Registry().merge_file(f"{tmp_path}/a.setreg")
 
 
-def test_imports_are_relative_to_the_file_that_asks(tmp_path: Path) -> None:
+def test_imports_are_relative_to_the_importing_file(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -202,21 +202,21 @@ def test_imports_are_relative_to_the_file_that_asks(tmp_path: Path) -> None:
         ({"a.setreg": {"$import": "none.setreg"}}, "there is no file '.*none.setreg' to import"),
     ],
 )
-def test_an_import_that_leads_nowhere_is_told_with_its_place(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+def test_broken_import_is_reported_with_its_place(tmp_path: Path, files: dict[str, Any], message: str) -> None:
     write(tmp_path, files)
 
     with pytest.raises(UserError, match=message):
         Registry().merge_file(f"{tmp_path}/a.setreg")
 
 
-def test_an_lfs_pointer_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_lfs_pointer_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": LFS})
 
     with pytest.raises(UserError, match=r"a\.setreg: a Git LFS pointer stands where the file should be; run 'git lfs pull'"):
         Registry().merge_folder(str(tmp_path))
 
 
-def test_an_ini_file_is_objects_of_texts(tmp_path: Path) -> None:
+def test_ini_file_becomes_objects(tmp_path: Path) -> None:
     write(tmp_path, {"a.ini": '; old\n[RC tga]\nglob = "*.tga"\nparams=copy\n[Platform pc]\ntags=tools,renderer\n'})
     registry = Registry()
 
@@ -229,7 +229,7 @@ def test_an_ini_file_is_objects_of_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [("[a", "']' is missing"), ("[a]\nb", "is not 'key = value'"), ("a=1", "first")])
-def test_a_mistake_in_an_ini_file_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_ini_mistake_is_reported(tmp_path: Path, text: str, message: str) -> None:
     write(tmp_path, {"a.ini": text})
 
     with pytest.raises(UserError, match=message):
@@ -255,12 +255,12 @@ def test_a_mistake_in_an_ini_file_is_told(tmp_path: Path, text: str, message: st
         ("pc,linux", "pc,linux"),
     ],
 )
-def test_values_on_the_command_line_have_types(text: str, value: object) -> None:
+def test_option_values_are_typed(text: str, value: object) -> None:
     assert parse_typed(text) == value
     assert type(parse_typed(text)) is type(value)
 
 
-def test_options_set_and_remove_keys_and_may_be_wrapped_in_quotes() -> None:
+def test_options_set_and_remove_keys() -> None:
     registry = Registry()
 
     for option in ('"/A/b=1"', ' " /A/c = x " ', "/A/d=", '/A/e="q"', "/A~1B/f=1"):
@@ -271,7 +271,7 @@ def test_options_set_and_remove_keys_and_may_be_wrapped_in_quotes() -> None:
     assert registry.root.plain() == {"A": {"b": 1, "c ": "x", "e": "q"}, "A/B": {"f": 1}}
 
 
-def test_an_option_that_names_no_key_is_told_of_and_ignored() -> None:
+def test_option_without_key_is_reported_and_ignored() -> None:
     registry = Registry()
 
     registry.set("f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled")
@@ -289,7 +289,7 @@ def test_an_option_that_names_no_key_is_told_of_and_ignored() -> None:
 # what is asked
 
 
-def test_a_key_is_explained_by_all_that_was_said_about_it(tmp_path: Path) -> None:
+def test_key_is_explained_by_its_history(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": '{\n "A": {"x": 1}\n}', "b.setreg": {"A": {"x": 2, "y": 1}}, "c.setreg": {"A": {"x": None}}})
     registry = Registry()
 
@@ -308,7 +308,7 @@ def test_a_key_is_explained_by_all_that_was_said_about_it(tmp_path: Path) -> Non
     assert registry.explain("/B") == []
 
 
-def test_a_dump_is_json_of_a_part_or_of_all() -> None:
+def test_dump_is_json() -> None:
     registry = Registry()
     registry.set("/A/b=x")
 
@@ -321,11 +321,11 @@ def test_a_dump_is_json_of_a_part_or_of_all() -> None:
     ("text", "value"),
     [("1", True), ('"1"', True), ("true", True), ('"True"', True), ('"enabled"', True), ("0", False), ('"disabled"', False)],
 )
-def test_yes_is_written_in_many_ways(text: str, value: bool) -> None:
+def test_boolean_spellings(text: str, value: bool) -> None:
     assert truth(read_json(text.encode(), "f")) is value
 
 
-def test_a_list_is_a_list_or_a_text_with_commas() -> None:
+def test_text_list_spellings() -> None:
     assert [node.value for node in split_texts(read_json(b'"a, b,,c "', "f"))] == ["a", "b", "c"]
     assert [node.value for node in split_texts(read_json(b'["a", "", 1]', "f"))] == ["a", "1"]
     assert split_texts(None) == []
@@ -334,7 +334,7 @@ def test_a_list_is_a_list_or_a_text_with_commas() -> None:
 # what was looked at
 
 
-def test_looking_again_tells_every_change_of_what_was_looked_at(tmp_path: Path) -> None:
+def test_probes_detect_every_change(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": {}, "sub/b": ""})
     recorder = InputRecorder()
     recorder.read(str(tmp_path / "a.setreg"))
@@ -350,7 +350,7 @@ def test_looking_again_tells_every_change_of_what_was_looked_at(tmp_path: Path) 
         assert probe_again(recorder.seen) != before
 
 
-def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+def test_pipe_is_not_read(tmp_path: Path) -> None:
     import os
 
     os.mkfifo(tmp_path / "a.setreg")
@@ -359,7 +359,7 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
         InputRecorder().read(str(tmp_path / "a.setreg"))
 
 
-def test_nothing_is_at_a_path_that_cannot_be(tmp_path: Path) -> None:
+def test_impossible_path_is_missing(tmp_path: Path) -> None:
     recorder = InputRecorder()
 
     for path in (f"{tmp_path}/a\0b", f"{tmp_path}/{'a' * 5_000}"):

@@ -84,7 +84,7 @@ def handled(*arguments):
     return product
 
 
-def test_an_analysis_asks_with_the_source_in_its_own_case(script, told):
+def test_create_jobs_request_keeps_the_case_of_the_source(script, told):
     seen = []
     script(OnCreateJobsRequest=lambda args: seen.append(args[0])).create_jobs(create_request(told))
 
@@ -98,7 +98,7 @@ def test_an_analysis_asks_with_the_source_in_its_own_case(script, told):
     ]
 
 
-def test_a_job_is_all_that_its_descriptor_says(script, told):
+def test_job_descriptor_is_translated(script, told):
     edge = builder.JobDependency()
     edge.sourceFile = builder.SourceFileDependency("b.mock", math.Uuid())
     edge.jobKey, edge.platformIdentifier, edge.productSubIds, edge.type = "other", "linux", [3, 1], builder.JobDependency_OrderOnce
@@ -118,7 +118,7 @@ def test_a_job_is_all_that_its_descriptor_says(script, told):
     ]  # fmt: skip
 
 
-def test_a_job_is_as_builder_config_changes_it(script, told):
+def test_builder_config_overrides_a_job(script, told):
     job = builder.JobDescriptor("info", "Key", "linux")
     said = JobOverride("key", fingerprint="x", priority=4, is_critical=True, params="Depth=3,Width = 4")
     around = Surroundings((), overrides=to_text([], [said])).to_json()
@@ -130,7 +130,7 @@ def test_a_job_is_as_builder_config_changes_it(script, told):
     assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
 
 
-def test_source_dependencies_are_by_path_wildcard_or_uuid(script, told):
+def test_source_dependencies_by_path_wildcard_or_uuid(script, told):
     declared = [
         builder.SourceFileDependency("a.txt", math.Uuid()),
         builder.SourceFileDependency("*.txt", math.Uuid(), builder.SourceFileDependency_Wildcards),
@@ -145,7 +145,7 @@ def test_source_dependencies_are_by_path_wildcard_or_uuid(script, told):
     ]  # fmt: skip
 
 
-def test_a_job_dependency_is_by_path_or_by_uuid(script, told):
+def test_job_dependency_by_path_or_uuid(script, told):
     job = builder.JobDescriptor("", "key", "linux")
     job.jobDependencyList = [
         builder.JobDependency("main", "linux", builder.JobDependency_Order, builder.SourceFileDependency("a.txt", math.Uuid())),
@@ -161,7 +161,7 @@ def test_a_job_dependency_is_by_path_or_by_uuid(script, told):
     assert told.lines == []
 
 
-def test_a_job_dependency_on_no_source_at_all_is_left_out_with_a_warning(script, told):
+def test_job_dependency_without_source_is_skipped_with_a_warning(script, told):
     job = builder.JobDescriptor("", "key", "linux")
     job.jobDependencyList = [builder.JobDependency()]
 
@@ -171,7 +171,7 @@ def test_a_job_dependency_on_no_source_at_all_is_left_out_with_a_warning(script,
     assert [level for level, _ in told.lines] == [2]
 
 
-def test_an_analysis_that_shuts_down_counts_as_cancelled(script, told):
+def test_shutting_down_analysis_is_cancelled(script, told):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 
@@ -179,7 +179,7 @@ def test_an_analysis_that_shuts_down_counts_as_cancelled(script, told):
         script(OnCreateJobsRequest=lambda _args: response).create_jobs(create_request(told))
 
 
-def test_processing_gets_the_job_with_its_parameters_by_name(script, told, tmp_path):
+def test_process_job_request_has_the_parameters_by_name(script, told, tmp_path):
     seen = []
     request = process_request(told, tmp_path, job_params={f"0x{math.crc_of('alpha'):08x}": "1"})
     script(OnProcessJobRequest=lambda args: seen.append(args[0])).process_job(request)
@@ -192,7 +192,7 @@ def test_processing_gets_the_job_with_its_parameters_by_name(script, told, tmp_p
     assert asked.builderGuid.bytes == ID.bytes
 
 
-def test_products_are_all_that_the_script_says(script, told, tmp_path):
+def test_products_are_translated(script, told, tmp_path):
     product = handled("sub\\a.x", math.Uuid(ID), -1)
     product.productDependencies = [builder.ProductDependency(AssetId(math.Uuid(ID), 4), 2)]
     product.pathDependencies = [
@@ -216,13 +216,13 @@ def test_products_are_all_that_the_script_says(script, told, tmp_path):
     assert (answer.sources_to_reprocess, answer.keep_temp, told.lines) == (["c.txt"], True, [])
 
 
-def test_a_product_whose_dependencies_are_not_handled_is_warned_of(script, told, tmp_path):
+def test_unhandled_dependencies_are_reported(script, told, tmp_path):
     script(OnProcessJobRequest=lambda _args: products(builder.JobProduct("a.x"))).process_job(process_request(told, tmp_path))
 
     assert told.lines == [(2, "product 'a.x': the script did not say that its dependencies are handled")]
 
 
-def test_an_output_path_of_its_own_is_the_folder_of_the_product(script, told, tmp_path):
+def test_output_path_override_sets_the_product_folder(script, told, tmp_path):
     product = handled("a.x")
     product.outputFlags = builder.JobProduct_IntermediateAsset
     product.outputPathOverride = "Some/Other"
@@ -233,20 +233,20 @@ def test_an_output_path_of_its_own_is_the_folder_of_the_product(script, told, tm
 
 
 @pytest.mark.parametrize(("code", "result"), list(enumerate(sdk.Result)))
-def test_results_have_the_numbers_of_the_reference(script, told, tmp_path, code, result):
+def test_result_codes_are_those_of_o3de(script, told, tmp_path, code, result):
     answer = script(OnProcessJobRequest=lambda _args: products(resultCode=code)).process_job(process_request(told, tmp_path))
 
     assert answer.result is result
 
 
-def test_an_answer_of_the_wrong_kind_fails_the_job(script, told, tmp_path):
+def test_answer_of_wrong_type_fails_the_job(script, told, tmp_path):
     answer = script(OnProcessJobRequest=lambda _args: 5).process_job(process_request(told, tmp_path))
 
     assert answer.result is sdk.Result.FAILED
     assert "AttributeError" in answer.error
 
 
-def test_without_a_callback_the_answer_says_so(script, told, tmp_path):
+def test_missing_callback_fails_the_job(script, told, tmp_path):
     mute = script()
 
     assert mute.create_jobs(create_request(told)).error == "the script has no callback 'OnCreateJobsRequest'"
@@ -254,7 +254,7 @@ def test_without_a_callback_the_answer_says_so(script, told, tmp_path):
     mute.shutdown()
 
 
-def test_lines_are_told_when_they_are_whole(script, told, tmp_path, capsys):
+def test_printed_lines_are_logged_when_complete(script, told, tmp_path, capsys):
     def process(_args):
         print("one\ntwo", end="")
         assert (1, "one") in told.lines
@@ -267,7 +267,7 @@ def test_lines_are_told_when_they_are_whole(script, told, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_end_of_the_process_is_told_and_the_script_hears_cancel(script, told, tmp_path):
+def test_script_gets_cancel_and_shutdown(script, told, tmp_path):
     class Ended(BaseException):
         pass
 

@@ -46,7 +46,7 @@ def rows(project, sql):
 # --------------------------------------------------------------------------------------------------------------- products
 
 
-def test_a_script_makes_the_product_and_sub_id_that_it_makes_under_o3de(project):
+def test_script_makes_the_product_and_sub_id_of_o3de(project):
     project.script(MOCK)
 
     ran = project.engine_run()
@@ -59,7 +59,7 @@ def test_a_script_makes_the_product_and_sub_id_that_it_makes_under_o3de(project)
     assert rows(project, "SELECT hex(BuilderGuid) FROM Jobs") == [(BUS_ID.strip("{}").replace("-", ""),)]
 
 
-def test_nothing_runs_again_before_something_changes(project):
+def test_changed_source_or_module_runs_the_job_again(project):
     project.script(f"import side\n{MOCK}")
     project.script("VALUE = 1\n", name="side.py")
     project.engine_run()
@@ -72,7 +72,7 @@ def test_nothing_runs_again_before_something_changes(project):
     assert project.engine_run().runs == {}
 
 
-def test_scripts_of_gems_run_in_order_and_change_alone(tmp_path):
+def test_gem_scripts_run_in_order_and_change_alone(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/One", "Gems/Two", "")
     project.script(f"{MOCK}\nshared = 1\nimport builtins\nbuiltins.trail = ['one']\n", "Gems/One")
     project.script("import builtins\nbuiltins.trail.append('two')\n", "Gems/Two")
@@ -92,7 +92,7 @@ def test_scripts_of_gems_run_in_order_and_change_alone(tmp_path):
     assert sorted(project.engine_run().runs) == ["b.txt:Mock"]
 
 
-def test_a_regex_matches_the_absolute_path(tmp_path):
+def test_regex_matches_the_absolute_path(tmp_path):
     project = ScriptedProject(tmp_path)
     wanted = MOCK.replace(
         "create, process)", 'create, process, kind=api.AssetBuilderPattern_Regex, pattern=r"/.*/ASSETS/deep/[a-z]+\\.mock")'
@@ -104,7 +104,7 @@ def test_a_regex_matches_the_absolute_path(tmp_path):
     assert dict(project.engine_run().runs) == {"deep/a.mock:Mock": 1}
 
 
-def test_products_tell_what_they_need(project):
+def test_product_dependencies_are_stored(project):
     project.script(
         processing("""
         name = "a.mock_asset"
@@ -129,7 +129,7 @@ def test_products_tell_what_they_need(project):
     ]
 
 
-def test_an_intermediate_of_the_common_platform_becomes_a_source(project):
+def test_common_intermediate_becomes_a_source(project):
     create = CREATE.replace("platform.identifier)", '"common")').replace("jobKey = ", "jobKey = 'first' or ")
     process = """
 def process(args):
@@ -154,7 +154,7 @@ def process(args):
 # ------------------------------------------------------------------------------------------------------------ failed, told
 
 
-def test_what_a_script_prints_stands_in_the_log_in_its_place(project):
+def test_printed_lines_are_in_the_job_log(project):
     project.script(
         processing("""
         print("first"); print("half", end=""); print(" line")
@@ -169,7 +169,7 @@ def test_what_a_script_prints_stands_in_the_log_in_its_place(project):
     assert project.errors() == {}
 
 
-def test_warnings_warn_of_a_script_is_one_warning_and_no_undeclared_read(project):
+def test_python_warning_is_one_warning(project):
     project.script(processing("import warnings; warnings.warn('odd')"))
 
     ran = project.engine_run()
@@ -181,7 +181,7 @@ def test_warnings_warn_of_a_script_is_one_warning_and_no_undeclared_read(project
     assert rows(project, "SELECT ErrorCount, WarningCount FROM Jobs") == [(0, 1)]
 
 
-def test_an_exception_fails_the_job_and_its_traceback_stands_in_the_log(project):
+def test_exception_fails_the_job_with_a_traceback(project):
     project.script(processing("raise ValueError('no such\\nthing')"))
 
     project.engine_run()
@@ -206,7 +206,7 @@ def test_an_exception_fails_the_job_and_its_traceback_stands_in_the_log(project)
         ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', a part that only O3DE's own programs have"),
     ],
 )
-def test_a_job_whose_script_does_not_succeed_fails_and_says_why(project, body, error):
+def test_failing_script_fails_the_job_with_a_reason(project, body, error):
     project.script(processing(body))
 
     project.engine_run()
@@ -214,7 +214,7 @@ def test_a_job_whose_script_does_not_succeed_fails_and_says_why(project, body, e
     assert [error in text for text in project.errors().values()] == [True]
 
 
-def test_a_failed_analysis_says_why(project):
+def test_failed_analysis_has_a_reason(project):
     project.script(MOCK.replace("request, response = args[0], api.CreateJobsResponse()", "raise KeyError('x')"))
 
     project.engine_run()
@@ -222,7 +222,7 @@ def test_a_failed_analysis_says_why(project):
     assert list(project.errors().values()) == ["KeyError: 'x'"]
 
 
-def test_a_job_may_be_cancelled_and_a_process_ends_in_peace(project):
+def test_cancel_and_shutdown_callbacks_are_called(project):
     marks = project.root / "marks"
     marks.mkdir()
     note = f"""
@@ -249,7 +249,7 @@ handler.add_callback("OnShutdown", note("shutdown"))
 # --------------------------------------------------------------------------------------------------------- bootstrap files
 
 
-def test_a_script_that_fails_spoils_no_other_and_is_told(tmp_path):
+def test_failing_script_does_not_affect_others(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/Scene", "Gems/Slip", "Gems/Twice", "")
     project.script("x = 1\nimport azlmbr.scene\n", "Gems/Scene")
     project.script("x = (\n", "Gems/Slip")
@@ -271,7 +271,7 @@ def test_a_script_that_fails_spoils_no_other_and_is_told(tmp_path):
     assert said[2:] == ["Editor/Scripts/bootstrap.py': a second builder is called 'Crate Builder'; left out"]
 
 
-def test_a_slip_in_a_script_that_registered_builders_stops_the_engine_and_costs_no_product(project):
+def test_broken_script_with_registered_builders_stops_the_engine(project):
     project.script(MOCK)
     project.engine_run()
     project.script(f"import not_there\n{MOCK}")
@@ -284,7 +284,7 @@ def test_a_slip_in_a_script_that_registered_builders_stops_the_engine_and_costs_
     assert project.products() == {PRODUCT: b"made"}
 
 
-def test_without_its_script_a_builder_is_gone(project):
+def test_removed_script_removes_its_builder(project):
     project.script(MOCK).rename(project.root / "kept.py")
     assert project.engine_run().runs == {}
     project.script(MOCK)
@@ -305,7 +305,7 @@ def test_nothing_is_written_beside_scripts(project):
     assert sorted(path.name for path in (project.root / "Editor/Scripts").iterdir()) == ["bootstrap.py", "side.py"]
 
 
-def test_the_engine_itself_never_runs_a_script(project):
+def test_engine_process_never_runs_a_script(project):
     project.script(f"import os\nopen({str(project.root / 'pids')!r}, 'a').write(f'{{os.getpid()}}\\n')\n{MOCK}")
 
     project.engine_run()
@@ -315,7 +315,7 @@ def test_the_engine_itself_never_runs_a_script(project):
     assert str(os.getpid()) not in (project.root / "pids").read_text().split()
 
 
-def test_scripts_that_did_not_change_are_not_run_to_learn_their_builders(project):
+def test_unchanged_scripts_are_not_run_for_discovery(project):
     project.script(f"open({str(project.root / 'runs')!r}, 'a').write('x')\n{MOCK}")
     project.engine_run()
     runs = (project.root / "runs").read_text()
@@ -326,7 +326,7 @@ def test_scripts_that_did_not_change_are_not_run_to_learn_their_builders(project
     assert json.loads((project.cache / ".aptui/builders.json").read_text())["adapted"]
 
 
-def test_the_folders_of_scripts_and_of_what_they_import_are_watched(project):
+def test_folders_of_scripts_and_imports_are_watched(project):
     (project.root / "lib").mkdir()
     project.write("lib/far.py", "")
     project.script(f"import sys\nsys.path.append({str(project.root / 'lib')!r})\nimport far\n{MOCK}")

@@ -68,7 +68,7 @@ def test_scripts_of_engine_gems_and_project_make_products(game, capfd):
     assert "0 jobs run, 4 skipped" in capfd.readouterr().out
 
 
-def test_a_script_that_comes_later_is_found(game, capfd):
+def test_new_script_is_found(game, capfd):
     (game.project / "Editor/Scripts/bootstrap.py").rename(game.root / "kept.py")
     batch(game)
     assert asked(game, "SELECT COUNT(*) FROM Products WHERE ProductName LIKE '%.mock_asset'") == [(1,)]
@@ -79,7 +79,7 @@ def test_a_script_that_comes_later_is_found(game, capfd):
     assert asked(game, "SELECT COUNT(*) FROM Products WHERE ProductName LIKE '%.mock_asset'") == [(2,)]
 
 
-def test_builders_are_known_by_name_without_running_the_engine(game):
+def test_script_builders_are_listed_without_an_engine(game):
     settings = game.load()
 
     assert settings.has_builders_to_find
@@ -88,7 +88,7 @@ def test_builders_are_known_by_name_without_running_the_engine(game):
     assert found["One"].platforms == ("linux",)
 
 
-def test_builder_config_changes_builders_and_jobs(game):
+def test_builder_config_overrides_builders_and_jobs(game):
     game.write("Game/One/C.uno", "c")
     batch(game)
     game.write(
@@ -105,5 +105,5 @@ def test_builder_config_changes_builders_and_jobs(game):
     ]  # fmt: skip
 
 
-def test_no_overrides_are_no_text():
+def test_no_overrides_are_empty_text():
     assert to_text((), ()) == ""

@@ -42,7 +42,7 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_class_has_the_properties_of_the_reference_from_the_start_and_takes_any_other(name):
+def test_class_has_the_properties_of_o3de_and_accepts_others(name):
     thing = getattr(builder, name)()
     assert set(PROPERTIES[name].split()) <= set(vars(thing))
 
@@ -54,25 +54,25 @@ def test_a_class_has_the_properties_of_the_reference_from_the_start_and_takes_an
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_constants_have_their_numbers_under_both_names(name):
+def test_constants_exist_under_both_names(name):
     made = getattr(builder, name)
 
     assert {key: getattr(builder, f"{name}_{key}") for key in CONSTANTS[name]} == CONSTANTS[name]
     assert {key: getattr(made, key) for key in CONSTANTS[name]} == CONSTANTS[name]
 
 
-def test_lists_of_two_objects_are_two_lists():
+def test_objects_do_not_share_lists():
     builder.CreateJobsResponse().createJobOutputs.append("mine")
 
     assert builder.CreateJobsResponse().createJobOutputs == []
 
 
-def test_responses_failed_unless_somebody_says_otherwise():
+def test_responses_are_failed_by_default():
     assert builder.CreateJobsResponse().result == builder.CreateJobsResponse_ResultFailed
     assert builder.ProcessJobResponse().resultCode == builder.ProcessJobResponse_Failed
 
 
-def test_constructor_forms_fill_properties_in_their_order():
+def test_constructor_forms_fill_properties_in_order():
     job = builder.JobDescriptor("info", "key", "linux")
     product = builder.JobProduct("a.x", math.Uuid(ID), 7)
     dependency = builder.SourceFileDependency("a", math.Uuid(ID), 1)
@@ -85,7 +85,7 @@ def test_constructor_forms_fill_properties_in_their_order():
         builder.JobDescriptor("info", "key")
 
 
-def test_a_platform_is_set_and_got():
+def test_platform_identifier_is_set_and_read():
     job = builder.JobDescriptor()
 
     job.set_platform_identifier("pc")
@@ -93,7 +93,7 @@ def test_a_platform_is_set_and_got():
     assert job.get_platform_identifier() == "pc"
 
 
-def test_parameters_of_a_job_answer_to_a_name_in_any_case_its_checksum_and_a_number():
+def test_job_parameters_accept_name_checksum_and_number():
     parameters = builder.JobParameters({"DebugFlag": "true"})
 
     assert parameters["debugflag"] == parameters[math.Crc32("DEBUGFLAG")] == parameters[math.Crc32("DebugFlag").value] == "true"
@@ -103,7 +103,7 @@ def test_parameters_of_a_job_answer_to_a_name_in_any_case_its_checksum_and_a_num
     assert not parameters
 
 
-def test_uuids_are_written_with_braces_and_what_is_none_is_null():
+def test_uuid_text_has_braces_and_invalid_text_is_null():
     made = math.Uuid_CreateString(ID.lower().strip("{}"), 0)
 
     assert made.ToString() == str(made) == ID
@@ -114,7 +114,7 @@ def test_uuids_are_written_with_braces_and_what_is_none_is_null():
     assert math.Uuid_CreateName("testassets/invalidassetidnoreport.txt").ToString() == "{E68A85B0-131D-5A82-B2D5-BC58EE4062AE}"
 
 
-def test_asset_ids_are_written_with_their_sub_id_in_hex():
+def test_asset_id_text_has_hex_sub_id():
     made = AssetId(ID, 0x1F)
 
     assert made.ToString() == f"{ID}:1f"
@@ -140,7 +140,7 @@ def request(event, *values):
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_second_registration_of_a_bus_id_fails_with_an_error():
+def test_second_registration_of_a_bus_id_fails():
     first, second = request("RegisterAssetBuilder", description()), request("RegisterAssetBuilder", description("Other"))
 
     assert (first.IsSuccess(), first.GetValue(), first.GetError()) == (True, True, "")
@@ -149,12 +149,12 @@ def test_a_second_registration_of_a_bus_id_fails_with_an_error():
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_builder_without_bus_id_or_name_is_not_registered():
+def test_builder_needs_bus_id_and_name():
     assert "no bus id" in request("RegisterAssetBuilder", description(bus_id="nonsense")).GetError()
     assert "no name" in request("RegisterAssetBuilder", description(name="")).GetError()
 
 
-def test_a_handler_is_called_back_from_connect_to_disconnect(registry):
+def test_handler_is_called_between_connect_and_disconnect(registry):
     handler = builder.PythonBuilderNotificationBusHandler()
     handler.add_callback("OnCancel", print)
     uuid = math.Uuid(ID).bytes
@@ -167,7 +167,7 @@ def test_a_handler_is_called_back_from_connect_to_disconnect(registry):
     assert (handler.is_connected(), registry.callback(uuid, "OnCancel")) == (False, None)
 
 
-def test_programs_of_o3de_are_nowhere():
+def test_executable_folder_is_refused():
     outcome = request("GetExecutableFolder")
 
     assert not outcome.IsSuccess()
@@ -182,6 +182,6 @@ def test_programs_of_o3de_are_nowhere():
         (lambda: request("Explode"), "azlmbr.asset.builder.PythonAssetBuilderRequestBus.Explode"),
     ],
 )
-def test_what_is_not_there_is_named(ask, name):
+def test_missing_name_is_refused(ask, name):
     with pytest.raises(MissingName, match=f"needs '{name}'"):
         ask()
