@@ -1,4 +1,4 @@
-"""`affected`: what the changes since a commit would make run again, by git's list of files and the database.
+"""`affected`: list the jobs that changes since a commit would run again, from git's list of files and the database.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -33,17 +33,17 @@ from aptui.store.queries.assets import INTERMEDIATE_FLAG
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.source_edges import DeclaredEdge, SourceEdges
 
-# What changed files make run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
+# Which jobs changed files run again, through source dependencies, intermediates and job dependencies as in `core.state.graph`.
 #
-# It only reads.
+# The database is only read.
 #
-# A source that changed needs all its jobs run. Who declared it needs the jobs of the builder that did so, and so does who
-# declared that one in turn: a manifest holds the whole closure, whoever declared its parts. What was found while processing is
-# the run's own and leads no further. A job that runs again concerns the jobs that depend on it by fingerprint or by its
-# products; order alone concerns nobody.
+# All jobs of a changed source run again. A source that declared the changed one runs the jobs of the builder that declared it, and
+# so does each source that declared that source in turn: a manifest holds all transitive dependencies. Dependencies that were found
+# during processing belong to that run and lead no further. When a job runs again, the jobs that depend on its fingerprint or its
+# products are affected; order-only dependencies affect no job.
 #
-# Nobody knows beforehand whether products come out equal, and what depends on products alone stays settled then: without
-# `through_products` such steps are not taken, and what is found runs for certain.
+# Whether products come out equal is unknown beforehand. Jobs that depend on products alone stay settled if they do. Without
+# `through_products` these steps are not taken, and every job in the result runs for certain.
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
@@ -73,13 +73,13 @@ Which = bytes | JobName
 
 
 class Affected(Struct):
-    """What would be touched: `sources` {source id: why}, and of each of them which jobs would run, None = all."""
+    """Sources and jobs that would run: `sources` {source id: reason}, and for each source its jobs, None = all."""
 
     sources: dict[int, str] = field(default_factory=dict)
     which: dict[int, set[Which] | None] = field(default_factory=dict)
 
     def touch(self, source: int, which: Which | None, why: str) -> None:
-        """Note that some jobs (None = all) on a source would run."""
+        """Record that some jobs (None = all) of a source would run."""
         known = self.which.get(source, set())
         if known is not None and (which is None or which not in known):
             self.which[source] = None if which is None else known | {which}
@@ -95,7 +95,7 @@ class Spreading:
     """Follows changes through one database.
 
     Args:
-        through_products: also to what stays settled where the products that it depends on come out equal.
+        through_products: also follow dependencies on products, which settle jobs if the products come out equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
@@ -108,10 +108,10 @@ class Spreading:
         self._seen: set[str] = set()
 
     def spread(self, changed: Mapping[str, str]) -> Affected:
-        """Return what changes of these files lead to.
+        """Return the jobs that a change of these files runs again.
 
         Args:
-            changed: {path in lower case: why it counts as changed}; sources or not, there or gone.
+            changed: {path in lower case: why it counts as changed}; any file, also one that was deleted.
         """
         todo = dict(changed)
         for path, ids in self.edges.by_path(todo).items():
@@ -124,7 +124,7 @@ class Spreading:
         return self.found
 
     def touch_builders(self, builders: Iterable[bytes], why: str) -> None:
-        """Note that all jobs of some builders would run, and go on from there."""
+        """Record that all jobs of some builders would run, and follow them."""
         marks = list(builders)
         sql = f"SELECT DISTINCT SourcePK, BuilderGuid FROM Jobs WHERE BuilderGuid IN ({', '.join('?' * len(marks))})"
         for number, builder in self._ask(sql, marks).fetchall():
@@ -133,7 +133,9 @@ class Spreading:
         self.spread(self._intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
-        """Note that jobs of some sources (in lower case, with why) would run although their bytes are the same, and follow them."""
+        """Record that jobs of some sources ({path in lower case: reason}) would run although their bytes are equal, and follow
+        them.
+        """
         for path, ids in self.edges.by_path(sources).items():
             for number in ids:
                 self.found.touch(number, None, sources[path])
@@ -143,7 +145,7 @@ class Spreading:
     # ---------------------------------------------------------------------------------------------------------------- steps
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
-        """Touch who depends on changed files, and on those who do."""
+        """Touch the sources that declare changed files, and the sources that declare those in turn."""
         frontier = self._with_uuids(changed)
         while frontier:
             self._seen.update(frontier)
@@ -164,7 +166,7 @@ class Spreading:
         return {name: path for name, path in names.items() if name not in self._seen}
 
     def _onto(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
-        """Return the dependencies on these names, each with the path that is meant."""
+        """Return the dependencies on these names, each with the path that the name stands for."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
@@ -178,7 +180,7 @@ class Spreading:
         return found
 
     def _jobs(self) -> None:
-        """Touch the jobs that depend on jobs touched since the last time."""
+        """Touch the jobs that depend on jobs touched since the previous call."""
         while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
             self._followed = dict(self.found.which)
             ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
@@ -189,14 +191,14 @@ class Spreading:
                     self.found.touch(edge.source_id, which, f"a job of '{edge.target}' would run")
 
     def _plans(self, ids: Iterable[int]) -> dict[tuple[int, bytes], tuple[JobPlan, ...]]:
-        """Return what the analyses of sources said; nothing where O3DE wrote the database."""
+        """Return the job plans that the analyses of sources made; empty if O3DE wrote the database."""
         if not self.edges.is_ours:
             return {}
         rows = self._ask(_PLANS_SQL, (json.dumps(list(ids)),))
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield which jobs a dependency on jobs of the source `other` makes run; all of its builder where the plans do not say."""
+        """Yield the jobs that a dependency on jobs of the source `other` runs; the whole builder if the plans do not name the job."""
         is_known = False
         for plan in plans:
             for dependency in plan.job_dependencies:
@@ -214,7 +216,7 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _intermediates(self) -> dict[str, str]:
-        """Touch the sources that products of touched jobs are, and return those not followed yet."""
+        """Touch the sources that are products of touched jobs, and return those not followed yet."""
         if not self._through_products:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
@@ -236,7 +238,7 @@ class Spreading:
         return [job for job in rows if self.found.covers(job.source_id, job.builder, job.platform, job.job_key)]
 
     def products(self, jobs: Iterable[AffectedJob]) -> list[str]:
-        """Return the products that these jobs made last time."""
+        """Return the products that these jobs made in their last run."""
         return [name for (name,) in self._ask(_PRODUCTS_SQL, (json.dumps([job.job_id for job in jobs]),))]
 
 
@@ -248,11 +250,11 @@ def _why(edge: DeclaredEdge, path: str) -> str:
 _GIT_LIMIT_S = 120
 _GIT_OPTIONS = ("-c", "core.fileMode=false", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-"""Git must not write its index meanwhile: an engine takes that for an operation under way."""
+"""Git must not write its index: a running engine takes the write for a Git operation under way."""
 
 
 class _AffectedScan(Struct):
-    """What git said: absolute paths that changed, the repositories it was asked in, the scan folders it knows nothing of."""
+    """Git's answers: absolute paths that changed, the repositories that were asked, the scan folders outside any repository."""
 
     paths: list[str] = field(default_factory=list)
     repositories: list[str] = field(default_factory=list)
@@ -266,24 +268,24 @@ def affected_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
-new, deleted, renamed and untracked files count where their bytes differ; what git ignores does not, nor does a mode. Nothing is
-analysed, so some of it cannot be known: whether products come out equal, where what depends on them alone rests (those jobs are
-counted, and have `certain: false` in JSON); what new sources and new versions of changed ones depend on, and make; what a changed
-configuration or a new builder does. What the database says was true when it was last processed."""
+new, deleted, renamed and untracked files count if their bytes differ; ignored files and file modes do not. Nothing is analysed, so
+the list is incomplete. It cannot say whether products come out equal; jobs that depend on products alone are listed, and have
+`certain: false` in JSON. It does not know the dependencies and products of new and changed sources, nor the effect of a changed
+configuration or a new builder. The database is as of the last processing."""
 
 
 def affected(arguments: Namespace) -> int:
-    """Show what would be touched."""
+    """Print the sources, jobs and products that would be touched."""
     with open_for_reading(arguments, load_config(arguments)) as project:
         scan = _find_changed_files(arguments.since, project.config)
         answer = _answer(scan, project)
     for folder in scan.unknown:
         printing.complain(
-            f"aptui: '{printing.line(folder)}' lies in no repository that has '{printing.line(arguments.since)}'", "yellow"
+            f"aptui: '{printing.line(folder)}' is not in a repository that has '{printing.line(arguments.since)}'", "yellow"
         )
     if answer["configuration"]:
         names = ", ".join(printing.line(name) for name in answer["configuration"])
-        printing.complain(f"aptui: the configuration changed as well ({names}); what that makes run is not listed", "yellow")
+        printing.complain(f"aptui: the configuration changed as well ({names}); the jobs it runs again are not listed", "yellow")
     if arguments.json:
         printing.say_json({"since": arguments.since, "repositories": scan.repositories, "not_covered": scan.unknown, **answer})
     else:
@@ -295,10 +297,10 @@ def affected(arguments: Namespace) -> int:
 
 
 def _find_changed_files(since: str, config: Config) -> _AffectedScan:
-    """Ask git in every repository that a scan folder or the project lies in.
+    """Ask Git in every repository that contains a scan folder or the project.
 
     Raises:
-        UserError: there is no git, no repository, or none that knows the commit.
+        UserError: Git is not installed, no repository was found, or no repository has the commit.
     """
     scan = _AffectedScan()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
@@ -310,7 +312,7 @@ def _find_changed_files(since: str, config: Config) -> _AffectedScan:
         elif place != os.fspath(config.project_dir):
             scan.unknown.append(place)
     if not by_top:
-        raise UserError(f"'{config.project_dir}' lies in no git repository", hint=f"git says: {printing.line(top.complaint)}")
+        raise UserError(f"'{config.project_dir}' is not in a git repository", hint=f"git reports:  {printing.line(top.complaint)}")
     for repository, inside in by_top.items():
         commit = _git(repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
         if commit.text is None:
@@ -323,7 +325,7 @@ def _find_changed_files(since: str, config: Config) -> _AffectedScan:
     if not scan.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
         raise UserError(
-            f"there is no commit '{printing.line(since)}' in {tops}", hint="name one as git does, such as HEAD~1, main or a hash"
+            f"there is no commit '{printing.line(since)}' in {tops}", hint="give a revision, such as HEAD~1, main or a hash"
         )
     return scan
 
@@ -334,7 +336,7 @@ def _folders(config: Config) -> list[ScanFolder]:
 
 
 def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths of files whose bytes differ from those of a commit; a mode alone makes nothing run."""
+    """Yield the absolute paths of files whose bytes differ from those of a commit; a changed file mode runs nothing."""
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
     output = _ask_git(top, ("diff", *options, commit, "--", *paths))
     for facts, path in zip(output, output, strict=True):
@@ -344,13 +346,13 @@ def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths of files that git neither tracks nor ignores."""
+    """Yield the absolute paths of files that Git neither tracks nor ignores."""
     output = _ask_git(top, ("ls-files", "-z", "--others", "--exclude-standard", "--", *paths))
     return (f"{top}/{name}" for name in output if not name.endswith("/"))
 
 
 def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
-    """Return what git lists."""
+    """Return the items of Git's NUL-separated output."""
     answer = _git(top, *words)
     if answer.text is None:
         raise HostError(
@@ -361,14 +363,14 @@ def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
 
 
 class _AffectedAnswer(NamedTuple):
-    """What git printed in text form, None when it said no, and why."""
+    """Git's output as text; None if Git failed, with its error."""
 
     text: str | None
     complaint: str = ""
 
 
 def _git(folder: str, *words: str) -> _AffectedAnswer:
-    """Run git, without the hooks, monitors and difference programs that a repository may bring along."""
+    """Run Git without the hooks, file monitors and diff programs that a repository may configure."""
     command = ["git", "--literal-pathspecs", *_GIT_OPTIONS, *words]
     try:
         answer = subprocess.run(
@@ -377,7 +379,7 @@ def _git(folder: str, *words: str) -> _AffectedAnswer:
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
             return _AffectedAnswer(None, f"there is no folder '{folder}'")
-        raise UserError("git is not installed", hint="'affected' asks it which files changed") from None
+        raise UserError("git is not installed", hint="'affected' needs it to list changed files") from None
     except subprocess.TimeoutExpired:
         raise HostError(
             f"git did not answer within {_GIT_LIMIT_S} s in '{folder}'", hint="try it there by hand: 'git status'"
@@ -439,7 +441,7 @@ def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
 
 
 def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
-    """Decide what the change of one path means; a file that another one overrides changes nothing."""
+    """Classify the change of one path; a file that another scan folder overrides changes nothing."""
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))
         return
@@ -458,7 +460,7 @@ def _sort_in(key: str, rel: str, changed_in: set[str], changes: _Changes, projec
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths that a file may be a companion of, in lower case (`core.graph` decides the other way round)."""
+    """Return the paths that a file may be a companion of, in lower case (the inverse of `core.state.graph`)."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
@@ -510,7 +512,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
-    if changes.adjusted and through_products:  # whether they adjust anything that a job is made of cannot be known here
+    if changes.adjusted and through_products:  # the database does not say whether folder settings adjust an input of a job
         spreading.touch_sources(changes.adjusted)
     return spreading
 
@@ -523,7 +525,7 @@ def _below(folder: str, database: Reader) -> list[str]:
 
 
 def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
-    """Return the builders of the project whose code these files are, or that of a module which they import from beside them."""
+    """Return the project's builders whose code is in these files, or imports one of them from the same folder."""
     if not files:
         return []
     from aptui.engine.registry import code_files
@@ -561,6 +563,6 @@ def _print(answer: dict[str, Any]) -> None:
     numbers = ", ".join(printing.count(len(answer[key]), key.removesuffix("s")) for key in ("sources", "jobs", "products"))
     printing.say(f"{numbers} would be touched")
     if unsure := sum(not job["certain"] for job in answer["jobs"]):
-        printing.say(f"{unsure} of these jobs will not run if the products they depend on come out equal")
+        printing.say(f"{unsure} of these jobs will not run if the products they depend on do not change")
     if any(item["status"] == "new" for item in sources):
-        printing.say("what new sources depend on, and who will depend on them by what they make, is not known yet")
+        printing.say("dependencies on and of new sources are not known until they are processed")

@@ -1,13 +1,13 @@
 """The language of `aptui query`: words for assets, functions over the graph, set operations.
 
-What words mean is the asker's business.
+The caller of `answer` resolves names to nodes.
 
     expression := operand (("+" | "-" | "^") operand)*          from left to right: union, difference, intersection
     operand    := name | "quoted name" | "(" expression ")" | function "(" arguments ")"
     function   := deps(x) deps(x, depth) rdeps(x) rdeps(x, depth) somepath(from, to) allpaths(from, to) sources(x) products(x)
 
-Names may hold the signs themselves (`grass-1.png`), so a sign between two operands stands between blanks. `union`, `except`
-and `intersect` are other words for the signs, as in Bazel's query.
+Names may contain operators (`grass-1.png`), so an operator between two operands needs blanks around it. `union`, `except`
+and `intersect` are synonyms of the operators, as in Bazel's query.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TAKES_DEPTH = frozenset({"deps", "rdeps"})
 FUNCTIONS = {"deps": 1, "rdeps": 1, "somepath": 2, "allpaths": 2, "sources": 1, "products": 1}
 """{function: how many expressions it takes}."""
 DEEPEST = 50
-"""Parentheses within parentheses; a person needs few, and Python's stack has an end."""
+"""Maximum depth of nested parentheses; limits the recursion of the parser."""
 _WORD = re.compile(r"""[^\s(),"']+""")
 
 
 class QueryError(Exception):
-    """A query that cannot be understood; `column` counts from 1."""
+    """A query that cannot be parsed; `column` counts from 1."""
 
     def __init__(self, what: str, column: int, hint: str = "") -> None:
         super().__init__(what)
@@ -38,14 +38,14 @@ class QueryError(Exception):
 
 
 class Name(Struct, frozen=True):
-    """A word of the asker's: a path, a product, an asset id, a pattern."""
+    """A name in a query: a path, a product, an asset id or a pattern."""
 
     text: str
     column: int
 
 
 class Call(Struct, frozen=True):
-    """A function of expressions; `depth` None = as far as it leads."""
+    """A function call; `depth` None = no limit."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -53,21 +53,21 @@ class Call(Struct, frozen=True):
 
 
 class Combined(Struct, frozen=True):
-    """Operands with the sign before each; that of the first is "+"."""
+    """Operands, each with the operator before it; the operator of the first is "+"."""
 
     operands: tuple[tuple[str, Expression], ...]
 
 
 Expression = Name | Call | Combined
 Nodes = dict[Node, None]
-"""A set that keeps its order."""
+"""An ordered set of nodes."""
 
 
 def parse(text: str) -> Expression:
-    """Return what a query says.
+    """Parse a query.
 
     Raises:
-        QueryError: it is no query.
+        QueryError: the query cannot be parsed.
     """
     parser = _Parser(text)
     expression = parser.expression()
@@ -193,7 +193,7 @@ def _nearest(function: str) -> str:
 
 
 class QueryAnswer(Struct, frozen=True):
-    """What a query comes to: a set, or for `somepath` as the whole query the nodes in their order and the edges between them."""
+    """The result of a query: nodes, and for a query that is one `somepath` the path in order with its edges."""
 
     nodes: tuple[Node, ...]
     way: tuple[Edge, ...] = ()
@@ -201,12 +201,12 @@ class QueryAnswer(Struct, frozen=True):
 
 
 def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], Iterable[Node]]) -> QueryAnswer:
-    """Return what a query comes to.
+    """Evaluate a query.
 
     Args:
         expression: what `parse` returned.
-        graph: whom to ask.
-        lookup: what a word means; it raises what it likes.
+        graph: answers questions about dependencies.
+        lookup: returns the nodes that a name stands for; its exceptions are passed on.
     """
     evaluation = _Evaluation(graph, lookup)
     if isinstance(expression, Call) and expression.function == "somepath":

@@ -1,4 +1,4 @@
-"""`deps` and `query`: what an asset needs and what needs it, as lists, trees, JSON and Graphviz's dot; no engine is needed."""
+"""`deps` and `query`: dependencies and dependants of an asset as lists, trees, JSON and Graphviz's dot; needs no engine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from aptui.store.queries.asset_graph import AssetFile, AssetGraph, Edge, Fact, L
 from aptui.store.queries.source_edges import find_named_sources
 
 _BRIEF = 20
-"""Lines of each direction when nobody said which one."""
+"""Maximum number of lines of each direction if neither `--in` nor `--out` is given."""
 _SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
 _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
-"""Dependencies that may lead to no node at all; a path is at least a file."""
+"""Kinds of dependencies that may match no node; a path always names a file."""
 
 
 class UnmetNeed(NamedTuple):
-    """What an asset declared and no source is; `files` are those that a wildcard matches all the same."""
+    """A declared dependency that is not a source; `files` are files that match its wildcard."""
 
     kind: str
     text: str
@@ -33,7 +33,7 @@ class UnmetNeed(NamedTuple):
 
 
 class _Direction(Struct):
-    """What was found one way: edges, and for each node what it declared and no source is ("loose")."""
+    """One direction of `deps`: edges, and the unmet dependencies of each node (`loose`)."""
 
     title: str
     is_out: bool
@@ -41,14 +41,14 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node: its edges, seen from where one comes from}."""
+        """Return {node: its edges}, keyed by the end that the listing starts from."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
         return found
 
     def end(self, edge: Edge) -> Node:
-        """Return where an edge leads, seen from there."""
+        """Return the far end of an edge."""
         return edge.needed if self.is_out else edge.needs
 
 
@@ -58,16 +58,18 @@ class _Direction(Struct):
 def deps_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `deps`."""
     parser.add_argument("path", metavar="PATH", help="a source, a product, or an asset id")
-    parser.add_argument("--in", dest="is_in", action="store_true", help="who needs it")
-    parser.add_argument("--out", dest="is_out", action="store_true", help="what it needs; both, shortened, when neither is said")
+    parser.add_argument("--in", dest="is_in", action="store_true", help="list its dependants")
+    parser.add_argument(
+        "--out", dest="is_out", action="store_true", help="list its dependencies; without --in and --out both lists, shortened"
+    )
     parser.add_argument("--product", action="store_true", help="product dependencies, of a product or of all products of a source")
-    parser.add_argument("--tree", action="store_true", help="with what those need in turn")
+    parser.add_argument("--tree", action="store_true", help="list indirect dependencies too")
     parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
     _form_arguments(parser)
 
 
 def deps(arguments: Namespace) -> int:
-    """Show what an asset needs, and what needs it."""
+    """Print the dependencies and dependants of an asset."""
     with open_asked(arguments) as place:
         graph = place.graph(arguments.platform)
         nodes = AssetNames(place, graph).nodes(arguments.path)
@@ -87,7 +89,7 @@ def deps(arguments: Namespace) -> int:
 
 
 def _subjects(nodes: Sequence[Node], graph: AssetGraph, arguments: Namespace) -> list[Node]:
-    """Return the products when they are asked for or nothing else was named, else the sources."""
+    """Return the products if `--product` is given or only products were named, else the sources."""
     sources = [node for node in nodes if not is_product(node)]
     if sources and not arguments.product:
         return sources
@@ -124,7 +126,7 @@ def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool)
 
 
 def _loose_ends(graph: AssetGraph, nodes: Collection[Node]) -> dict[Node, list[UnmetNeed]]:
-    """Return {node: what it declared and no source is}."""
+    """Return {node: its declared dependencies that are not sources}."""
     found: dict[Node, list[UnmetNeed]] = {}
     declared = graph.edges.read_declared_by([-node for node in nodes if is_source(node)])
     known = graph.edges.sources_of(declared)
@@ -158,11 +160,11 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
     return answer
 
 
-# ------------------------------------------------------------------------------------------------------------ telling deps
+# ---------------------------------------------------------------------------------------------------------- printing deps
 
 
 def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
-    """Return {file: how a start spells it} of files that are spelled otherwise: found here, or on Windows, and not on Linux."""
+    """Return {file: another spelling of its path} for files found here or on Windows, but not on Linux."""
     names = [facts[node].name for node in starts if is_source(node) and node in facts]
     items = (item for name in names for item in find_named_sources(place.database, name))
     return {each.needed: f"  ({printing.line(f'{each.named_by} {each.what}')})" for item in items for each in find_misspelt(item)}
@@ -171,7 +173,7 @@ def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node
 def _print_direction(
     way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
 ) -> None:
-    """Write one direction: under each start what is at the other end, a step further right each, every node opened once."""
+    """Print one direction as a tree; each node is expanded once."""
     others, opened = way.others(), set[Node]()
     for start in starts:
         printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")
@@ -236,18 +238,18 @@ def query_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
     _form_arguments(parser)
     parser.epilog = """\
-EXPR is a name or a function, or several with + (union), - (difference) or ^ (intersection) and blanks between:
-  deps(x), deps(x, DEPTH)    x and all it needs         somepath(a, b)   a shortest way from a to b
-  rdeps(x), rdeps(x, DEPTH)  x and all that need it     allpaths(a, b)   everything on any way from a to b
+EXPR is a name or a function, or several joined by + (union), - (difference) or ^ (intersection), with blanks around the sign.
+  deps(x), deps(x, DEPTH)    x and its dependencies   somepath(a, b)   a shortest path from a to b
+  rdeps(x), rdeps(x, DEPTH)  x and its dependants     allpaths(a, b)   all nodes on any path from a to b
   sources(x), products(x)    only the sources or the products in x
-a name is a source with its products, a product, an asset id, or a pattern with * and ?; quote one with blanks or parentheses.
-a product needs the source it is made of and its product dependencies, a source what it declared:
+A name is a source with its products, a product, an asset id, or a pattern with * and ?. Quote names with blanks or parentheses.
+A product depends on its source and its product dependencies; a source depends on the sources it declared.
   aptui query 'somepath(levels/forest.prefab, textures/bark.png)'
   aptui query 'products(rdeps(shaders/*.hlsl)) - "linux/editor/*"'"""
 
 
 def query(arguments: Namespace) -> int:
-    """Answer a question to the graph."""
+    """Print the result of a query."""
     from aptui.features.graph.graph_query import Name, QueryError, answer, parse
 
     text = as_text(arguments.expression)
@@ -320,7 +322,7 @@ def _edge_json(edge: Edge, facts: dict[Node, Fact]) -> dict[str, str]:
 
 
 def _say_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
-    """Write a digraph; sources are boxes, products ellipses, other files notes."""
+    """Print a digraph; sources are boxes, products ellipses, other files notes."""
     printing.say("digraph assets {")
     printing.say("  rankdir=LR;")
     members = {*nodes, *(node for edge in edges for node in edge[:2])} & facts.keys()

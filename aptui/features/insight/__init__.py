@@ -1,10 +1,10 @@
-"""What happened and when: history, reports, sizes, traces, alerts, and jobs in a file for others."""
+"""Records of past work: history, reports, sizes, traces, alerts, and capsules with one job."""
 
 from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="insight",
-    summary="what happened and when: history, reports, sizes, traces, alerts, and jobs in a file for others",
+    summary="records of past work: history, reports, sizes, traces, alerts, and capsules with one job",
     verbs={
         "history": VerbInfo(
             "aptui.features.insight.session_history",

@@ -1,7 +1,7 @@
-"""Runs the programs that `on:` names after failures, mends and the end of all work: one digest after a while, not one a file.
+"""Runs the programs that `on:` names after failures, fixes and the end of all work, with one digest for many jobs.
 
-The engine's listener notes and returns; a thread of its own gathers, waits and tells. A program has so long, a web hook so long;
-what goes wrong is said once. Only what began to fail is news, not what fails again.
+The engine's listener only records a notice and returns. A separate thread collects notices, waits and sends. Programs and web hooks
+have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails again.
 
 Tests: `tests/features/insight/test_alerter.py`.
 """
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from aptui.config.settings import Alert
 
 LISTED = 20
-"""Of each digest; it tells how many there are beside."""
+"""Maximum number of names in a digest; it also gives the number of the others."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 _LAST_WORDS_S = 15.0
 _MOST_NAMES = 3
 _SUCCESS = range(200, 300)
 
 Key = int | str
-"""A job's id, or the source whose analysis it is."""
+"""A job's id, or the path of the source whose analysis failed."""
 Row = tuple[str, str, str, str, str]
 Digest = dict[str, Any]
 _COLUMNS = ("source", "platform", "job_key", "builder", "error")
 
 
 class Alerter:
-    """Listens to an engine, and tells.
+    """Listens to an engine and sends its alerts.
 
     Args:
-        config: returns the configuration as it is now.
-        failing: the jobs that are failed already.
-        say: takes sentences about what could not be told; any thread may call it.
-        terminal: where the bell rings.
+        config: returns the current configuration.
+        failing: the jobs that fail already.
+        say: receives errors of sending, from any thread.
+        terminal: the terminal whose bell is rung.
         clock: monotonic seconds.
     """
 
@@ -82,7 +82,7 @@ class Alerter:
     # ------------------------------------------------------------------------------------------------------ the engine's side
 
     def __call__(self, notice: Notice) -> None:
-        """Note one piece of news; it takes microseconds."""
+        """Record one notice; takes microseconds."""
         if not self._config().on.alerts:
             return
         if isinstance(notice, JobChanged):
@@ -92,10 +92,10 @@ class Alerter:
             self._work(is_working=notice.is_working)
 
     def close(self, *, has_rested: bool = False) -> None:
-        """Tell what is still to be told, and end; it takes seconds where somebody does not answer.
+        """Send what is pending and stop; takes up to the timeout of a program that does not end.
 
         Args:
-            has_rested: whether all was done.
+            has_rested: whether the engine finished all work.
         """
         with self._changed:
             self._is_over = True
@@ -115,7 +115,7 @@ class Alerter:
                 return
             (self._failing.add if is_failed else self._failing.discard)(key)
             event, opposite = ("failed", "mended") if is_failed else ("mended", "failed")
-            if self._news[opposite].pop(key, None) is None and job.status:  # what is gone is not mended
+            if self._news[opposite].pop(key, None) is None and job.status:  # a deleted job is not reported as fixed
                 self._news[event][key] = (str(job.source), job.platform, job.job_key, job.builder, job.error)
                 self._came()
 
@@ -129,12 +129,12 @@ class Alerter:
                 is_long = self._clock() - self._working_since_s >= self._config().on.quiet_s
                 self._working_since_s, self._is_at_rest = None, True
                 if not is_long:
-                    self._ran = 0  # a save that was dealt with at once: nobody waited for that
+                    self._ran = 0  # a save that was processed at once: the user did not wait for it
                 if self._ran or self._since_s is not None:
                     self._came()
 
     def _came(self) -> None:
-        """There is something to tell, or it may be told now."""
+        """Wake the thread: something is pending, or its delay has passed."""
         if self._since_s is None:
             self._since_s = self._clock()
         if self._thread is None:
@@ -155,7 +155,7 @@ class Alerter:
                 self._send(digest)
 
     def _wait_s(self) -> float | None:
-        """Return how long nothing is told, None for as long as nothing comes."""
+        """Return how long the thread has to wait, None if nothing is pending."""
         if self._is_over:
             return 0.0
         if self._since_s is None:
@@ -165,7 +165,7 @@ class Alerter:
         return max(since_s, self._sent_s + quiet_s) - self._clock()
 
     def _take(self) -> list[Digest]:
-        """Return what is to be told, and begin anew."""
+        """Return the digests to send, and start collecting new ones."""
         digests: list[Digest] = [_digest(event, news, self._config()) for event, news in self._news.items() if news]
         if self._is_at_rest and self._ran:
             digests.append(_idle_digest(self._ran, len(self._failing), self._config()))
@@ -191,7 +191,7 @@ class Alerter:
 
     def _ring_bell(self, _alert: Alert, digest: Digest) -> None:
         if printing.is_terminal(self._terminal):
-            text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may begin a sub-command
+            text = printing.line(digest["text"]).replace(";", ",")  # a semicolon may start a second command
             self._terminal.write(f"\a\x1b]9;{text}\a")
             self._terminal.flush()
 
@@ -202,7 +202,7 @@ class Alerter:
 
 
 def observe(config: Callable[[], Config], say: Callable[[str], None]) -> Alerter:
-    """Return what sends the alerts of an engine: the extension point `observer`."""
+    """Return the sender of an engine's alerts: the extension point `observer`."""
     return Alerter(config, failing_jobs(config()), say)
 
 
@@ -210,7 +210,7 @@ def observe(config: Callable[[], Config], say: Callable[[str], None]) -> Alerter
 
 
 def failing_jobs(config: Config) -> list[Key]:
-    """Return the jobs and analyses that are failed in the database, none where there is no database yet."""
+    """Return the failed jobs and analyses of the database; empty if there is no database yet."""
     from aptui.store.queries.reader import open_reader
 
     path = asset_database(config.cache_dir)
@@ -247,7 +247,7 @@ def _facts(event: str, config: Config) -> Digest:
 
 
 def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
-    """Tell, and return what went wrong."""
+    """Send a digest, and return the error text, "" if there was none."""
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:
@@ -258,9 +258,9 @@ def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Dig
 
 
 def _run_program(alert: Alert, digest: Digest) -> None:
-    """Run a program in the project's folder: the digest comes in on stdin, its event and text in variables.
+    """Run a program in the project's folder, with the digest on stdin and its event and text in variables.
 
-    It runs outside the sandbox, because it is there to reach the network, the desktop or a home folder.
+    The program runs outside the sandbox, because it needs the network, the desktop or a home folder.
     """
     _wait_for(alert.exec, json.dumps(digest), digest["folder"], {**os.environ, **_variables(digest)})
 
@@ -295,7 +295,7 @@ def _wait_for(words: Sequence[str], given: str, folder: str, variables: Mapping[
 
 
 def _post(alert: Alert, digest: Digest) -> None:
-    """Send the digest; a hook that sends elsewhere is not followed."""
+    """Post the digest; redirects are not followed."""
     url = urlsplit(alert.webhook)
     assert url.hostname is not None
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection

@@ -1,4 +1,4 @@
-"""`aptui capsule`: a job in a file that others can run, and such a file run and compared with what is said in it."""
+"""`aptui capsule`: write a job into a file for another machine, or run such a file and compare it with the recorded result."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ from aptui.store.queries.reader import JobRow, Reader, open_reader
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command_job import values_of
 
-# A job in a file: a small project of its own, with the inputs of its last run, what it came to, and no personal environment.
+# A capsule is a small project of its own: the inputs of a job's last run and its result, without the personal environment.
 #
-# capsule.json what the job is, what its last run came to, which tools and versions did it, what is lacking aptui.yaml its
-# builder alone, for all platforms; builders/ are the project's own sources/ its source and all that it was made of, under their
-# paths in the scan folders run.sh for commands: the very command, over the sources beside it; needs no aptui
+# capsule.json: the job, its last result, its tools and their versions, the inputs that are absent.
+# aptui.yaml: the job's builder alone, for all platforms; builders/ holds the project's own builders.
+# sources/: its source and all inputs, under their paths in the scan folders.
+# run.sh: only for commands: the same command line over the sources beside it; needs no aptui.
 #
-# Only files that the job's manifest names travel, and builders' code. Variables of the environment never do.
+# Only files that the job's manifest names are packed, and the code of builders; never environment variables.
 
 _FILES = ("source", "dependency", "discovered", "companion")
 """Kinds of a manifest's entries that are files."""
@@ -60,11 +61,11 @@ _JOBS = ("job", "products")
 _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 _BELOW = ".aptui.yaml"
 _HERE = "/…here…"
-"""Stands for the folder of the capsule while `run.sh` is written; no path of a project has it."""
+"""Stands for the folder of the capsule while `run.sh` is written; no path of a project contains it."""
 
 
 class Capsule(Struct):
-    """What goes into the file: `facts` is `capsule.json`, `files` {name in the file: path on the disk, or bytes}."""
+    """The content of a capsule: `facts` is `capsule.json`, `files` {name in the capsule: path on the disk, or bytes}."""
 
     facts: dict[str, Any]
     files: dict[str, str | bytes] = field(default_factory=dict)
@@ -74,7 +75,7 @@ def pack_capsule(row: JobRow, builder: Builder, database: Reader, config: Config
     """Return the capsule of a job.
 
     Raises:
-        UserError: the project is not one of aptui's own, or the job's source is not there.
+        UserError: O3DE's database is the project's, or the job's source does not exist.
     """
     if config.foreign:
         raise UserError("a capsule holds a job of an aptui.yaml", hint="'aptui rerun JOB' runs this one alone")
@@ -126,7 +127,7 @@ def _list_products(row: JobRow, database: Reader) -> list[dict[str, Any]]:
 
 
 def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]:
-    """Return what the last run was made of; of one that has none, the source and what it declares."""
+    """Return the inputs of the job's last run; of a job that never ran, the source and its declared dependencies."""
     if row.job_id and (runs := database.runs_of(row.job_id)):
         made: tuple[Made, ...] = ()
         states = moments(
@@ -139,7 +140,7 @@ def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]
 
 
 class _Inputs:
-    """The files that a manifest names, where they are now."""
+    """The files that a manifest names, with their present paths."""
 
     def __init__(self, database: Reader, manifest: Iterable[tuple[str, str, str]]) -> None:
         self._database = database
@@ -147,21 +148,21 @@ class _Inputs:
         self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
-        """Put every file that is there into the capsule, and say of the others that they are lacking."""
+        """Add every existing file to the capsule, and list the others as absent."""
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
-                capsule.facts["lacks"].append(f"the products of {name}, which this job waits for")
+                capsule.facts["lacks"].append(f"the products of {name}, on which this job depends")
             elif kind in _FILES and "*" not in name:
                 self._add(capsule, name, digest)
         if f"{SOURCES}/{row.source}" not in capsule.files:
-            raise UserError(f"the source '{row.source}' is not there any more", hint="a capsule holds it as it is now")
+            raise UserError(f"the source '{row.source}' no longer exists", hint="a capsule packs its present content")
 
     def _add(self, capsule: Capsule, name: str, digest: str) -> None:
         fact = self._database.file(name)
         path = os_path(f"{self._roots.get(fact.scan_folder, '')}/{fact.rel}") if fact is not None else ""
         if fact is None or not os.path.isfile(path):
             if digest != MISSING:
-                capsule.facts["lacks"].append(f"'{name}', which is not there any more")
+                capsule.facts["lacks"].append(f"'{name}', which no longer exists")
             return
         place = f"{SOURCES}/{fact.rel}"
         if place in capsule.files:
@@ -174,7 +175,7 @@ class _Inputs:
 
     @staticmethod
     def _add_settings(capsule: Capsule, root: str, rel: str) -> None:
-        """Settings of folders apply to all below."""
+        """Add the settings files of all folders above a file."""
         folder = os.path.dirname(rel)
         while True:
             name = f"{folder}/{_BELOW}".lstrip("/")
@@ -191,7 +192,7 @@ def _digest_of(path: str) -> str:
 
 
 def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
-    """Return the configuration: JSON, which is YAML too."""
+    """Return the configuration as JSON, which is also YAML."""
     whole = load.tree(config.project_dir).plain()
     own = {
         **{key: whole[key] for key in _PROJECT_KEYS if key in whole},
@@ -205,7 +206,7 @@ def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
 
 
 def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
-    """Return the script that runs a command as its last run did, into `out/` beside it."""
+    """Return a script that runs the command of the last run and writes into `out/` beside it."""
     assert builder.command is not None
     params = json.loads(dict(builder.platform_params).get(row.platform) or builder.params or "{}")
     values = values_of(row.source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{row.source}", params)
@@ -229,7 +230,7 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
 
 
 def _quote(text: str) -> str:
-    """Return a word for the shell; the folder of the capsule is known when the script runs."""
+    """Quote a word for the shell; the script finds the capsule's folder when it runs."""
     return '"$here"'.join(shlex.quote(part) if part else "" for part in text.split(_HERE)) or "''"
 
 
@@ -237,7 +238,7 @@ def _quote(text: str) -> str:
 
 
 def write(capsule: Capsule, file: str) -> int:
-    """Write the capsule in one step; the same job makes the same bytes. Return its size.
+    """Write the capsule atomically, and return its size; the same job gives the same bytes.
 
     Raises:
         HostError: it cannot be written, or an input cannot be read.
@@ -273,7 +274,7 @@ def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
 _RUN = "run"
 _FOLDER_PREFIX = "aptui-capsule-"
 _NO_PLATFORM = (COMMON_PLATFORM, "all")
-"""Of jobs that work for every platform."""
+"""Platforms of jobs that work for every platform."""
 
 
 def capsule_arguments(parser: ArgumentParser) -> None:
@@ -281,17 +282,15 @@ def capsule_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "words", metavar="JOB | run FILE", nargs="+", help="#<number>, or PATH[@PLATFORM][:JOB KEY]; or a capsule to run"
     )
-    parser.add_argument("--out", metavar="FILE", help="where the capsule goes; JOB's name and .capsule.tgz by default")
+    parser.add_argument("--out", metavar="FILE", help="write the capsule to FILE; default: JOB's name and .capsule.tgz")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--trust-code", action="store_true", help="run: run the code in the capsule without asking")
-    parser.add_argument(
-        "--limit", metavar="SIZE", default="1GiB", help="run: refuse a capsule that unpacks to more; 1GiB by default"
-    )
+    parser.add_argument("--limit", metavar="SIZE", default="1GiB", help="run: maximum unpacked size; 1GiB by default")
     parser.epilog = """\
-A capsule has the inputs of the job's last run, its builder and platform, what it
-came to, and for commands a run.sh that needs no aptui. The environment does not
-travel. Running one says which code is in it and asks first. Of its configuration
-the builders, platforms and limits count; its products, hooks and sandbox are yours.
+A capsule holds the inputs and the result of the job's last run, its builder and
+platform, and for commands a run.sh that needs no aptui. It holds no environment
+variables. 'run' lists the code in a capsule and asks first. It uses the builders,
+platforms and limits of the capsule, and your own products, hooks and sandbox.
   aptui capsule textures/a.png@linux      write a.png@linux.capsule.tgz
   aptui capsule run a.png@linux.capsule.tgz"""
 
@@ -304,7 +303,7 @@ def capsule(arguments: Namespace) -> int:
         case [job] if job != _RUN:
             return _make(job, arguments)
         case _:
-            raise UserError("say one job, or 'run' and a file", hint="'aptui capsule --help' has examples")
+            raise UserError("give one job, or 'run' and a file", hint="'aptui capsule --help' has examples")
 
 
 def _make(word: str, arguments: Namespace) -> int:
@@ -313,9 +312,7 @@ def _make(word: str, arguments: Namespace) -> int:
         row = find_job(word, config, project.database)
         builder = next((one for one in all_builders(config) if one.uuid == row.builder), None)
         if builder is None:
-            raise UserError(
-                "the builder of this job is not in the configuration any more", hint="'aptui builders' lists those that are"
-            )
+            raise UserError("the builder of this job is no longer in the configuration", hint="'aptui builders' lists the builders")
         made = pack_capsule(row, builder, project.database, config)
     name = row.source.rpartition("/")[2]
     file = arguments.out or f"{name}@{row.platform}.capsule.tgz"
@@ -326,7 +323,7 @@ def _make(word: str, arguments: Namespace) -> int:
     _print_missing(made.facts)
     inputs = printing.count(len(made.facts["inputs"]), "input")
     printing.say(
-        f"{printing.line(file)}: {inputs}, {printing.size(size)}; it is to come out as {_describe_outcome(made.facts['expected'])}"
+        f"{printing.line(file)}: {inputs}, {printing.size(size)}; expected result: {_describe_outcome(made.facts['expected'])}"
     )
     return 0
 
@@ -336,7 +333,7 @@ def _print_missing(facts: dict[str, Any]) -> None:
         printing.complain(f"aptui: lacking: {printing.line(text)}", "yellow")
     for one in facts["inputs"]:
         if one["changed_since"]:
-            printing.complain(f"aptui: '{printing.line(one['path'])}' is not as it was in the last run", "yellow")
+            printing.complain(f"aptui: '{printing.line(one['path'])}' changed since the last run", "yellow")
 
 
 def _describe_outcome(outcome: dict[str, Any]) -> str:
@@ -375,12 +372,12 @@ def _run(file: str, arguments: Namespace) -> int:
     job = facts["job"]
     printing.say(printing.line(f"{job['source']}@{job['platform']}:{job['job_key']}"), "bold")
     _print_missing(facts)
-    printing.say(f"it came out as {_describe_outcome(came)}")
+    printing.say(f"result: {_describe_outcome(came)}")
     for one in differences:
         printing.say(
             f"  {printing.line(one['what'])}: {printing.line(one['found'])}, not {printing.line(one['expected'])}", "yellow"
         )
-    printing.say("the same as recorded" if is_same else "not as recorded", "green" if is_same else "red")
+    printing.say("equal to the recorded result" if is_same else "differs from the recorded result", "green" if is_same else "red")
     return 0 if is_same else JOBS_FAILED
 
 
@@ -392,24 +389,24 @@ def _limit_of(text: str) -> int:
 
 
 def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_given: bool) -> None:
-    """Say what of the capsule would run here, and go on only if the user wants that.
+    """Print what the capsule would run here, and continue only if the user agrees.
 
     Raises:
-        UserError: the user does not, or cannot be asked.
+        UserError: the user does not agree, or there is no terminal for the question.
     """
     name = f"'{printing.line(file)}'"
     if project.ignored:
-        printing.complain(f"aptui: {name}: not obeyed: {printing.line(', '.join(project.ignored[:20]))}", "yellow")
+        printing.complain(f"aptui: {name}: ignored settings: {printing.line(', '.join(project.ignored[:20]))}", "yellow")
     if not project.runs:
         return
     place = "in a sandbox, if bubblewrap can start" if config.may_use_sandbox else f"outside a sandbox: {SANDBOX_VARIABLE}=off"
-    printing.complain(f"{name} brings code that runs on this machine, {place}:", "yellow")
+    printing.complain(f"{name} contains code that runs on this machine, {place}:", "yellow")
     for text in project.runs:
         printing.complain(f"  {text}")
     if is_given:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UserError(f"{name} brings code along, and nobody can be asked", hint="read it, then add --trust-code")
+        raise UserError(f"{name} contains code, and there is no terminal to ask for consent", hint="read it, then add --trust-code")
     sys.stderr.write("run it? (y/N) ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -419,7 +416,7 @@ def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_
 def _outcome(job: dict[str, Any], database: Reader) -> dict[str, Any]:
     row = next((row for row in database.jobs() if _is(row, job)), None)
     if row is None:
-        return {"status": "absent", "error": "there is no such job in it", "products": []}
+        return {"status": "absent", "error": "the capsule does not contain the job", "products": []}
     return {"status": row.status, "error": row.error, "products": _list_products(row, database)}
 
 
@@ -443,7 +440,7 @@ def _differences(expected: dict[str, Any], came: dict[str, Any]) -> list[dict[st
 
 
 def _tools(facts: dict[str, Any], config: Config) -> list[dict[str, Any]]:
-    """Return which tools are others here: that explains a difference, and is none itself."""
+    """Return the tools whose versions differ on this machine. They can explain a difference, and are not one themselves."""
     here = {tool.name: tool.digest for tool in config.tools}
     return [
         _difference(f"the tool {one['name']}", one["digest"][:12], here.get(one["name"], "none")[:12], is_result=False)

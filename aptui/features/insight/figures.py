@@ -1,6 +1,6 @@
-"""Figures for dashboards: what is done and failed, how large it is, how long jobs take, what the last session did.
+"""Metrics for dashboards: done and failed jobs, sizes, durations, the last session.
 
-The database's part is the same whether an engine runs or not; what only the engine knows is given by whoever asked it.
+The metrics of the database are the same whether an engine runs or not. The caller passes the engine's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import sessions
 
 BOUNDS_S = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0)
-"""Of the buckets of durations, in seconds."""
+"""Upper bounds of the buckets of durations, in seconds."""
 _BUCKET_SQL = "CASE " + " ".join(f"WHEN o.duration_ms <= {round(bound * 1000)} THEN {at}" for at, bound in enumerate(BOUNDS_S))
 _DURATIONS_SQL = f"""SELECT j.BuilderGuid, {_BUCKET_SQL} ELSE {len(BOUNDS_S)} END, COUNT(*), SUM(o.duration_ms)
 FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID WHERE o.completed_ms > 0 GROUP BY 1, 2"""
@@ -28,7 +28,7 @@ def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[st
 
     Args:
         name_of: a builder's name by its UUID.
-        status: what the engine answers to `link.port.ReadStatus`, as JSON has it; None = no engine runs.
+        status: the engine's answer to `link.port.ReadStatus` as JSON; None = no engine runs.
     """
     return openmetrics.text([*_of_database(reader, name_of), *of_engine(status)])
 
@@ -57,7 +57,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
 
 
 def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
-    """Return how long the last run of each job took: it is counted anew whenever somebody asks, so it is a gauge."""
+    """Return the durations of each job's last run. It is computed for every request, so it is a gauge."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BOUNDS_S) + 1))
     total_ms: dict[str, int] = defaultdict(int)
     for builder, at, count, spent_ms in reader.ask(_DURATIONS_SQL):
@@ -74,21 +74,21 @@ def _durations(reader: Reader, name_of: Callable[[bytes], str]) -> Family:
 
 
 def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
-    """Yield what only a running engine knows."""
+    """Yield the metrics that only a running engine has."""
     yield gauge("aptui_engine_up", "Whether an engine runs.", status is not None)
     if status is None:
         return
     states = [Sample(status["state"] == name, {"aptui_engine_state": name}) for name in _STATES]
-    yield Family("aptui_engine_state", "stateset", "What the engine is at.", states)
-    yield gauge("aptui_engine_uptime_seconds", "Since the engine started.", status["uptime_s"])
+    yield Family("aptui_engine_state", "stateset", "State of the engine.", states)
+    yield gauge("aptui_engine_uptime_seconds", "Time since the engine started.", status["uptime_s"])
     yield gauge("aptui_engine_resident_bytes", "Memory of the engine's own process.", status["rss_bytes"])
     yield gauge("aptui_connections", "Clients of the engine.", status["connection_count"])
     progress = status["progress"] or {}
     for name, text in (
-        ("jobs_waiting", "Jobs that wait."),
-        ("jobs_running", "Jobs that run."),
-        ("analyses_waiting", "Analyses that wait."),
-        ("analyses_running", "Analyses that run."),
+        ("jobs_waiting", "Waiting jobs."),
+        ("jobs_running", "Running jobs."),
+        ("analyses_waiting", "Waiting analyses."),
+        ("analyses_running", "Running analyses."),
     ):
         yield gauge(f"aptui_queue_{name}", text, progress.get(name, 0))
     if progress.get("eta_ms", -1) >= 0:
@@ -98,7 +98,7 @@ def of_engine(status: Mapping[str, Any] | None) -> Iterator[Family]:
     modes: dict[str, int] = defaultdict(int)
     for root in status["health"]["roots"]:
         modes[str(root["mode"])] += 1
-    text = "Watched folders by how they are watched; anything but native is slower, or blind."
+    text = "Watched folders by watch mode; every mode except native is slower, or misses changes."
     yield Family("aptui_watched_folders", "gauge", text, [Sample(count, {"mode": mode}) for mode, count in sorted(modes.items())])
     troubles = [bool(status["health"][name]) for name in ("disk", "database", "pool", "configuration")]
-    yield gauge("aptui_engine_troubles", "Kinds of trouble that the engine tells of.", sum(troubles))
+    yield gauge("aptui_engine_troubles", "Kinds of trouble that the engine reports.", sum(troubles))

@@ -1,8 +1,8 @@
-"""A capsule that another user made: unpacked within limits, checked, and turned into a project that stays within its folder.
+"""A capsule from another user: unpacked within limits, checked, and turned into a project that stays within its folder.
 
-The file is a stranger's. Its names and sizes are checked before anything is written, its facts before anything runs. Of its
-configuration only the keys that a job needs are taken; where products go, what is told to whom and how jobs are confined is decided
-here.
+The file is untrusted. Its names and sizes are checked before anything is written, its facts before anything runs. Only the
+configuration keys that a job needs are used. The receiver decides where products go, which alerts are sent and how jobs are
+sandboxed.
 
 Tests: `tests/features/insight/test_received_capsule.py`.
 """
@@ -41,11 +41,11 @@ TOP = "capsule"
 """The folder in the file that holds everything."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
-"""Files and folders: more than the inputs of any job that was seen, and few enough to be unpacked in seconds."""
+"""Maximum number of files and folders: above the inputs of any known job, and unpacked in seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 _MOST_CODE_BYTES = 4 << 20
 _HEADER_BYTES = 16 << 10
-"""Longest header of a member: the standard library reads it whole, and needs quadratic time for some."""
+"""Maximum header size of a member: the standard library reads headers whole, some in quadratic time."""
 _PIECE_BYTES = 1 << 20
 _FREE_BYTES = 256 << 20
 """Disk space that unpacking leaves free."""
@@ -56,17 +56,17 @@ _BUILDER_KEYS = frozenset({
     "warnings", "errors", "product_dependencies", "references", "tools", "undeclared_reads", "intermediate", "trace_reads",
 })  # fmt: skip
 _REPLACED_KEYS = frozenset({"scan_folders", "builders", "local_store", "workers"})
-"""Keys of every capsule: this module writes its own in their place."""
+"""Keys that this module replaces in every capsule."""
 _MOST_SHOWN = 20
 _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
-"""Errors of a file that stands where another member has a folder, or the other way round."""
+"""Errors of a file at the place of another member's folder, or the reverse."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
 _HINT = "'aptui capsule JOB' makes one"
 
 
 class CapsuleJob(Struct):
-    """Which job a capsule holds."""
+    """Names the job of a capsule."""
 
     source: str
     platform: str
@@ -85,7 +85,7 @@ class CapsuleProduct(Struct):
 
 
 class CapsuleOutcome(Struct):
-    """What the recorded run came to."""
+    """The result of the recorded run."""
 
     status: str
     error: str
@@ -125,10 +125,10 @@ class CapsuleFacts(Struct):
 
 
 def read_facts(data: bytes) -> dict[str, Any]:
-    """Return what `capsule.json` says, as plain values.
+    """Return the content of `capsule.json` as plain values.
 
     Raises:
-        UserError: it has another form, or was made by a newer aptui.
+        UserError: the form is wrong, or a newer aptui wrote it.
     """
     try:
         facts = json_decoder(CapsuleFacts).decode(data)
@@ -136,7 +136,7 @@ def read_facts(data: bytes) -> dict[str, Any]:
         raise UserError(f"its {FACTS} is malformed: {printing.line(str(error))}", hint=_HINT) from None
     if facts.format > FORMAT:
         newer = printing.line(facts.made_by.get("aptui", "newer"))
-        raise UserError(f"it was made by a newer aptui ({newer})", hint="bring aptui up to date")
+        raise UserError(f"it was made by a newer aptui ({newer})", hint="update aptui")
     return dict(msgspec.to_builtins(facts))
 
 
@@ -147,10 +147,10 @@ def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> 
     """Unpack a capsule into a new folder, and return its facts and the project there.
 
     Args:
-        limit_bytes: of all files in it together.
+        limit_bytes: maximum size of all files together.
 
     Raises:
-        UserError: the file is not a capsule, is larger than the limit, or was made by a newer aptui.
+        UserError: the file is not a capsule, exceeds the limit, or a newer aptui wrote it.
         HostError: it cannot be read, or there is too little space for it.
     """
     with _refusing(file):
@@ -170,13 +170,13 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # the checksum of all comes last
+        while bounded.read(_PIECE_BYTES):  # the checksum of the whole file comes last
             pass
 
 
 @contextmanager
 def _refusing(file: str) -> Iterator[None]:
-    """Say of a mistake in a capsule which file has it."""
+    """Add the file's name to errors about a capsule."""
     shown = f"'{printing.line(file)}'"
     try:
         yield
@@ -192,7 +192,7 @@ def _refusing(file: str) -> Iterator[None]:
 
 @contextmanager
 def _open(file: str) -> Iterator[IO[bytes]]:
-    """Open a regular file: reading from a pipe or a device may never end."""
+    """Open a regular file; reading from a pipe or a device may never end."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -201,7 +201,7 @@ def _open(file: str) -> Iterator[IO[bytes]]:
 
 
 class _BoundedStream(gzip.GzipFile):
-    """What `tarfile` reads: never much at a time, as sizes in a header are a stranger's, and never beyond a limit."""
+    """The input of `tarfile`. Reads are small and stop at a limit, because sizes in headers are untrusted."""
 
     def __init__(self, file: IO[bytes], limit_bytes: int) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -212,7 +212,7 @@ class _BoundedStream(gzip.GzipFile):
         """Return the next bytes.
 
         Raises:
-            UserError: more than the limit is asked for.
+            UserError: the limit is exceeded.
         """
         if size is None or not 0 <= size <= self.most_bytes_at_once:
             raise UserError("a header in it is too long", hint=_HINT)
@@ -237,7 +237,7 @@ def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarIn
     """Return all members; only headers are read.
 
     Raises:
-        UserError: a name, a kind, a size or their number is not that of a capsule.
+        UserError: a name, a kind, a size or the number of members is not valid in a capsule.
     """
     members: list[tarfile.TarInfo] = []
     names: set[str] = set()
@@ -263,9 +263,9 @@ def _check_member(member: tarfile.TarInfo, limit_bytes: int) -> None:
         raise UserError(f"'{shown}' in it is neither a file nor a folder", hint=_HINT)
     parts = member.name.split("/")
     if parts[0] != TOP or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UserError(f"'{shown}' in it would lead out of its folder", hint=_HINT)
+        raise UserError(f"'{shown}' in it is outside its folder", hint=_HINT)
     if len(os.fsencode(member.name)) > _LONGEST_NAME_BYTES or any(len(os.fsencode(part)) > _LONGEST_PART_BYTES for part in parts):
-        raise UserError(f"'{shown}' in it is too long a name", hint=_HINT)
+        raise UserError(f"the name '{shown}' in it is too long", hint=_HINT)
     rel = PurePosixPath(*parts[1:])
     if member.isdir():
         most, is_known = 0, not rel.parts or rel.parts[0] in ("builders", SOURCES)
@@ -276,7 +276,7 @@ def _check_member(member: tarfile.TarInfo, limit_bytes: int) -> None:
     else:
         most, is_known = _MOST_BYTES.get(str(rel), 0), str(rel) in _MOST_BYTES
     if not is_known:
-        raise UserError(f"'{shown}' does not belong into a capsule", hint=_HINT)
+        raise UserError(f"'{shown}' is not allowed in a capsule", hint=_HINT)
     if member.size < 0:
         raise UserError(f"'{shown}' in it has a negative size", hint=_HINT)
     if member.size > most:
@@ -294,7 +294,7 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -
     with source, path.open("xb") as target:
         shutil.copyfileobj(source, target, 1 << 16)
         if target.tell() != member.size:
-            raise EOFError("it ends too early")
+            raise EOFError("it is truncated")
 
 
 # ------------------------------------------------------------------------------------------------------------- configuration
@@ -305,8 +305,8 @@ class ReceivedProject(Struct, frozen=True):
 
     Args:
         folder: holds its `aptui.yaml`, which this module wrote.
-        runs: what would run on this machine, a sentence each.
-        ignored: keys of its configuration that are not obeyed.
+        runs: descriptions of the code that would run on this machine.
+        ignored: keys of its configuration that have no effect.
     """
 
     folder: Path
@@ -314,15 +314,15 @@ class ReceivedProject(Struct, frozen=True):
     ignored: tuple[str, ...]
 
     def load(self, platform: str | None) -> Config:
-        """Return the configuration: everything that it writes is below `folder`, and it tells nobody anything."""
+        """Return the configuration: all output stays below `folder`, and no alerts are sent."""
         return load.load_apart(self.folder, platforms=None if platform is None else [platform])
 
 
 def confine(folder: Path) -> ReceivedProject:
-    """Replace the configuration of an unpacked capsule by one with the keys that its job needs.
+    """Replace the configuration of an unpacked capsule by the keys that its job needs.
 
     Raises:
-        UserError: it cannot be read, or has a scan folder outside of the capsule.
+        UserError: it cannot be read, or has a scan folder outside the capsule.
     """
     file = folder / FILE_NAME
     whole = read_yaml(file.read_bytes(), FILE_NAME).plain()
@@ -348,7 +348,7 @@ def confine(folder: Path) -> ReceivedProject:
 
 def _take_builder(entry: object) -> object:
     if not isinstance(entry, dict):
-        return entry  # reading the configuration reports it
+        return entry  # the loader of the configuration reports it
     return {key: value for key, value in entry.items() if key in _BUILDER_KEYS}
 
 
@@ -356,12 +356,12 @@ def _name_of_sources(folders: object) -> object:
     entries = [entry for entry in folders if isinstance(entry, dict)] if isinstance(folders, list) else []
     for entry in entries:
         if entry.get("path") != SOURCES:
-            raise UserError(f"its scan folder '{printing.line(str(entry.get('path')))}' lies outside of it", hint=_HINT)
+            raise UserError(f"its scan folder '{printing.line(str(entry.get('path')))}' is outside the capsule", hint=_HINT)
     return entries[0].get("name", SOURCES) if entries else SOURCES
 
 
 def _read_own_sandbox() -> Mapping[str, Any]:
-    """Return how this user has jobs confined; a job from elsewhere has no less than `auto`."""
+    """Return this user's sandbox settings; a received job has at least `auto`."""
     file = user_file()
     if not file.is_file():
         return {"sandbox": "auto"}
@@ -372,7 +372,7 @@ def _read_own_sandbox() -> Mapping[str, Any]:
 
 
 def _describe_code(folder: Path, builders: list[object]) -> Iterator[str]:
-    """Yield what would run: commands, Python files, and installed builders with parameters that the capsule chose."""
+    """Yield descriptions of code that would run: commands, Python files, and installed builders with the capsule's parameters."""
     for entry in builders:
         if not isinstance(entry, dict):
             continue

@@ -1,4 +1,4 @@
-"""`aptui report`: what is not well, by folder, owner, builder or platform, and which jobs failed there."""
+"""`aptui report`: count failures and warnings by folder, owner, builder or platform, and list the failed jobs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import JobRow, Reader
 
-# What is not well, in groups: failed and waiting jobs, warnings and errors, by folder, owner, builder or platform.
+# Failed and waiting jobs, warnings and errors, grouped by folder, owner, builder or platform.
 
 _COMPLETED_SQL = """SELECT s.SourceName, f.DisplayName, j.BuilderGuid, j.Platform, j.WarningCount, j.ErrorCount
 FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE j.Status = 4"""
 _UNSETTLED = ("pending", "processing", "failed", "cancelled")
 
 Group = Callable[[str, str, bytes, str], str]
-"""(source, scan folder, builder, platform) → the name of its group."""
+"""(source, scan folder, builder, platform) → name of its group."""
 
 
 class ReportRow(Struct):
-    """One group: its jobs, how they are, and those that failed; failed analyses count as jobs."""
+    """One group: its jobs by state, and the failed ones; failed analyses count as jobs."""
 
     name: str
     jobs: int = 0
@@ -41,7 +41,7 @@ class ReportRow(Struct):
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is to be told of it."""
+        """Whether there is nothing to report about it."""
         return not (self.failed or self.waiting or self.cancelled or self.warnings or self.errors)
 
 
@@ -83,20 +83,18 @@ _DEEPEST = 64
 
 def report_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `report`."""
-    parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="what stands together")
-    parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
-    )
-    parser.add_argument("--all", action="store_true", help="also what is well")
+    parser.add_argument("--by", choices=("folder", "owner", "builder", "platform"), default="folder", help="group jobs by this")
+    parser.add_argument("--depth", type=int, default=1, metavar="N", help="by folder: number of leading folders; 1 by default")
+    parser.add_argument("--all", action="store_true", help="list groups without failures too")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with all jobs that failed")
     parser.epilog = """\
-  aptui report                       what is not well, by the first folder of a source
-  aptui report --by owner            by whom CODEOWNERS names, with what failed
-  aptui report --by builder --all    all builders, also those that are well"""
+  aptui report                       failures and warnings by the first folder
+  aptui report --by owner            by owner in CODEOWNERS, with the failed jobs
+  aptui report --by builder --all    all builders, also those without failures"""
 
 
 def report(arguments: Namespace) -> int:
-    """Say what is not well."""
+    """Print the report."""
     if not 1 <= arguments.depth <= _DEEPEST:
         raise UserError(f"--depth: {arguments.depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
     with open_for_reading(arguments) as project:
@@ -163,18 +161,18 @@ def _cells(row: ReportRow) -> list[str]:
     return [row.name, f"{row.jobs:,}", *(f"{figure:,}" if figure else "" for figure in figures)]
 
 
-# Who owns a file: the last pattern of CODEOWNERS that means it, as GitHub and GitLab read it.
+# Owners of a file: the last pattern of CODEOWNERS that matches it, as GitHub and GitLab evaluate it.
 #
-# Sections of GitLab's are read as if they were one; what a section's heading says of owners is not.
+# GitLab's sections are read as one section; owners in a section's heading are ignored.
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
 NO_OWNER = "(nobody)"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 _TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]+\]|\\.|[^\\\[*?]", re.DOTALL)
 _MOST_BYTES = 3 << 20
-"""GitHub reads no larger one."""
+"""Maximum size of CODEOWNERS; GitHub's limit."""
 _MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
-"""Maximum number and length of patterns: anybody who may open a pull request writes them."""
+"""Maximum number and length of patterns: CODEOWNERS is untrusted, as any pull request may change it."""
 
 
 class Owners:
@@ -191,7 +189,7 @@ class Owners:
         self._known: dict[str, str] = {}
 
     def of(self, path: str) -> str:
-        """Return the owners of an absolute path, `NO_OWNER` where nobody is named."""
+        """Return the owners of an absolute path, `NO_OWNER` if no pattern matches."""
         found = self._known.get(path)
         if found is None:
             rel = os.path.relpath(path, self._root)
@@ -201,10 +199,10 @@ class Owners:
 
 
 class _Rule:
-    """One pattern: as in .gitignore, but `folder/*` means the files right in the folder.
+    """One pattern: as in .gitignore, but `folder/*` matches only files directly in the folder.
 
-    Patterns come from strangers. A run of segments without `**` has a fixed number of segments, so its first place is as good as
-    any other, and nothing is tried twice: the time is proportional to the lengths of pattern and path.
+    Patterns are untrusted. A run of segments without `**` has a fixed number of segments, so its first match is as good as any
+    other and nothing is tried twice: the time is proportional to the lengths of pattern and path.
 
     Raises:
         ValueError: it is not a pattern.
@@ -217,7 +215,7 @@ class _Rule:
         self._is_folder = text.endswith(("/", "/**"))
         words = _split_segments(text)
         if not words:
-            raise ValueError("it names nothing")
+            raise ValueError("it matches nothing")
         if not text.startswith("/") and len(words) == 1 and "/" not in text.rstrip("/"):
             words.insert(0, "**")
         while len(words) > 1 and words[-1] == "**":
@@ -231,7 +229,7 @@ class _Rule:
         self._first, *self._others = runs
 
     def means(self, rel: str) -> bool:
-        """Whether it is about this file."""
+        """Whether it matches this file."""
         parts = rel.split("/")
         end = len(parts) - self._is_folder
         at = len(self._first)
@@ -246,7 +244,7 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Return where the first places of these runs at or after `at` end, -1 if there are none."""
+        """Return the end of the first match of these runs at or after `at`, -1 if they do not match."""
         for run in runs:
             start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)
             if start < 0:
@@ -267,7 +265,7 @@ def _split_segments(text: str) -> list[str]:
 
 
 def _compile_segment(text: str) -> _Segment:
-    r"""Return what matches one name: `*` is any text, `?` a character, `[…]` one of some, `\` takes the meaning away.
+    r"""Return a pattern for one name: `*` is any text, `?` a character, `[…]` a character class, `\` an escape.
 
     All `*` but the last commit to their first match, as in `core.patterns.wildcard_regex`.
     """
@@ -275,7 +273,7 @@ def _compile_segment(text: str) -> _Segment:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise ValueError("a bracket or a backslash without its end")
+            raise ValueError("an unclosed bracket, or a backslash at the end")
         at, token = found.end(), found[0]
         if token.startswith("*"):
             pieces.append("")
@@ -298,15 +296,15 @@ def _class_regex(inner: str) -> str:
 
 
 def owners_of(project_dir: Path) -> Owners:
-    """Read the CODEOWNERS of the repository that a project is in, or of the project's folder.
+    """Read the CODEOWNERS of the repository that contains a project, or of the project's folder.
 
     Raises:
-        UserError: there is none, or it cannot be read.
+        UserError: the file does not exist, or cannot be read.
     """
     root = next((folder for folder in (project_dir, *project_dir.parents) if (folder / ".git").exists()), project_dir)
     file = next((root / place for place in PLACES if (root / place).is_file()), None)
     if file is None:
-        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"it may lie at {', '.join(PLACES)}")
+        raise UserError(f"there is no CODEOWNERS in '{root}'", hint=f"it can be at {', '.join(PLACES)}")
     try:
         with file.open("rb") as stream:
             text = stream.read(_MOST_BYTES + 1)
@@ -325,7 +323,9 @@ def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
             continue
         owners = words[1 : next((at for at, word in enumerate(words) if word.startswith("#")), None)]
         if words[0].startswith("!"):
-            raise UserError(f"'{words[0]}': exceptions are not known here", where=f"{file}:{number}", hint="a later line decides")
+            raise UserError(
+                f"'{words[0]}': negated patterns are not supported", where=f"{file}:{number}", hint="a later line decides"
+            )
         try:
             _Rule(words[0])
         except ValueError as error:

@@ -26,17 +26,17 @@ _MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "l
 
 
 def session_commands(app: Shell) -> list[Command]:
-    """Return the commands."""
+    """Return the commands of the feature."""
     return [
         Command(
-            "history", "sessions; with one it is shown, with two they are compared", partial(_show, app, "history"),
+            "history", "list sessions, show one, or compare two", partial(_show, app, "history"),
             lambda: ("last",),
         ),
-        Command("timeline", "where the time of a session went", partial(_show, app, "time_line"), lambda: ("last",)),
-        Command("restore", "PATH[@PLATFORM] N: products of an earlier run, 1 is the last", partial(_restore, app), lambda: ()),
-        Command("check", "what the checks of aptui.yaml find", partial(_show, app, "check_lines"), lambda: ()),
+        Command("timeline", "show how a session spent its time", partial(_show, app, "time_line"), lambda: ("last",)),
+        Command("restore", "PATH[@PLATFORM] N: restore products of an earlier run, 1 is the last", partial(_restore, app), lambda: ()),
+        Command("check", "run the checks of aptui.yaml", partial(_show, app, "check_lines"), lambda: ()),
         Command(
-            "size", "what is large; a session after it: what grew", partial(_show, app, "sizes_lines"),
+            "size", "list the largest products; with a session, their growth", partial(_show, app, "sizes_lines"),
             lambda: ("folder", "type", "builder", "platform"),
         ),
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def _restore(app: Shell, rest: str) -> None:
 
 
 def _find_run(app: Shell, rest: str) -> None:
-    """Ask the engine for the run that is meant; what it says against it is shown."""
+    """Find a run and ask the engine to restore it; show the engine's error, if any."""
     from aptui.store.queries.reader import open_reader
 
     path, _, number = rest.strip().rpartition(" ")
@@ -86,7 +86,7 @@ def _find_run(app: Shell, rest: str) -> None:
         what = f"{len(rows)} jobs are called '{path}': add @PLATFORM" if rows else f"no job is called '{path}': restore PATH N"
         app.in_ui(app.show_toast, what, "warning")
     elif not number.isdigit() or not 1 <= int(number) <= len(runs):
-        app.in_ui(app.show_toast, f"there is no run {number}: there are {len(runs)}, 1 is the last one", "warning")
+        app.in_ui(app.show_toast, f"run {number} does not exist: there are {len(runs)}, 1 is the last", "warning")
     elif restore is None:
         app.in_ui(app.show_toast, "earlier runs cannot be restored: no installed feature stores them", "warning")
     else:

@@ -1,6 +1,6 @@
-"""`aptui history`: the sessions that are kept, what ran in one, how the project differs between the ends of two.
+"""`aptui history`: list the stored sessions, show the runs of one, or compare the project at the ends of two.
 
-`aptui compare` compares asset lists, so what compares sessions is `history` with two of them.
+`aptui compare` compares asset lists; sessions are compared by `history` with two sessions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aptui.store.queries.session_history import (
     sessions,
 )
 
-# How the project was at the end of two sessions: what began to fail, was mended, takes longer, grew, came or went.
+# The project at the ends of two sessions: jobs that began to fail, were fixed, take longer, grew, were added or deleted.
 
 _LEAST_BYTES = 1024
 _LEAST_SHARE = 0.01
@@ -37,7 +37,7 @@ Name = tuple[str, str, str, bytes]
 
 
 class JobComparison(Struct, frozen=True):
-    """One job at both ends; `old` is None when nothing is known of it before."""
+    """One job at both ends; `old` is None if its earlier state is unknown."""
 
     old: SessionRun | None
     new: SessionRun
@@ -45,12 +45,12 @@ class JobComparison(Struct, frozen=True):
 
     @property
     def growth(self) -> int:
-        """How many bytes its products have more."""
+        """Growth of its products in bytes."""
         return self.new.size - (self.old.size if self.old else 0)
 
 
 class Comparison(Struct):
-    """Jobs that ran in between, by what became of them; the worst first."""
+    """Jobs that ran in between, by kind of change; the worst first."""
 
     began_to_fail: list[JobComparison] = field(default_factory=list)
     mended: list[JobComparison] = field(default_factory=list)
@@ -85,7 +85,7 @@ def compare(reader: Reader, old: WorkSession, new: WorkSession) -> Comparison:
 
 
 def _find_gone(reader: Reader, old: WorkSession, new: WorkSession, after: dict[Name, SessionRun]) -> set[Name]:
-    """Return the names of jobs that went in between and did not come back."""
+    """Return the names of jobs that were deleted in between and did not return."""
     sql = "SELECT job_id, source, platform, job_key, builder FROM aptui_gone_jobs WHERE gone_ms > ? AND gone_ms <= ?"
     found = set()
     for job_id, source, *rest in reader.ask(sql, (old.ended_ms, new.ended_ms)):
@@ -124,7 +124,7 @@ def _rank(found: Comparison) -> None:
 
 _LISTED = 30
 _MOST_ROWS = 20
-"""Of each kind of change; JSON has all."""
+"""Maximum rows of each kind of change; JSON has all."""
 _SLOWEST = 10
 _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED: "the engine was killed"}
 
@@ -132,22 +132,24 @@ _ENDS = {SessionEnd.RESTED: "", SessionEnd.STOPPED: "stopped", SessionEnd.KILLED
 def history_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `history`."""
     parser.add_argument("sessions", metavar="N", nargs="*", help="a session: its number, 'last', or 'last~1' for the one before")
-    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
+    parser.add_argument(
+        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT; {_LISTED} by default, all in JSON"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.epilog = """\
   aptui history            the last sessions: why each began, what ran, what failed
-  aptui history last       what ran in it, the slowest first
-  aptui history 12 last    what began to fail, was mended, takes longer, grew, came
-                           or went since session 12 ended"""
+  aptui history last       the runs of the last session, the slowest first
+  aptui history 12 last    jobs that began to fail, were fixed, take longer, grew,
+                           were added or deleted since session 12 ended"""
 
 
 def history(arguments: Namespace) -> int:
     """List sessions, show one, or compare two."""
     words = arguments.sessions
     if len(words) > 2:
-        raise UserError("there are too many sessions", hint="one is shown, two are compared")
+        raise UserError("too many sessions", hint="give one to show it, or two to compare them")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
+        raise UserError(f"--limit: {arguments.limit} is not a count", hint="give a number above 0")
     with open_for_reading(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:
@@ -182,14 +184,14 @@ def _cells(one: WorkSession) -> list[str]:
 
 
 def why(one: WorkSession) -> str:
-    """Return why a session began, and how it ended if not at rest."""
+    """Return why a session began, and how it ended if work was left."""
     text = f"{one.kind}: {one.detail}" if one.detail else one.kind
     end = _ENDS.get(SessionEnd(one.outcome), "")
     return f"{text}; {end}" if end else text
 
 
 def session_json(one: WorkSession) -> dict[str, Any]:
-    """Return a session as programs get it."""
+    """Return a session as JSON."""
     return {
         "session": one.number,
         "began": printing.iso(one.started_ms),
@@ -234,7 +236,7 @@ def _show(one: WorkSession, project: OpenedProject, arguments: Namespace) -> Non
 
 
 def print_session(one: WorkSession) -> None:
-    """Write what a session was."""
+    """Print a session."""
     printing.say(f"session {one.number}: {printing.line(why(one))}", "bold")
     printing.say(f"began {printing.when(one.started_ms)}, took {printing.duration(one.seconds)}")
     parts = [f"{printing.count(one.jobs_run, 'job')} run", f"{one.jobs_failed:,} failed"]
@@ -269,7 +271,7 @@ def _print_runs(title: str, runs: list[SessionRun], project: OpenedProject, most
 
 
 def run_name(run: SessionRun) -> str:
-    """Return the name of a run's job; the names in it are foreign text."""
+    """Return the name of a run's job; it contains untrusted text."""
     return f"{run.source}@{run.platform}:{run.job_key}"
 
 

@@ -1,4 +1,4 @@
-"""The sheets about sessions, as lines: the list, one of them, two compared, a time line, sizes. Read in a thread.
+"""The sheets about sessions as lines: the list, one session, two compared, a time line, sizes. Built in a thread.
 
 Tests: `tests/features/insight/test_session_lines.py`.
 """
@@ -29,14 +29,14 @@ _SLOWEST = 30
 _LEAST_BAR = 10
 _LABEL = 9
 _WIDE = 100
-"""Columns from which a date has its year."""
+"""Minimum width in columns for dates with a year."""
 
 
 def history(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
-    """Return what `:history` shows: all sessions, one, or two compared.
+    """Return the lines of `:history`: all sessions, one, or two compared.
 
     Raises:
-        UserError: a word is no session.
+        UserError: a word is not a session.
     """
     chosen = sorted((session_named(reader, word) for word in words[:2]), key=lambda one: one.number)
     match chosen:
@@ -106,7 +106,7 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
         ("Shrank", found.shrank, _growth, ""),
         ("New", found.new, _nothing, ""),
     )
-    # All heads first: a list of hundreds that fail must not hide that a job became slow.
+    # All headings first: a list of hundreds of failures must not hide that a job became slow.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _texts, _role in groups if changes]
     yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
     for head, changes, texts, role in groups:
@@ -142,10 +142,10 @@ def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
 
 
 def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
-    """Return what `:timeline` shows of a session: a row for each lane, the critical path marked and listed.
+    """Return the lines of `:timeline`: a row for each lane, the critical path marked and listed.
 
     Raises:
-        UserError: the word is no session.
+        UserError: the word is not a session.
     """
     one = session_named(reader, words[0] if words else "last")
     found = timeline(reader, one.number)
@@ -171,7 +171,7 @@ def _jobs(count: int) -> str:
 
 
 def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
-    """Return one row: what ran when, `█` on the critical path, `▒` else, `✗`-coloured where it failed."""
+    """Return one row: the runs over time, `█` on the critical path, `▒` otherwise, in the colour of `✗` if one failed."""
     critical = set(found.critical)
     row = [("", " ")] * cells
     for span in found.spans:
@@ -197,10 +197,10 @@ def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
 
 
 def sizes_lines(reader: Reader, words: Sequence[str], name_of: NameOf, width: int) -> list[Parts]:
-    """Return what `:size` shows: products by folder, type, builder or platform; a session after it says what grew since.
+    """Return the lines of `:size`: products by folder, type, builder or platform; with a session also their growth since.
 
     Raises:
-        UserError: the second word is no session.
+        UserError: the second word is not a session.
     """
     by = SizeBy(words[0]) if words and words[0] in list(SizeBy) else SizeBy.FOLDER
     rows = sizes(reader, by, name_of)
@@ -233,7 +233,7 @@ _MOST_FINDINGS = 100
 def check_lines(
     config: Config | None, reader: Reader, words: Sequence[str], _name_of: Callable[[bytes], str], width: int
 ) -> list[Parts]:
-    """Return what `:check` shows: all checks, or those that are named."""
+    """Return the lines of `:check`: all checks, or the named ones."""
     checks = [check for check in (config.checks if config is not None else ()) if not words or check.name in words]
     if not checks:
         return [(), (Part(" no checks are configured: 'checks:' in aptui.yaml", "muted"),)]

@@ -1,4 +1,4 @@
-"""`aptui trace`: a session as a trace that Perfetto and Chrome's tracing page read, from what is kept of its runs.
+"""`aptui trace`: a session as a trace for Perfetto and Chrome's tracing page, from its stored runs.
 
 Tests: `tests/features/insight/test_size.py`.
 """
@@ -26,11 +26,11 @@ from aptui.shared.files.replacing import replacing
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import OUTCOMES, SessionRun, WorkSession, runs_of, session_named
 
-# Where the time of a session went: its runs on lanes, what waited for what, and the chain that decided how long it took.
+# How a session spent its time: its runs on lanes, the dependencies between them, and the critical path.
 #
-# A session remembers when a run's result was committed and how long it took, not which worker had it. So runs are laid on few
-# lanes that hold them without overlap; a lane stands for a worker, whichever it was. Results that were committed together are
-# those of runs that a worker had one after the other: they are laid so, before the moment of their commit.
+# A session stores when a run's result was committed and how long the run took, but not its worker. Runs are therefore laid out on
+# the fewest lanes without overlap; a lane stands for any worker. Results that were committed together belong to runs that one
+# worker made in sequence: they are laid out in sequence, ending at the commit.
 
 _EDGES_SQL = f"""SELECT DISTINCT j.JobID, e.target FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
 JOIN aptui_edges e ON e.source_id = j.SourcePK AND e.builder = j.BuilderGuid WHERE e.kind = {int(EdgeKind.JOB)}"""
@@ -48,7 +48,7 @@ class Span(Struct, frozen=True):
 
 
 class Timeline(Struct):
-    """The runs of a session in time; `needs` are {job: jobs of the session it waited for}, `critical` the deciding chain."""
+    """The runs of a session over time; `needs` {job: jobs of the session it waited for}, `critical` the critical path."""
 
     spans: list[Span] = field(default_factory=list)
     lane_count: int = 0
@@ -57,13 +57,13 @@ class Timeline(Struct):
 
     @property
     def critical_ms(self) -> int:
-        """How long the runs of the deciding chain took together."""
+        """Total duration of the runs on the critical path."""
         chosen = set(self.critical)
         return sum(span.run.duration_ms for span in self.spans if span.run.job_id in chosen)
 
 
 def timeline(reader: Reader, session: int) -> Timeline:
-    """Return where the time of a session went."""
+    """Return the timeline of a session."""
     runs = runs_of(reader, session)
     found = Timeline(*_lay_on_lanes(runs))
     found.needs = _needs(reader, runs)
@@ -72,10 +72,10 @@ def timeline(reader: Reader, session: int) -> Timeline:
 
 
 def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
-    """Lay runs on lanes: in front of one that was committed with it, else on the lowest lane that is free when it begins."""
+    """Lay out runs on lanes: before a run that was committed with it, else on the lowest free lane."""
     spans: list[Span] = []
     free_ms: list[int] = []
-    """When each lane is free, from the runs that were committed before."""
+    """When each lane is free, given the runs that were committed earlier."""
     for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
         begins: dict[int, int] = {}
         for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):
@@ -109,13 +109,13 @@ def _needs(reader: Reader, runs: list[SessionRun]) -> dict[int, tuple[int, ...]]
 
 
 def _critical(found: Timeline) -> list[int]:
-    """Return the chain of dependencies whose runs took longest together, in the order in which they ran."""
+    """Return the chain of dependent runs with the longest total duration, in the order of the runs."""
     durations = {span.run.job_id: span.run.duration_ms for span in found.spans}
     total: dict[int, int] = {}
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # One that ended later was not waited for: cycles of names and later runs of the same session end here.
+        # A run that ended later was not waited for; this check ends cycles of names and later runs of the same session.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)
@@ -131,7 +131,7 @@ def _critical(found: Timeline) -> list[int]:
 
 _PROCESS = 1
 _CRITICAL_LANE = 0
-"""The track of the deciding chain stands above those of the workers."""
+"""Track of the critical path; above the tracks of workers."""
 _MOST_ROWS = 10
 
 
@@ -141,13 +141,13 @@ def trace_arguments(parser: ArgumentParser) -> None:
         "session", metavar="SESSION", nargs="?", default="last", help="its number, 'last' (by default), or 'last~1'"
     )
     parser.add_argument(
-        "--out", metavar="FILE", help="write a trace for ui.perfetto.dev or chrome://tracing; else tell the critical path"
+        "--out", metavar="FILE", help="write a trace for ui.perfetto.dev or chrome://tracing; without it, print the critical path"
     )
     parser.add_argument("--json", action="store_true", help="print the trace to stdout")
 
 
 def trace(arguments: Namespace) -> int:
-    """Write a session as a trace, or tell where its time went."""
+    """Write a session as a trace, or print its critical path."""
     with open_for_reading(arguments) as project:
         session = session_named(project.database, arguments.session)
         found = timeline(project.database, session.number)
@@ -162,7 +162,7 @@ def trace(arguments: Namespace) -> int:
 
 
 def events(session: WorkSession, found: Timeline, project: OpenedProject) -> Iterator[dict[str, Any]]:
-    """Yield the events of the trace: names of tracks, runs, what waited for what."""
+    """Yield the events of the trace: names of tracks, runs, and waits."""
     yield _name("process_name", 0, f"session {session.number}: {why(session)}")
     yield _name("thread_name", _CRITICAL_LANE, "critical path")
     for lane in range(1, found.lane_count + 1):

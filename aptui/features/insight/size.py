@@ -1,4 +1,4 @@
-"""`aptui size`: which products are large, by folder, type, builder or platform, and what grew since a session."""
+"""`aptui size`: list the largest products by folder, type, builder or platform, and their growth since a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aptui.shared.files.replacing import not_written
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import WorkSession, runs_until, session_at
 
-# How large the products are, by what they come from or for whom they are made, and what they grew by since a session ended.
+# Sizes of products by folder, type, builder or platform, and their growth since the end of a session.
 
 _PRODUCTS_SQL = """SELECT s.SourceName, p.ProductName, j.BuilderGuid, j.Platform, COALESCE(o.size, 0)
 FROM Products p JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK
@@ -27,7 +27,7 @@ LEFT JOIN aptui_products o ON o.product_id = p.ProductID"""
 
 
 class SizeBy(StrEnum):
-    """What products are counted together by: the folder of their source, their file extension, their builder, their platform."""
+    """How products are grouped: by the folder of their source, their file extension, their builder, or their platform."""
 
     FOLDER = "folder"
     TYPE = "type"
@@ -36,7 +36,7 @@ class SizeBy(StrEnum):
 
 
 class SizeRow(Struct):
-    """One group; `grew` is None where nothing is compared."""
+    """One group; `grew` is None if nothing is compared."""
 
     name: str
     count: int = 0
@@ -45,12 +45,12 @@ class SizeRow(Struct):
 
 
 def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: int = 1) -> list[SizeRow]:
-    """Return the groups, the largest first; two seconds at a million products.
+    """Return the groups, the largest first; two seconds for a million products.
 
     Args:
-        by: what stands together.
+        by: how products are grouped.
         name_of: a builder's name by its UUID.
-        depth: so many folders of a source's path tell it from another.
+        depth: number of leading folders of a source's path that name its group.
     """
     found: dict[str, SizeRow] = {}
     for source, product, builder, platform, size in reader.ask(_PRODUCTS_SQL):
@@ -72,9 +72,9 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
 def add_growth(
     reader: Reader, rows: Iterable[SizeRow], by: SizeBy, name_of: Callable[[bytes], str], depth: int, since: WorkSession
 ) -> list[SizeRow]:
-    """Return the groups with what they grew by since a session ended, the most grown first; groups that went are there, empty.
+    """Return the groups with their growth since the end of a session, the largest growth first; deleted groups are included, empty.
 
-    What a session knows is how large all products of a job were together, so there is no growth by type.
+    A session stores the total size of a job's products, so growth by type is not available.
     """
     gone = {
         job_id for (job_id,) in reader.ask("SELECT job_id FROM aptui_gone_jobs WHERE gone_ms <= ?", (since.ended_ms,))
@@ -108,10 +108,10 @@ def folder_of(source: str, depth: int) -> str:
     return "/".join(source.split("/")[:-1][:depth]) or "."
 
 
-# `aptui size --html`: the sizes as one page that needs nothing else, with bars.
+# `aptui size --html`: the sizes as one self-contained page with bars.
 
 _MOST = 5_000
-"""So many rows are on a page: browsers show more slowly than anybody reads."""
+"""Maximum number of rows on a page; browsers display more too slowly."""
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -125,11 +125,11 @@ th { font-weight: 600; border-bottom: 1px solid #8886; } .n { text-align: right;
 
 
 def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str, since: WorkSession | None) -> str:
-    """Return the page; names are foreign text."""
+    """Return the page; names are untrusted text."""
     is_diff = total.grew is not None
     most = max((_weight(row) for row in rows), default=0)
     head = ("", "products", "size", *(("grew",) if is_diff else ()))
-    what = f"products by {by.value}" + (f", and what they grew by since session {since.number}" if since is not None else "")
+    what = f"products by {by.value}" + (f", and their growth since session {since.number}" if since is not None else "")
     at = f" (commit {since.commit[:12]})" if since is not None and since.commit else ""
     more = f"<p>and {len(rows) - _MOST:,} more</p>" if len(rows) > _MOST else ""
     return f"""<!doctype html>
@@ -150,7 +150,8 @@ def write_page(file: str, page: str) -> None:
     """Write the page.
 
     Raises:
-        UserError: its folder is not there. HostError: it cannot be written.
+        UserError: its folder does not exist.
+        HostError: it cannot be written.
     """
     try:
         with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
@@ -189,20 +190,20 @@ _DEEPEST = 64
 
 def size_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `size`."""
-    parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="what stands together")
-    parser.add_argument(
-        "--depth", type=int, default=1, metavar="N", help="by folder: so many folders of a source's path; 1 by default"
-    )
-    diff = "what grew since that session ended ('aptui history'), or the last one at that commit"
+    parser.add_argument("--by", choices=[by.value for by in SizeBy], default=SizeBy.FOLDER.value, help="group products by this")
+    parser.add_argument("--depth", type=int, default=1, metavar="N", help="by folder: number of leading folders; 1 by default")
+    diff = "show the growth since the end of this session ('aptui history'), or of the last session at this commit"
     parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
-    parser.add_argument("--html", metavar="FILE", help="write it as one page with bars, for a browser")
-    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=f"list so many; {_LISTED} by default, JSON all")
+    parser.add_argument("--html", metavar="FILE", help="write one page with bars, for a browser")
+    parser.add_argument(
+        "--limit", type=int, default=0, metavar="COUNT", help=f"list at most COUNT; {_LISTED} by default, all in JSON"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\
-  aptui size                           products by the first folder of their source
-  aptui size --by folder --depth 2     by the first two
-  aptui size --by builder --diff 12    what grew since session 12, by who makes it
-  aptui size --diff 4f2a91c --html size.html   since a commit, as a page"""
+  aptui size                           products by the first folder of their source.
+  aptui size --by folder --depth 2     by the first two folders.
+  aptui size --by builder --diff 12    growth since session 12, by builder.
+  aptui size --diff 4f2a91c --html size.html   growth since a commit, as a page"""
 
 
 def size(arguments: Namespace) -> int:
@@ -211,9 +212,9 @@ def size(arguments: Namespace) -> int:
     if not 1 <= depth <= _DEEPEST:
         raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="take a number between them")
     if arguments.limit < 0:
-        raise UserError(f"--limit: {arguments.limit} is no count", hint="take a number above 0")
+        raise UserError(f"--limit: {arguments.limit} is not a count", hint="give a number above 0")
     if arguments.diff is not None and by is SizeBy.TYPE:
-        raise UserError("what grew is not known by type", hint="say --by folder, builder or platform")
+        raise UserError("growth by type is not available", hint="use --by folder, builder or platform")
     with open_for_reading(arguments) as project:
         since = session_at(project.database, arguments.diff) if arguments.diff is not None else None
         rows = sizes(project.database, by, project.builder_of, depth)

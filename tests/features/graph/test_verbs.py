@@ -381,8 +381,8 @@ def test_affected_marks_jobs_that_equal_products_would_skip(
     _, out, _ = run("affected", "--since", "HEAD")
 
     assert jobs == {"one.note": True, "two.note": True, "wait.after": True, "order.after": False}
-    assert "2 of these jobs will not run if the products they depend on come out equal" in out
-    assert "what new sources depend on, and who will depend on them by what they make, is not known yet" in out
+    assert "2 of these jobs will not run if the products they depend on do not change" in out
+    assert "dependencies on and of new sources are not known until they are processed" in out
 
 
 @needs_git
@@ -409,7 +409,7 @@ def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository:
     assert (code, "there is no commit 'nope'" in complaint) == (3, True)
     assert dashed[0] == 3
     assert not (repository / "x").exists()
-    assert (outside[0], "lies in no git repository" in outside[2]) == (3, True)
+    assert (outside[0], "is not in a git repository" in outside[2]) == (3, True)
     assert (without[0], "git is not installed" in without[2]) == (3, True)
 
 

@@ -86,7 +86,7 @@ def test_failed_job_fails_again_with_its_dependencies(run: Run, tmp_path: Path) 
     run("capsule", "tables/bad.json@linux", "--out", str(broken))
     code, out, _ = run("capsule", "run", str(broken), "--trust-code")
     assert code == 0
-    assert "it came out as failed: tables/bad.json:1:2" in out
+    assert "result: failed: tables/bad.json:1:2" in out
 
     run("capsule", "x.words@server", "--out", str(words))
     assert {"capsule/sources/a.txt", "capsule/sources/x.words"} <= names(words)
@@ -107,7 +107,7 @@ def test_different_outcome_is_reported(run: Run, tmp_path: Path) -> None:
 
     assert code == 1
     assert "linux/sub/b.txt" in out
-    assert "not as recorded" in out
+    assert "differs from the recorded result" in out
 
 
 def test_invalid_capsule_is_refused(run: Run, tmp_path: Path) -> None:

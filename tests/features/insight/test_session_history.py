@@ -81,8 +81,8 @@ def test_two_sessions_are_compared_in_any_order(run: Run) -> None:
     [
         (("9",), "there is no session '9'; those from 1 to 2 are kept"),
         (("yesterday",), "'yesterday' is not a session"),
-        (("1", "2", "1"), "there are too many sessions"),
-        (("--limit", "-3"), "--limit: -3 is no count"),
+        (("1", "2", "1"), "too many sessions"),
+        (("--limit", "-3"), "--limit: -3 is not a count"),
         (("--limit", "x"), "invalid int value"),
     ],
 )

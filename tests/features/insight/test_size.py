@@ -100,12 +100,12 @@ def test_names_in_html_page_are_escaped() -> None:
     [
         (("--by", "colour"), "invalid choice"),
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
-        (("--limit", "-1"), "--limit: -1 is no count"),
+        (("--limit", "-1"), "--limit: -1 is not a count"),
         (("--diff", "77"), "there is no session '77'"),
         (("--diff", "main"), "'main' is neither a session nor a commit"),
         (("--diff", "beef"), "no session that is kept ended at commit 'beef'"),
         (("--diff", "abc1"), "'abc1' is how several commits begin"),
-        (("--by", "type", "--diff", "1"), "what grew is not known by type"),
+        (("--by", "type", "--diff", "1"), "growth by type is not available"),
     ],
 )
 def test_invalid_size_options_are_refused(run: Run, words: tuple[str, ...], said: str) -> None:

@@ -386,7 +386,7 @@ def test_newer_database_is_deleted_only_on_request(batch: Batch, is_wanted: bool
     assert run.numbers.get("Successes", 0) == is_wanted
 
 
-def test_ignored_words_are_reported_once(batch: Batch) -> None:
+def test_unused_words_are_reported_once(batch: Batch) -> None:
     batch.run("--start-hidden", "-ap_disableAssetTreeView=true", "--noSuchThing=1", "/somewhere")
 
     said = [line for line in batch.output.splitlines() if "ignored" in line]
