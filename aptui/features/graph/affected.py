@@ -133,9 +133,7 @@ class Spreading:
         self.spread(self._intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
-        """Record that jobs of some sources ({path in lower case: reason}) would run although their bytes are equal, and follow
-        them.
-        """
+        """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow them."""
         for path, ids in self.edges.by_path(sources).items():
             for number in ids:
                 self.found.touch(number, None, sources[path])
@@ -198,7 +196,7 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs that a dependency on jobs of the source `other` runs; the whole builder if the plans do not name the job."""
+        """Yield the jobs that a dependency on jobs of source `other` runs; the whole builder if the plans do not name a job."""
         is_known = False
         for plan in plans:
             for dependency in plan.job_dependencies:

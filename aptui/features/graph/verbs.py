@@ -238,7 +238,7 @@ def query_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
     _form_arguments(parser)
     parser.epilog = """\
-EXPR is a name or a function, or several joined by + (union), - (difference) or ^ (intersection), with blanks around the sign.
+EXPR is a name or a function, or several joined by + (union), - (difference) or ^ (intersection), with blanks around the sign:
   deps(x), deps(x, DEPTH)    x and its dependencies   somepath(a, b)   a shortest path from a to b
   rdeps(x), rdeps(x, DEPTH)  x and its dependants     allpaths(a, b)   all nodes on any path from a to b
   sources(x), products(x)    only the sources or the products in x

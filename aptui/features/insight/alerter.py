@@ -247,7 +247,7 @@ def _facts(event: str, config: Config) -> Digest:
 
 
 def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
-    """Send a digest, and return the error text, "" if there was none."""
+    """Send a digest, and return the error text, "" on success."""
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:

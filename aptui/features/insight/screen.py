@@ -33,7 +33,7 @@ def session_commands(app: Shell) -> list[Command]:
             lambda: ("last",),
         ),
         Command("timeline", "show how a session spent its time", partial(_show, app, "time_line"), lambda: ("last",)),
-        Command("restore", "PATH[@PLATFORM] N: restore products of an earlier run, 1 is the last", partial(_restore, app), lambda: ()),
+        Command("restore", "PATH[@PLATFORM] N: restore products of run N, 1 is the last", partial(_restore, app), lambda: ()),
         Command("check", "run the checks of aptui.yaml", partial(_show, app, "check_lines"), lambda: ()),
         Command(
             "size", "list the largest products; with a session, their growth", partial(_show, app, "sizes_lines"),

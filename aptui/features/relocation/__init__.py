@@ -1,10 +1,10 @@
-"""`move`, `delete`, `identities`: sources change their place with their metadata and references."""
+"""`move`, `delete`, `identities`: move and delete sources with their metadata and the references to them."""
 
 from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="relocation",
-    summary="`move`, `delete`, `identities`: sources change their place with their metadata and references",
+    summary="`move`, `delete`, `identities`: move and delete sources with their metadata and the references to them",
     verbs={
         "move": VerbInfo(
             "aptui.features.relocation.verbs",

@@ -1,4 +1,4 @@
-"""Dependants of many sources at once, by path or UUID, as sources, jobs or products: what relocations ask."""
+"""Dependants of many sources at once, by path or UUID, as sources, jobs or products; used by relocations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ JOIN Sources s ON s.SourceID = j.SourcePK JOIN ScanFolders f ON f.ScanFolderID =
 
 
 class KnownSource(Struct, frozen=True):
-    """A source that is to move or go, with its products."""
+    """A source that is to be moved or deleted, with its products."""
 
     source: SourceRow
     products: tuple[ProductRow, ...]
 
 
 def sources_in(reader: Reader, folder: str, root: str, paths: Collection[str]) -> dict[str, KnownSource]:
-    """Return {path: source} of those `paths` that are sources of the scan folder with this name or root."""
+    """Return {path: source} for the `paths` that are sources of the scan folder with this name or root."""
     sql = _SOURCES_SQL.format(condition="s.SourceName = k.value")
     wanted = set(paths)
     rows = (SourceRow(*row) for row in reader.ask(sql, (json.dumps(sorted(wanted)),)))
@@ -52,7 +52,7 @@ def _products(reader: Reader, ids: Sequence[int]) -> Mapping[int, list[ProductRo
 
 
 def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, list[Dependant]]:
-    """Return {source id: its dependants}; what a source says of itself does not count."""
+    """Return {source id: its dependants}, without dependencies of a source on itself."""
     moved = list(known)
     found: dict[int, dict[Dependant, None]] = {}
     for source_id, dependant in (*_by_edges(reader, moved), *_by_products(reader, moved)):
@@ -61,7 +61,7 @@ def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, lis
 
 
 def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
-    """Return {source id: paths of the sources that it depends on by their path}."""
+    """Return {source id: paths of the sources that it declares by path}."""
     edges = SourceEdges(reader)
     declared = [edge for edge in edges.read_declared_by(ids) if edge.kind in _BY_PATH]
     targets = edges.by_path({edge.target for edge in declared})
@@ -92,7 +92,7 @@ def _by_edges(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple[in
 
 
 def _find_needed(products: Sequence[ProductRow], sub_id: int, platform: str) -> str:
-    """Return the name of the product with this sub id, that of `platform` where there are several, "" for none."""
+    """Return the name of the product with this sub id, preferably of `platform`; "" if no product has it."""
     names = [row.name for row in products if row.sub_id == sub_id]
     return next((name for name in names if name.startswith(f"{platform}/")), names[0] if names else "")
 
@@ -104,7 +104,7 @@ def _by_products(reader: Reader, moved: Sequence[KnownSource]) -> Iterator[tuple
         for product in item.products:
             by_path.setdefault(product.name.partition("/")[2].lower(), item)
         by_path[item.source.source.lower()] = item
-    # One pass over the table, which has no index for either question.
+    # One pass over the table, because neither question has an index.
     sql = f"""{_DEPENDENTS_SQL} WHERE hex(d.DependencySourceGuid) IN (SELECT value FROM json_each(?))
         OR (d.UnresolvedPath <> '' AND lower(d.UnresolvedPath) IN (SELECT value FROM json_each(?)))"""
     uuids = [uuid.hex().upper() for uuid in by_uuid]

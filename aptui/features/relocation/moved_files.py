@@ -1,4 +1,6 @@
-"""The scan folders on disk for relocations: names in folders, renames, deletions, empty folders; never outside of them.
+"""The files of the scan folders for relocations: names in folders, renames, deletions, empty folders, Git.
+
+Nothing outside the scan folders is changed.
 
 Tests: `tests/features/relocation/test_relocate.py`.
 """
@@ -23,18 +25,18 @@ from aptui.features.relocation.text_references import is_read_only
 from aptui.shared.errors import UserError
 
 BEGUN = ".aptui-tmp"
-"""Ends the name of a file that is being moved to another file system."""
+"""Suffix of a file that is being moved to another file system."""
 
 
 def native(path: str) -> str:
-    """Return a path in text form as Python's file functions want it."""
+    """Return a path in text form as Python's file functions expect it."""
     return os.fsdecode(from_text(path))
 
 
 class DiskTree:
-    """The scan folders of a project (`relocate.paths.Tree`).
+    """The scan folders of a project (`relocation_patterns.Tree`).
 
-    Those in the cache, and aptui's own files, cannot be moved.
+    Scan folders in the cache and aptui's own files cannot be moved.
     """
 
     def __init__(self, config: Config) -> None:
@@ -45,14 +47,14 @@ class DiskTree:
 
     @property
     def folders(self) -> Sequence[ScanFolder]:
-        """The scan folders of people, the first wins."""
+        """The project's scan folders without those in the cache, in order of priority."""
         return self._folders
 
     def _is_ours(self, path: str) -> bool:
         return any(path == own or is_below(path, own) for own in self._own)
 
     def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        """Return the scan folder that an absolute path belongs to, and the path in it; None = outside of all."""
+        """Return the scan folder of an absolute path and the relative path in it; None if no scan folder contains it."""
         if self._is_ours(path) or ".." in path.split("/"):
             return None
         for folder in self._folders:
@@ -62,15 +64,15 @@ class DiskTree:
         return None
 
     def exists(self, path: str) -> bool:
-        """Whether anything lies at an absolute path."""
+        """Whether an absolute path exists; links are not followed."""
         return os.path.lexists(native(path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether a folder, or a link to one, lies at an absolute path."""
+        """Whether an absolute path is a folder or a link to a folder."""
         return os.path.isdir(native(path))
 
     def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are neither."""
+        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are omitted."""
         path = f"{folder.path}/{rel}" if rel else folder.path
         folders, files = self._list(path)
         owned = [
@@ -79,7 +81,7 @@ class DiskTree:
         return owned, [name for name in files if (found := self.owner(f"{path}/{name}")) is not None and found[0] is folder]
 
     def like(self, path: str) -> list[str]:
-        """Return the files whose absolute path is `path` or differs in case only, in the same folder."""
+        """Return the files in the same folder whose absolute path is `path` or differs only in case."""
         above, _, name = path.rpartition("/")
         folders, files = self._list(above)
         return [f"{above}/{other}" for other in (*files, *folders) if other.lower() == name.lower()]
@@ -99,7 +101,7 @@ class DiskTree:
     # ------------------------------------------------------------------------------------------------------------- objections
 
     def why_not_ours(self, path: str) -> str:
-        """Return why an absolute path is none that people keep in a scan folder, "" = it is one."""
+        """Return why an absolute path is not a movable file of a scan folder, "" if it is."""
         found = self.owner(path)
         if found is None:
             return "it is outside the scan folders"
@@ -107,7 +109,7 @@ class DiskTree:
         return f"'{link}' is a link" if link else ""
 
     def why_not_from(self, path: str, *, ignores_mode: bool = False) -> str:
-        """Return what stands against taking a file from an absolute path, "" = nothing."""
+        """Return why a file cannot be moved or deleted, "" if it can."""
         why = self.why_not_ours(path)
         if why:
             return why
@@ -117,13 +119,13 @@ class DiskTree:
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         if not (stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode)):
-            return "it is no file"
+            return "it is not a file"
         if stat.S_ISREG(seen.st_mode) and not ignores_mode and is_read_only(name, seen):
             return "the file is read-only"
         return "" if os.access(os.path.dirname(name), os.W_OK) else f"the folder '{os.path.dirname(path)}' is read-only"
 
     def why_not_to(self, old: str, new: str) -> str:
-        """Return what stands against putting the file `old` at `new`, "" = nothing."""
+        """Return why the file `old` cannot be moved to `new`, "" if it can."""
         found = self.owner(new)
         if found is None:
             return "the destination is outside the scan folders"
@@ -132,28 +134,28 @@ class DiskTree:
             return f"'{link}' in the destination is a link"
         there = self.like(new)
         if there and self.is_folder(there[0]):
-            return "the destination is a folder; with a '/' at its end the file goes into it"
+            return "the destination is a folder; end it with '/' to move the file into it"
         if there:
             return "the destination exists" if new in there else f"the destination exists as '{there[0]}'"
         name = native(old)
         if os.path.islink(name) and not os.path.isabs(Path(name).readlink()) and os.path.dirname(old) != os.path.dirname(new):
-            return "it is a link seen from its folder"
+            return "it is a link relative to its folder"
         return self._why_not_in(os.path.dirname(new))
 
     def _why_not_in(self, folder: str) -> str:
         while not os.path.lexists(native(folder)):
             folder = os.path.dirname(folder)
         if not os.path.isdir(native(folder)):
-            return f"'{folder}' is no folder"
+            return f"'{folder}' is not a folder"
         return "" if os.access(native(folder), os.W_OK) else f"the folder '{folder}' is read-only"
 
     def is_ignored_at(self, rel: str) -> bool:
-        """Whether a file with this relative path would not be looked at."""
+        """Whether a file with this relative path would be ignored."""
         parts = rel.split("/")
         return any(self.is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
 
     def overridden_by(self, folder: ScanFolder, rel: str) -> str:
-        """Return the file of an earlier scan folder that would win over `rel` of `folder`, "" = none."""
+        """Return the file of a scan folder with higher priority that overrides `rel` of `folder`, "" if none does."""
         for other in self._folders:
             if other is folder:
                 return ""
@@ -164,7 +166,7 @@ class DiskTree:
 
 
 def _link_above(root: str, rel: str) -> str:
-    """Return the first folder between a scan folder and a file in it that is a link, "" = none."""
+    """Return the first folder between a scan folder and a file in it that is a link, "" if all are real folders."""
     path = root
     for part in rel.split("/")[:-1]:
         path = f"{path}/{part}"
@@ -173,14 +175,14 @@ def _link_above(root: str, rel: str) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------------------------- deeds
+# ----------------------------------------------------------------------------------------------------------------- actions
 
 
 def move(old: str, new: str) -> list[str]:
-    """Move one file to where nothing is; return the folders that were made for it.
+    """Move one file to a free path; return the folders that were created for it.
 
     Raises:
-        OSError: it is where it was.
+        OSError: the file was not moved.
     """
     source, target = native(old), native(new)
     made = _make_folders(os.path.dirname(target))
@@ -202,7 +204,7 @@ def move(old: str, new: str) -> list[str]:
 
 
 def _carry(source: str, target: str) -> None:
-    """Move a file to another file system: it is there as a whole, or not at all."""
+    """Move a file to another file system; the target appears complete or not at all."""
     temporary = f"{target}{BEGUN}"
     try:
         shutil.copy2(source, temporary, follow_symlinks=False)
@@ -228,13 +230,13 @@ def delete(path: str) -> None:
     """Delete one file.
 
     Raises:
-        OSError: it is still there.
+        OSError: the file was not deleted.
     """
     Path(native(path)).unlink()
 
 
 def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
-    """Remove a folder and those above it below `root` as far as they are empty; `keeps` are scan folders. Return what went."""
+    """Remove a folder and its parents below `root` while they are empty, except `keeps` (scan folders); return the removed ones."""
     gone: list[str] = []
     while is_below(folder, root) and folder not in keeps:
         try:
@@ -246,16 +248,16 @@ def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
     return gone
 
 
-# Relocations of files that Git tracks: `git mv`, `git rm`, where people ask for it.
+# Relocations of files that Git tracks: `git mv`, `git rm`, if the user requests them.
 
 _LIMIT_S = 120.0
 
 
 class Git:
-    """The work tree that holds a folder; where there is none, nothing is tracked.
+    """The work tree that contains a folder; without a work tree no file is tracked.
 
     Raises:
-        UserError: there is no program `git`.
+        UserError: the program `git` is not installed.
     """
 
     def __init__(self, folder: str) -> None:
@@ -264,7 +266,7 @@ class Git:
         self.top = "" if code else output.rstrip("\n")
 
     def list_tracked(self) -> set[str]:
-        """Return the absolute paths of all files in the folder that Git tracks."""
+        """Return the absolute paths of all tracked files in the folder."""
         code, output = self._run("ls-files", "-z") if self.top else (1, "")
         folder = to_text(os.fsencode(self._folder))
         return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in output.split("\0") if name}
@@ -273,7 +275,7 @@ class Git:
         """Move a tracked file.
 
         Raises:
-            OSError: Git refuses; it is where it was.
+            OSError: Git refuses; the file was not moved.
         """
         os.makedirs(os.path.dirname(native(new)), exist_ok=True)
         self._do("mv", "--", native(old), native(new))
@@ -282,14 +284,14 @@ class Git:
         """Delete a tracked file.
 
         Raises:
-            OSError: Git refuses; it is still there.
+            OSError: Git refuses; the file was not deleted.
         """
         self._do("rm", "--quiet", "--", native(path))
 
     def _do(self, *words: str) -> None:
         code, output = self._run(*words)
         if code:
-            raise OSError(code, f"git says: {' '.join(output.split())}")
+            raise OSError(code, f"git reports: {' '.join(output.split())}")
 
     def _run(self, *words: str) -> tuple[int, str]:
         environ = {**os.environ, "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
@@ -299,7 +301,7 @@ class Git:
                 capture_output=True, timeout=_LIMIT_S, check=False, env=environ,
             )  # fmt: skip
         except FileNotFoundError:
-            raise UserError("there is no program 'git'", hint="install it, or leave the switch for version control out") from None
+            raise UserError("'git' is not installed", hint="install it, or omit the switch for version control") from None
         except subprocess.TimeoutExpired:
-            return 1, "it takes too long"
+            return 1, "timeout"
         return done.returncode, os.fsdecode(done.stdout if not done.returncode else done.stderr)

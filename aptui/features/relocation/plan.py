@@ -1,4 +1,4 @@
-"""The plan of a move or a deletion: its files with their metadata, their dependants, what forbids it; nothing is changed.
+"""The plan of a move or a deletion: files with their metadata, dependants, and reasons for refusal; nothing is changed.
 
 Tests: `tests/test_linear_patterns.py`.
 """
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from aptui.store.queries.reader import Reader
 
 
-# Records of a planned relocation: items, mentions, problems; `relocate.plan` finds them.
+# Records of a planned relocation: items, mentions, problems; `make_plan` creates them.
 
 
 class Mention(Struct, frozen=True):
-    """A dependant whose text may name what moves: its path, where it will be, and which items (by index) it depends on."""
+    """A dependant whose text may contain moved paths: its path, its new path, and the items (by index) that it depends on."""
 
     path: str
     file: str
@@ -53,7 +53,7 @@ class Mention(Struct, frozen=True):
 
 
 class Plan(Struct):
-    """A report to be, and what performing it needs besides."""
+    """The report of a planned relocation, and the data needed to perform it."""
 
     order: Relocate
     tree: DiskTree
@@ -67,12 +67,12 @@ class Plan(Struct):
     products: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     """{index of an item: (old, new) paths of its products, without platform}."""
     own: dict[str, list[str]] = field(default_factory=dict)
-    """{file that moves: paths of what it depends on and what stays}."""
+    """{moved file: paths of its dependencies that stay}."""
     git: Git | None = None
     tracked: set[str] = field(default_factory=set)
 
     def report(self) -> RelocationReport:
-        """Return it as people see it."""
+        """Return the plan as a report."""
         return count_report(
             RelocationReport(
                 self.order, tuple(self.items), tuple(self.updates), tuple(self.skipped), tuple(self.refusals), tuple(self.warnings)
@@ -80,14 +80,14 @@ class Plan(Struct):
         )
 
 
-# Dependants of moved or deleted files, what becomes of them, and the renames that repair their texts.
+# Dependants of moved or deleted files, the effect on them, and the renames that update their texts.
 
 OWN = -1
-"""Target of what a file that moves itself names by a path seen from its folder."""
+"""Target of references in a moved file that are relative to its folder."""
 
 
 def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
-    """Note the dependants of what moves or goes, what becomes of them, and which texts are to be repaired."""
+    """Record the dependants of moved or deleted files, the effect on them, and the texts to update."""
     wanted = {item.source_id for item in plan.items}
     edges = dependants_of(reader, [item for item in known.values() if item.source.source_id in wanted])
     places = {item.old_file: item for item in plan.items}
@@ -116,7 +116,7 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
         return
     if not plan.order.updates_references:
         plan.warnings += [
-            f"'{mention.path}' names others by paths seen from its folder, which will lead elsewhere"
+            f"'{mention.path}' contains paths relative to its folder, which will point elsewhere"
             for mention in plan.mentions
             if mention.file in names and OWN in names[mention.file].changed
         ]
@@ -125,11 +125,11 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """Note the dependencies that files moved to another folder leave behind.
+    """Record the dependencies that files moved to another folder leave behind.
 
-    They may name them by a path relative to their old folder.
+    The files may name them by a path relative to their old folder.
     """
-    # At the top of a scan folder a path seen from there is the path itself, which stays true.
+    # At the top of a scan folder, a path relative to the folder equals the scan folder's path, which stays valid.
     movers = {
         item.source_id: item
         for item in plan.items
@@ -143,7 +143,7 @@ def _note_own(plan: Plan, reader: Reader) -> None:
 
 
 class _MentionResult(Struct, frozen=True):
-    """What was found in a dependant's text."""
+    """The references found in a dependant's text."""
 
     changed: frozenset[int] = frozenset()
     same: frozenset[int] = frozenset()
@@ -165,7 +165,7 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
 
 
 def prefixes_of(plan: Plan) -> list[str]:
-    """Return what may stand before a relative path: the scan folders, as they are called everywhere and in the project."""
+    """Return the possible prefixes of a relative path: the scan folders, by absolute path, alias, and path in the project."""
     project = str(plan.config.project_dir)
     paths = [folder.path for folder in plan.tree.folders]
     return [f"{path}/" for path in paths] + [
@@ -174,7 +174,7 @@ def prefixes_of(plan: Plan) -> list[str]:
 
 
 def renames_for(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Rename]:
-    """Return what is called otherwise for one dependant, as soon as `targets` have moved."""
+    """Return the renames for one dependant after `targets` have moved."""
     chosen = [(at, plan.items[at]) for at in targets]
     found = [Rename(item.old, item.new, at) for at, item in chosen]
     found += [
@@ -215,7 +215,7 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
 
 
 def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
-    """Return what is to be done about a dependant's text, None where nothing is."""
+    """Return the update of a dependant's text, None if none is needed."""
     missing = [at for at in mention.targets if at not in named.changed and at not in named.same and _breaks(plan, at, mention)]
     if not (named.count or missing):
         return None
@@ -228,15 +228,15 @@ def _breaks(plan: Plan, at: int, mention: Mention) -> bool:
 
 
 META = "meta"
-"""Suffix of the file that holds a source's UUID."""
+"""Suffix of the file that stores a source's UUID."""
 _ROOTED = "/"
 
 
 def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
-    """Check everything.
+    """Check a request and plan it.
 
     Raises:
-        RelocationError: the source or the destination does not say what to do.
+        RelocationError: the source or the destination is not valid.
     """
     plan = Plan(order, DiskTree(config), config)
     source, destination = (_with_slashes(text, plan.tree) for text in (order.source, order.destination))
@@ -256,7 +256,7 @@ def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
 
 
 def _with_slashes(text: str, tree: DiskTree) -> str:
-    r"""Return a path with `/` for `\`, unless a file is really called so; without `./` in front."""
+    r"""Return a path with `/` for `\`, unless a file has this exact name; without a leading `./`."""
     if "\\" in text and not any(tree.exists(os.path.join(folder.path, text)) for folder in tree.folders):
         text = text.replace("\\", "/")
     while text.startswith("./"):
@@ -268,7 +268,7 @@ def _with_slashes(text: str, tree: DiskTree) -> str:
 
 
 def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
-    """Note the sources that were found, each followed by its metadata; what is neither is skipped."""
+    """Record the matched sources, each followed by its metadata; other files are skipped."""
     companions = _Companions(plan, found.folder)
     owned = {name: rel for rel in known for name in companions.of(rel)}
     for rel in found.files:
@@ -285,7 +285,7 @@ def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) ->
         elif not companions.is_metadata(rel):
             plan.skipped.append(SkippedFile(rel, "it is not a source"))
         elif plan.order.excludes_metadata:
-            plan.skipped.append(SkippedFile(rel, "metadata files are left out"))
+            plan.skipped.append(SkippedFile(rel, "metadata files are excluded"))
         else:
             plan.items.append(_item(found.folder, rel, is_metadata=True))
     if plan.items:
@@ -297,7 +297,7 @@ def _gather(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) ->
             hint="only files that have jobs are moved",
         )
     raise RelocationError(
-        f"'{found.pattern}' matches files, and none of them is a source",
+        f"'{found.pattern}' matches files, but no sources",
         "Wildcard search matched one or more files but none are source assets.  This utility only handles source assets.",
         hint="only files that have jobs are moved",
     )
@@ -312,7 +312,7 @@ def _item(
 
 
 class _Companions:
-    """The metadata files that belong to sources: those of the configuration, and `.meta`."""
+    """The metadata files of sources: those that the configuration declares, and `.meta`."""
 
     def __init__(self, plan: Plan, folder: ScanFolder) -> None:
         self._tree, self._folder, self._is_excluded = plan.tree, folder, plan.order.excludes_metadata
@@ -321,11 +321,11 @@ class _Companions:
         self._names: dict[str, dict[str, list[str]]] = {}
 
     def is_metadata(self, rel: str) -> bool:
-        """Whether a file is called like metadata."""
+        """Whether a file has the name of a metadata file."""
         return rel.lower().endswith(self._suffixes)
 
     def of(self, rel: str) -> list[str]:
-        """Return the metadata files of a source that exist, in any case."""
+        """Return the existing metadata files of a source, in any case."""
         if self._is_excluded:
             return []
         wanted = [f"{rel}.{META}"]
@@ -344,7 +344,7 @@ class _Companions:
 
 
 def companion_path(rule: Companion, rel: str) -> str:
-    """Return the path of the companion that `rel`, which matches the rule, may have."""
+    """Return the path that the rule gives to the companion of `rel`, which matches the rule."""
     stem, dot, extension = rel.rpartition(".")
     is_replaced = rule.replaces and dot and extension.lower() == rule.replaces.lower()
     return f"{stem if is_replaced else rel}.{rule.suffix}"
@@ -354,17 +354,17 @@ def companion_path(rule: Companion, rel: str) -> str:
 
 
 def _send(plan: Plan, found: FoundSource, target: Destination) -> None:
-    """Say of each file where it goes; one that is there already is skipped."""
+    """Set the destination of each file; a file that is already there is skipped."""
     sent: dict[str, RelocationItem] = {}
     remaining: list[RelocationItem] = []
     for item in plan.items:
         owner = sent.get(item.owner) if item.owner else None
         if item.owner and owner is None:
-            continue  # its source is there already
+            continue  # the source is already at its destination
         new = _beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:
-            plan.skipped.append(SkippedFile(item.old, "it is there already"))
+            plan.skipped.append(SkippedFile(item.old, "it is already there"))
             continue
         moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
         sent[item.old] = moved
@@ -377,7 +377,7 @@ def _absolute(folder: ScanFolder, path: str) -> str:
 
 
 def _beside(item: RelocationItem, owner: RelocationItem) -> str:
-    """Return where metadata goes: beside its source, called after it."""
+    """Return the destination of a metadata file: beside its source, with its name."""
     old_name = owner.old.rpartition("/")[2]
     folder, _, new_name = owner.new_file.rpartition("/")
     name = item.old.rpartition("/")[2]
@@ -387,7 +387,7 @@ def _beside(item: RelocationItem, owner: RelocationItem) -> str:
 
 
 def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
-    """Say which UUIDs the sources will have, and what their products will be called."""
+    """Set the new UUIDs of the sources and the new names of their products."""
     travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
     for at, item in enumerate(plan.items):
         if item.is_metadata:
@@ -399,7 +399,7 @@ def _name_anew(plan: Plan, known: Mapping[str, KnownSource]) -> None:
 
 
 def _says(meta_file: str, uuid: bytes) -> bool:
-    """Whether a `.meta` file says that its source has this UUID."""
+    """Whether a `.meta` file gives its source this UUID."""
     try:
         text = text_references.read(native(meta_file))
     except UnreadableError:
@@ -408,9 +408,9 @@ def _says(meta_file: str, uuid: bytes) -> bool:
 
 
 def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[str, str]]:
-    """Yield (old, new) paths of products as others name them: lower case, without platform.
+    """Yield (old, new) paths of products as references spell them: lower case, without platform.
 
-    Products whose new name cannot be known are left out.
+    Products whose new name is not known are omitted.
     """
     old_name, new_name = (path.rpartition("/")[2].lower() for path in (item.old, item.new))
     old_stem, new_stem = (name.rpartition(".")[0] or name for name in (old_name, new_name))
@@ -431,14 +431,14 @@ def _product_names(item: RelocationItem, known: KnownSource) -> Iterator[tuple[s
 
 
 def _object(plan: Plan) -> None:
-    """Note everything that stands against it."""
+    """Record every reason to refuse the plan."""
     order = plan.order
     seen: dict[str, RelocationItem] = {}
     for at, item in enumerate(plan.items):
         problem = _problem(plan, item)
         other = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
         if not problem and other is not item:
-            problem = f"'{other.old}' goes to the same place"
+            problem = f"'{other.old}' has the same destination"
         if problem:
             plan.items[at] = replace(item, problem=problem)
             plan.refusals.append(f"'{item.old}': {problem}")
@@ -447,7 +447,7 @@ def _object(plan: Plan) -> None:
     breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
     if breaking and not order.allows_broken and not order.updates_references:
         action = "deleted" if order.is_delete else "moved"
-        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on what would be {action}, and would break")
+        plan.refusals.append(f"{_files(len(breaking), 'depends', 'depend')} on files that would be {action}, and would break")
     if not order.allows_broken:
         plan.refusals += [f"'{update.path}': {update.problem}" for update in plan.updates if update.problem and update.count]
 
@@ -462,31 +462,31 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
     if why or plan.order.is_delete:
         return why
     if relocation_patterns.differ_in_case_only(item.old_file, item.new_file):
-        return "a change of case alone is not supported: other systems would not see it"
+        return "a change of case alone is not supported: some systems ignore case"
     if not item.new:
         return "the destination is outside the scan folders"
     return tree.why_not_to(item.old_file, item.new_file)
 
 
 def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
-    """Say what would become of sources at places that mean something else to the project."""
+    """Record warnings about sources whose new path means something else to the project."""
     folders = {folder.name: folder for folder in plan.tree.folders}
     builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
     doubts: dict[str, list[str]] = {}
     for item in items:
         if plan.tree.is_ignored_at(item.new):
-            doubts.setdefault("ignored there, and no source any more", []).append(item.new)
+            doubts.setdefault("ignored there, and no longer a source", []).append(item.new)
         elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
             doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
         elif builders.builders_for(item.old) and not builders.builders_for(item.new):
-            doubts.setdefault("not taken by any builder there, and no source any more", []).append(item.new)
+            doubts.setdefault("not matched by any builder there, and no longer a source", []).append(item.new)
     for why, paths in doubts.items():
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")
 
 
 def group_items(items: Sequence[RelocationItem]) -> Iterator[list[int]]:
-    """Yield the indices of what belongs together: a source and its metadata."""
+    """Yield the indices of each source and its metadata."""
     group: list[int] = []
     for at, item in enumerate(items):
         if group and not item.owner:

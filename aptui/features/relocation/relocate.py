@@ -1,8 +1,8 @@
-"""Relocation of sources: the preview of a move or a deletion, then its steps in order; all is checked before anything is done.
+"""Relocation of sources: the preview of a move or a deletion, then its steps in order; everything is checked first.
 
-A source moves after its metadata, so that wherever it is seen its `.meta` is there already; where one of the two fails, the
-other goes back. The first failure ends it: what is done is done, what is not is left, and the report says which. References
-are repaired last, and only to what really moved.
+A source moves after its metadata, so that its `.meta` exists wherever the source is found. If one of the two fails, the other is
+moved back. The first failure ends the relocation: completed steps stay, the others are not started, and the report lists both.
+References are updated last, and only those to files that were moved.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.reader import open_reader
 
-# The journal of a relocation: its whole plan on the disk before the first file changes, so that a killed one can be completed.
+# The journal of a relocation: the whole plan, written before the first file changes, so that a killed one can be completed.
 #
-# It is in the cache's recovery folder. The next engine, `aptui batch`, or the next relocation completes what it says: each step
-# is done only if the file is still as the plan found it, so a step that was done already is not done twice.
+# It is in the cache's recovery folder. The next engine, `aptui batch`, or the next relocation completes it. Each step runs only if
+# the file is still as the plan found it, so a completed step does not run twice.
 
 Stamp = tuple[int, int, int]
 """(inode, size, mtime_ns): a rename keeps it."""
 
 
 class Rewrite(Struct, frozen=True):
-    """A file whose references are rewritten: before and after the move, the digest of its bytes before, and what it says anew."""
+    """A file whose references are updated: its path before and after the move, the digest of its old bytes, and its new bytes."""
 
     file: str
     new_file: str
@@ -58,12 +58,12 @@ class Rewrite(Struct, frozen=True):
 
 
 class Journal(Struct, frozen=True):
-    """What is to be done.
+    """The stored plan.
 
     Args:
-        report: of the plan; its items are in the order in which files move or go, with the stamp of each.
-        roots: {scan folder: absolute path}, whose folders that are empty afterwards are removed.
-        prefixes: what may stand before a relative path in a text.
+        report: the plan's report; its items are in the order of the steps, each with its stamp.
+        roots: {scan folder: absolute path}; folders in them that become empty are removed.
+        prefixes: possible prefixes of a relative path in a text.
     """
 
     report: RelocationReport
@@ -75,7 +75,7 @@ class Journal(Struct, frozen=True):
 
 @contextlib.contextmanager
 def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
-    """Keep the journal on the disk while the block works; a block that is killed leaves it."""
+    """Keep the journal on disk while the block runs; if the process is killed, the journal stays."""
     path = path_of(cache_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_bytes(path, json.encode(journal))
@@ -86,7 +86,7 @@ def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
 
 
 def path_of(cache_dir: str | os.PathLike[str]) -> Path:
-    """Return where the journal is."""
+    """Return the path of the journal."""
     return recovery_folder(cache_dir) / "relocation.json"
 
 
@@ -108,7 +108,7 @@ def digest_of(file: str) -> str:
 
 
 def recover(config: Config) -> str:
-    """Complete the relocation that was killed; return a sentence about it, "" if there is none."""
+    """Complete a killed relocation; return a message about it, "" if there was no journal."""
     report = complete(config)
     if report is None:
         return ""
@@ -117,12 +117,12 @@ def recover(config: Config) -> str:
 
 
 def complete(config: Config) -> RelocationReport | None:
-    """Complete the relocation that was killed, if there is one; return its report.
+    """Complete a killed relocation, if there is one; return its report.
 
-    The caller holds the cache. A file that cannot be moved now keeps the journal for the next try.
+    The caller holds the cache's lock. If a file cannot be moved now, the journal stays for the next attempt.
 
     Raises:
-        HostError: the journal names a file outside the project's scan folders. It came with a cache that others made.
+        HostError: the journal names a file outside the project's scan folders; it came with a foreign cache.
     """
     cache_dir = config.cache_dir
     path = path_of(cache_dir)
@@ -130,7 +130,7 @@ def complete(config: Config) -> RelocationReport | None:
         journal = json.decode(path.read_bytes(), type=Journal)
     except FileNotFoundError:
         return None
-    except (DecodeError, ValidationError):  # it was never whole, so nothing had begun
+    except (DecodeError, ValidationError):  # it was never complete, so the relocation had not begun
         path.unlink()
         return None
     _refuse_outside(journal, path, {str(config.project_dir), *(folder.path for folder in config.project.scan_folders)})
@@ -176,7 +176,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # else it is rewritten already, or somebody edited it since
+    if digest_of(file) == rewrite.digest:  # otherwise it is updated already, or was edited since
         try:
             _mend_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:
@@ -185,7 +185,7 @@ def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
 
 
 def _mend_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) -> int:
-    """Replace the old names in a file; return how many there were.
+    """Replace the old names in a file; return the number of replacements.
 
     Raises:
         UnreadableError: the file is not text, or cannot be read or written.
@@ -197,7 +197,7 @@ def _mend_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) ->
 
 
 def _remove_temporary(journal: Journal) -> None:
-    """Remove what the killed relocation was writing beside its files."""
+    """Remove the temporary files of the killed relocation."""
     places = {os.path.dirname(native(path)) for each in journal.rewrites for path in (each.file, each.new_file)}
     begun = [f"{native(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
     for folder in places:
@@ -218,19 +218,21 @@ def _sync_folder(folder: Path) -> None:
 
 
 def preview(order: Relocate, config: Config) -> RelocationReport:
-    """Say what would happen.
+    """Return a preview as a report.
 
     Raises:
-        RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
+        RelocationError: the source or the destination is not valid.
+        UserError: nothing was processed yet.
     """
     return _plan(order, config).report()
 
 
 def relocate(order: Relocate, config: Config) -> RelocationReport:
-    """Move or delete, if it is confirmed and nothing stands against it; else say what would happen.
+    """Move or delete if the request is confirmed and not refused; otherwise return a preview.
 
     Raises:
-        RelocationError: the source or the destination does not say what to do. UserError: nothing was processed yet.
+        RelocationError: the source or the destination is not valid.
+        UserError: nothing was processed yet.
     """
     finished = complete(config) if order.is_confirmed else None
     if finished is not None and finished.order == order:
@@ -243,7 +245,7 @@ def relocate(order: Relocate, config: Config) -> RelocationReport:
 
 
 def list_touched(report: RelocationReport) -> list[str]:
-    """Return the absolute paths that are not what they were, in text form."""
+    """Return the absolute paths of changed files, in text form."""
     moved = [
         path for item in report.items if item.action is RelocationAction.DONE for path in (item.old_file, item.new_file) if path
     ]
@@ -278,12 +280,12 @@ def _as_journal(plan: Plan) -> Journal:
 
 
 def _in_order(plan: Plan, group: list[int]) -> list[int]:
-    """Return the items of a group as they move: metadata leaves first and goes last, so that no source is ever without it."""
+    """Return the items of a group in the order of their steps: metadata arrives first and leaves last."""
     return group if plan.order.is_delete else group[::-1]
 
 
 class _RelocationSteps:
-    """One operation that is under way."""
+    """A relocation in progress."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._items = plan, plan.items
@@ -291,7 +293,7 @@ class _RelocationSteps:
         self._places = {item.old_file: at for at, item in enumerate(self._items)}
 
     def perform(self) -> RelocationReport:
-        """Do it all, as far as it goes."""
+        """Perform all steps until one fails."""
         for group in group_items(self._items):
             order = _in_order(self._plan, group)
             if self._is_over:
@@ -332,7 +334,7 @@ class _RelocationSteps:
                 self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
                 self._items[at] = replace(item, action=RelocationAction.LEFT)
             except OSError as error:
-                self._items[at] = replace(item, problem=f"it moved alone, and does not come back: {error.strerror}")
+                self._items[at] = replace(item, problem=f"it moved alone and could not be moved back: {error.strerror}")
 
     def _mark(self, indices: list[int], action: RelocationAction) -> None:
         for at in indices:
@@ -355,11 +357,11 @@ class _RelocationSteps:
             yield self._update(update, mentions[update.file])
 
     def _update(self, update: Update, mention: Mention) -> Update:
-        """Mend one dependant, wherever it is now."""
+        """Update one dependant at its present path."""
         moved = [at for at in mention.targets if self._items[at].action is RelocationAction.DONE]
         place = self._where(mention)
         if not moved and place.new_file == mention.file:
-            return replace(update, action=RelocationAction.LEFT, problem="what it names did not move")
+            return replace(update, action=RelocationAction.LEFT, problem="the file that it names did not move")
         if not update.count:
             return replace(update, action=RelocationAction.FAILED, problem=update.problem or "the old name is not in its text")
         try:
@@ -369,7 +371,7 @@ class _RelocationSteps:
         return replace(update, file=place.new_file, path=place.new_path, count=count, action=RelocationAction.DONE)
 
     def _where(self, mention: Mention) -> Mention:
-        """Return a mention as it really is: a dependant that was to move too may have stayed."""
+        """Return a mention with the dependant's real path: it may have failed to move."""
         mover = self._places.get(mention.file)
         if mover is None or self._items[mover].action is RelocationAction.DONE:
             return mention
@@ -378,10 +380,10 @@ class _RelocationSteps:
 
 @contextmanager
 def hold_engines_off(config: Config) -> Iterator[None]:
-    """Keep engines away while files move: one that starts now would see half of it.
+    """Prevent engines from starting while files move: an engine would see some files moved and others not.
 
     Raises:
-        BusyError: an engine runs already, and is to be asked.
+        BusyError: an engine is running and must be asked.
     """
     platforms = [platform.id for platform in config.project.platforms]
     cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])

@@ -1,7 +1,7 @@
-"""Source and destination patterns of relocations: the files that one means, and where the other sends them.
+"""Source and destination patterns of relocations: the matched files and their destinations.
 
-The rules, and the order in which they are checked, are those of the reference program's `SourceFileRelocator.cpp`. What
-lies on the disk is asked of a `Tree`; nothing is touched here. A refusal also carries the words that O3DE has for it.
+The rules and the order of their checks are those of O3DE's `SourceFileRelocator.cpp`. A `Tree` reads the disk; nothing is changed
+here. A refusal also carries O3DE's own message.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT, Glob, LevelGlob
 
 _ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
-"""Switches that go with a command, in the order in which one after the other is missed."""
+"""Switches that need a command, in the order in which O3DE reports them."""
 _INVALID = frozenset('<|>?"')
 _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
 
 
 class RelocationError(UserError):
-    """A rule says no; `reference` is the line that O3DE's Asset Processor would print."""
+    """A rule is violated; `reference` is the line that O3DE's Asset Processor prints."""
 
     def __init__(self, what: str, reference: str, *, hint: str = "") -> None:
         super().__init__(what, hint=hint)
@@ -33,48 +33,48 @@ class RelocationError(UserError):
 
 
 class Tree(Protocol):
-    """The scan folders as they lie on the disk. Paths are in text form."""
+    """The scan folders on disk. Paths are in text form."""
 
     @property
     def folders(self) -> Sequence[ScanFolder]:
-        """The scan folders of people, the first wins."""
+        """The project's scan folders without those in the cache, in order of priority."""
         ...
 
     def owner(self, path: str) -> tuple[ScanFolder, str] | None:
-        """Return the scan folder that an absolute path belongs to, and the path in it; None = outside of all."""
+        """Return the scan folder of an absolute path and the relative path in it; None if no scan folder contains it."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether anything lies at an absolute path."""
+        """Whether an absolute path exists; links are not followed."""
         ...
 
     def is_folder(self, path: str) -> bool:
-        """Whether a folder, or a link to one, lies at an absolute path."""
+        """Whether an absolute path is a folder or a link to a folder."""
         ...
 
     def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are neither."""
+        """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are omitted."""
         ...
 
 
 class FoundSource(Struct, frozen=True):
-    """What a source pattern means: `pattern` and `files` are relative to `folder`."""
+    """The match of a source pattern: `pattern` and `files` are relative to `folder`."""
 
     folder: ScanFolder
     pattern: str
     files: tuple[str, ...]
     is_plain: bool = False
-    """Whether it was named by its path, not by a pattern."""
+    """Whether the source is a path, not a pattern."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- switches
 
 
 def from_switches(switches: Iterable[str]) -> Relocate | None:
-    """Return what O3DE's own switches ask for (`move=a,b`, `delete=a`, `confirm`, …), without their dashes; None = nothing.
+    """Return the request of O3DE's own switches (`move=a,b`, `delete=a`, `confirm`, …; without dashes), None without a command.
 
     Raises:
-        RelocationError: a switch without its command, or a move that has not two parts.
+        RelocationError: a switch without its command, or a move without exactly two parts.
     """
     given = dict(switch.partition("=")[::2] for switch in switches)
     is_move, is_delete = "move" in given, "delete" in given
@@ -101,29 +101,29 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
 
 
 def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
-    """Return what is to be said of switches that stand without their command, one line each in the reference's words."""
+    """Return the error about switches without their command, with one line each in O3DE's words."""
     names = ", ".join(f"'{name}'" for name, _command in switches)
     mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
-    return RelocationError(f"{names} goes with a move or a deletion", "\n".join(mistakes))
+    return RelocationError(f"{names} needs a move or a deletion", "\n".join(mistakes))
 
 
 # ------------------------------------------------------------------------------------------------------------------ source
 
 
 def is_wildcard(text: str) -> bool:
-    """Whether a source names files by a pattern."""
+    """Whether a source contains wildcards."""
     return "*" in text or "?" in text
 
 
 def find(source: str, tree: Tree) -> FoundSource:
-    """Return the files that a source names.
+    """Return the files that a source matches.
 
     Raises:
-        RelocationError: none, or it is not clear which, or it is not ours to move.
+        RelocationError: no files, files in several scan folders, or files that cannot be moved.
     """
     if not source.strip("/"):
         raise RelocationError(
-            "there is no source to take", "Invalid format for move command.  Expected format is move=<source>,<destination>"
+            "a move needs a source", "Invalid format for move command.  Expected format is move=<source>,<destination>"
         )
     if not source.startswith("/") and ".." in source.split("/"):
         raise _outside(source)
@@ -131,27 +131,27 @@ def find(source: str, tree: Tree) -> FoundSource:
         return _find_plain(source, tree)
     if len(source) > PATTERN_LIMIT:
         raise RelocationError(
-            f"a pattern of more than {PATTERN_LIMIT} characters",
+            f"the pattern is longer than {PATTERN_LIMIT} characters",
             "Wildcard search did not match any files.",
-            hint="name the files by a shorter one",
+            hint="use a shorter pattern",
         )
     if "**" in source:
         raise RelocationError(
             f"'{source}' has two wildcards in a row",
             "Consecutive wildcards are not allowed.  Please remove extra wildcards from your query.",
-            hint="one '*' at the end takes everything below",
+            hint="one '*' at the end matches everything below",
         )
     return _find_absolute(source, tree) if source.startswith("/") else _find_relative(source, tree)
 
 
 def _is_named_exactly(source: str, tree: Tree) -> bool:
-    """Whether a file really is called so: a `*` in its name is no wildcard then."""
+    """Whether a file has exactly this name; a `*` in it is not a wildcard then."""
     paths = [source] if source.startswith("/") else [f"{folder.path}/{source}" for folder in tree.folders]
     return any(tree.exists(path) and not tree.is_folder(path) for path in paths)
 
 
 def _outside(source: str) -> RelocationError:
-    what = f"'{source}' is outside the scan folders" if source.startswith("/") else f"there is no '{source}' in any scan folder"
+    what = f"'{source}' is outside the scan folders" if source.startswith("/") else f"'{source}' is not in any scan folder"
     return RelocationError(
         what,
         f"Path {source} points to a file outside the current project's scan folders.",
@@ -179,9 +179,9 @@ def _find_plain(source: str, tree: Tree) -> FoundSource:
     if owner is None:
         raise _outside(source)
     if tree.is_folder(path):
-        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"'{source}/*' names all that is in it")
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"use '{source}/*' for all files in it")
     if not tree.exists(path):
-        raise RelocationError(f"there is no file '{source}'", "File not found.")
+        raise RelocationError(f"the file '{source}' does not exist", "File not found.")
     return FoundSource(owner[0], owner[1], (owner[1],), is_plain=True)
 
 
@@ -224,7 +224,7 @@ def _find_absolute(source: str, tree: Tree) -> FoundSource:
 
 
 def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -> RelocationError:
-    """Say why nothing was found; a wildcard that stopped at a folder is worth a word."""
+    """Return the error for a source without matches; it explains a wildcard that stopped at a folder."""
     if source.count("*") > 1:
         for folder, pattern in tried:
             matches = Glob(pattern).matches
@@ -235,15 +235,15 @@ def _nothing(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: Tree) -
 
 def _across(pattern: str) -> RelocationError:
     return RelocationError(
-        f"a wildcard of '{pattern}' would have to match across folders, which only the last one can",
+        f"a wildcard of '{pattern}' would have to match across folders, which only the last wildcard can",
         "Wildcard cannot match across directory levels.  "
         "Please simplify your search or put a wildcard at the end of the search to match across directories.",
-        hint="write the folders out",
+        hint="write the folders in full",
     )
 
 
 def _matching(pattern: str, folder: ScanFolder, tree: Tree) -> Iterator[str]:
-    """Yield the files of a scan folder that match: level by level, and everything below where a `*` ends the pattern."""
+    """Yield the matching files of a scan folder level by level; a final `*` matches everything below."""
     *levels, last = map(Glob, pattern.split("/"))
     is_deep = pattern.endswith("*")
     places = [""]
@@ -273,13 +273,13 @@ def _below(folder: ScanFolder, rel: str, tree: Tree) -> Iterator[str]:
 
 
 class Destination(Struct, frozen=True):
-    """Where files go: `text` is absolute or relative to the scan folder of the source; `pattern` "" = it is one file's new name."""
+    """The destination: `text` is absolute or relative to the source's scan folder; `pattern` "" = the new name of one file."""
 
     pattern: str
     text: str
 
     def of(self, rel: str) -> str:
-        """Return where the file `rel` goes.
+        """Return the destination of the file `rel`.
 
         Raises:
             RelocationError: a wildcard before the last would have to match across folders.
@@ -297,7 +297,7 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
     """Check a destination and complete it.
 
     Raises:
-        RelocationError: it cannot be one.
+        RelocationError: the destination is not valid.
     """
     if not destination:
         raise RelocationError(
@@ -305,7 +305,7 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
         )
     if ".." in destination:
         raise RelocationError(
-            f"the destination '{destination}' leads upwards",
+            f"the destination '{destination}' contains '..'",
             "Destination cannot contain any path navigation.  Please specify an absolute or relative path that does not contain ..",
             hint="give a path without '..'",
         )
@@ -314,7 +314,7 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
     bad = sorted(_INVALID.intersection(given if found.is_plain else text))
     if bad:
         raise RelocationError(
-            f"the destination '{destination}' has characters that not every system takes: {' '.join(bad)}",
+            f"the destination '{destination}' has characters that some systems do not allow: {' '.join(bad)}",
             "Destination string contains invalid characters.",
         )
     if text.startswith("/") and tree.owner(text) is None:
@@ -326,18 +326,18 @@ def read_destination(found: FoundSource, destination: str, tree: Tree) -> Destin
         raise RelocationError(
             f"the source has {wants or 'no'} '*' and the destination '{destination}' has {has or 'none'}",
             "Source and destination paths must have the same number of wildcards.",
-            hint="each '*' of the destination is replaced by what its counterpart in the source matched",
+            hint="each '*' of the destination is replaced by the text that the same '*' of the source matched",
         )
     return Destination("" if found.is_plain else found.pattern, text)
 
 
 def _tidy(path: str) -> str:
-    """Return a path without `.` and doubled slashes; the slash at its end says something and stays."""
+    """Return a path without `.` and doubled slashes; a final slash is significant and stays."""
     root = "/" if path.startswith("/") else ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return root + "/".join(parts) + ("/" if parts and path.endswith(("/", "/.")) else "")
 
 
 def differ_in_case_only(old: str, new: str) -> bool:
-    """Whether two paths are one on systems that ignore case."""
+    """Whether two paths are equal on systems that ignore case."""
     return old != new and old.lower() == new.lower()

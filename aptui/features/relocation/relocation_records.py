@@ -1,6 +1,6 @@
-"""Relocations of sources: what is requested, and what came, or would come, of it.
+"""Relocations of sources: requests and reports, and the lines of a report.
 
-Plain records that travel; `engine.relocate` makes them.
+`relocate` creates the reports; they are sent to clients.
 
 Tests: `tests/features/relocation/test_requests.py`.
 """
@@ -21,8 +21,8 @@ from aptui.shared.printing import count, line
 class Relocate(FeatureRequest, frozen=True):
     """Move or delete sources; a preview unless `is_confirmed`. Answered with the fields of `RelocationReport`.
 
-    `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may hold
-    `*` and `?`. Without a destination, `is_delete` said, they are deleted.
+    `source` and `destination` are paths in text form (`core.paths`), absolute or relative to a scan folder, and may contain `*` and
+    `?`. With `is_delete` and without a destination, the sources are deleted.
     """
 
     wire_name: ClassVar = "relocate"
@@ -39,34 +39,35 @@ class Relocate(FeatureRequest, frozen=True):
 
 
 class RelocationAction(StrEnum):
-    """How far a file is."""
+    """The state of a file."""
 
     PLANNED = "planned"
     DONE = "done"
     FAILED = "failed"
     LEFT = "left"
-    """Nobody tried: something before it failed."""
+    """Not attempted, because an earlier step failed."""
 
 
 class Fate(StrEnum):
-    """What becomes of a dependency on a file that moves or goes."""
+    """The effect on a dependency on a moved or deleted file."""
 
     BREAKS = "breaks"
     HOLDS = "holds"
-    """It names the file in a way that stays true, or goes with it."""
+    """The reference stays valid, or the dependant moves too."""
     MENDED = "mended"
-    """The dependant's text is made to name the new place."""
+    """The dependant's text is updated to the new path."""
 
 
 class Dependant(Struct, frozen=True):
-    """A source that depends on a file that moves or goes.
+    """A source that depends on a moved or deleted file.
 
     Args:
-        path: its relative path; `file`: its absolute one, both as they were.
+        path: its relative path before the move.
+        file: its absolute path before the move.
         kind: "source", "job" or "product".
-        type_bits: of the row: `TypeOfDependency` (1 source, 2 job, 4 wildcard), or `UnresolvedDependencyType` of a product.
-        by_uuid: whether it named an asset id, not a path.
-        product: its product that depends, `sub_id` that one's sub id, `needs` the product it depends on; "" for source and job
+        type_bits: `TypeOfDependency` of the row (1 source, 2 job, 4 wildcard), or `UnresolvedDependencyType` of a product.
+        by_uuid: whether it names an asset id, not a path.
+        product: the dependent product, with its sub id `sub_id`; `needs` is the product it depends on. Empty for source and job
             dependencies.
     """
 
@@ -83,10 +84,10 @@ class Dependant(Struct, frozen=True):
 
 
 class RelocationItem(Struct, frozen=True):
-    """A file that moves or goes. Of metadata `owner` is the relative path of its source ("" = it was named itself), ids are empty.
+    """A file that is moved or deleted. For metadata, `owner` is the path of its source ("" = named itself), and ids are empty.
 
-    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` absolute. New ones
-    are "" when it is deleted. UUIDs in O3DE's form.
+    `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` are absolute. The new ones
+    are "" for a deletion. UUIDs are in O3DE's form.
     """
 
     old: str
@@ -103,13 +104,13 @@ class RelocationItem(Struct, frozen=True):
     dependants: tuple[Dependant, ...] = ()
     action: RelocationAction = field(default=RelocationAction.PLANNED, name="deed")
     problem: str = ""
-    """What stands against it, or why it failed."""
+    """Why it cannot be moved or deleted, or why that failed."""
 
 
 class Update(Struct, frozen=True):
-    """A dependant whose text names, or may name, what moved.
+    """A dependant whose text names, or may name, a moved file.
 
-    `count` is how many places are (or would be) rewritten; `possible` are (old, new) spellings that were looked for and not found.
+    `count` is the number of places that are (or would be) rewritten; `possible` are (old, new) spellings that were not found.
     """
 
     path: str
@@ -121,14 +122,14 @@ class Update(Struct, frozen=True):
 
 
 class SkippedFile(Struct, frozen=True):
-    """A file that was matched and is left alone."""
+    """A matched file that is not moved."""
 
     path: str
     why: str
 
 
 class RelocationCounts(Struct, frozen=True):
-    """How many: all of the operation, also where the lists of a report were cut."""
+    """Numbers of the whole operation, also if the lists of a report were cut."""
 
     sources: int = 0
     metadata: int = 0
@@ -145,10 +146,9 @@ class RelocationCounts(Struct, frozen=True):
 
 
 class RelocationReport(Struct, frozen=True):
-    """What came of it (`is_performed`), or would come of it.
+    """The result of a relocation (`is_performed`), or its preview.
 
-    `refusals` say why nothing was done, or nothing would be: then all items are still planned. `removed` are folders that
-    were empty afterwards.
+    `refusals` say why nothing was, or would be, done; all items are still planned then. `removed` are folders that became empty.
     """
 
     order: Relocate
@@ -163,7 +163,7 @@ class RelocationReport(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that was to be done is done."""
+        """Whether every step was completed."""
         return self.is_performed and not (self.counts.failed or self.counts.left or self.counts.update_failures)
 
 
@@ -191,7 +191,7 @@ def count_report(report: RelocationReport) -> RelocationReport:
 
 
 def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
-    """Return a report whose lists have `limit` entries at most, what went wrong first; its counts are those of all."""
+    """Return a report whose lists have at most `limit` entries, failures first; its counts are unchanged."""
     items = sorted(
         report.items, key=lambda item: item.action not in (RelocationAction.FAILED, RelocationAction.LEFT) and not item.problem
     )[:limit]
@@ -206,7 +206,7 @@ def shorten_report(report: RelocationReport, limit: int) -> RelocationReport:
     )
 
 
-# The report of a relocation as people read it, in the terminal and on the screen: lines with roles, no colour yet.
+# The report of a relocation as lines with roles, for the terminal and the screen; without colours.
 
 Line = tuple[str, str]
 """(safe text, role): "" = plain, "dim", "bold", "green", "yellow", "red"."""
@@ -220,7 +220,7 @@ _MARKS = {
 
 
 def describe_report(report: RelocationReport, *, arrow: str = "→") -> Iterator[Line]:
-    """Yield the whole report: files, what depends on them, what is left alone, what came of it."""
+    """Yield the whole report: files, their dependants, skipped files, and the summary."""
     for item in report.items:
         yield from _item(item, report, arrow)
     listed = sum(len(item.dependants) for item in report.items)
@@ -228,8 +228,8 @@ def describe_report(report: RelocationReport, *, arrow: str = "→") -> Iterator
     yield from _more(report.counts.dependencies - listed, "dependency", "dependencies")
     yield from _updates(report, arrow)
     for skipped in report.skipped:
-        yield f"left alone: {line(skipped.path)}: {line(skipped.why)}", "dim"
-    yield from _more(report.counts.skipped - len(report.skipped), "file is left alone", "files are left alone")
+        yield f"skipped: {line(skipped.path)}: {line(skipped.why)}", "dim"
+    yield from _more(report.counts.skipped - len(report.skipped), "skipped file")
     for folder in report.removed:
         yield f"empty folder removed: {line(folder)}", "dim"
     for warning in report.warnings:
@@ -238,7 +238,7 @@ def describe_report(report: RelocationReport, *, arrow: str = "→") -> Iterator
 
 
 def summarize_report(report: RelocationReport) -> Iterator[Line]:
-    """Yield what it comes to, and why it is refused if it is."""
+    """Yield the summary, and the reasons for refusal."""
     yield _summary(report)
     for refusal in report.refusals:
         yield f"refused: {line(refusal)}", "red"

@@ -1,6 +1,6 @@
-"""Relocations requested by clients of a live engine: one at a time, in a thread, under a hold.
+"""Relocations requested by clients of a running engine: one at a time, in a thread, while changes are held.
 
-What moves is then one batch of changes.
+All moved files are then processed as one batch of changes.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from aptui.link.port import Request
 
 HOLDER = -1
-"""Who holds changes back while files move: no client has this number."""
+"""The client id that holds changes while files move; no client has this number."""
 _LISTED = 1_000
-"""Files, dependants, … of an answer: what waits for a client has its limit."""
+"""Maximum number of files, dependants, … in an answer."""
 _WAITING_LIMIT = 32
 _POLL_S = 0.02
 _SCAN_LIMIT_S = 30.0
-"""A scan that takes longer, or waits itself while the queue is paused, is no reason to let anybody wait."""
+"""Maximum wait for a running scan in seconds. A scan that takes longer, or waits for a paused queue, must not block the client."""
 
 
 class RelocationRequests:
-    """The orders that wait, and the one that is under way. All but the thread is the engine's."""
+    """The queued requests and the running one. Only the relocation itself runs in a thread."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -46,21 +46,22 @@ class RelocationRequests:
         live.parts.append(self)
 
     def take(self, request: Request, order: Relocate) -> None:
-        """Take an order; it is answered when it is done.
+        """Queue a request; it is answered when it is done.
 
         Raises:
-            BusyError: too many wait. KnownError: the engine does not work.
+            BusyError: too many requests are queued.
+            KnownError: the engine is not processing.
         """
         self._live.working_engine()
         if len(self._waiting) >= _WAITING_LIMIT:
-            raise BusyError(f"{_WAITING_LIMIT} moves and deletions wait already", hint="try again in a moment")
+            raise BusyError(f"{_WAITING_LIMIT} moves and deletions are queued already", hint="try again in a moment")
         self._waiting.append((request, order))
         if len(self._waiting) == 1:
             self._begin(order)
         self._live.wake()
 
     def forget_client(self, client: int) -> None:
-        """Drop what a client that is gone asked for, unless it has begun."""
+        """Drop the queued requests of a disconnected client; a running one is completed."""
         first, rest = (list(self._waiting)[:1], list(self._waiting)[1:])
         self._waiting = deque([*first, *(each for each in rest if each[0].client != client)])
 
@@ -70,21 +71,21 @@ class RelocationRequests:
             self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when to look whether the order that is first has ended, or may begin."""
+        """Return when to check whether the first request has ended or can start."""
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
-        """Go on with the order that is first."""
+        """Start or finish the first request."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # a scan would see half of it
+        if order.is_confirmed and engine is not None and engine.scans.is_scanning:  # it would see some files moved, others not
             if now >= self._give_up_at:
-                self._report = BusyError("a scan is under way that does not end", hint="try again when the engine is idle")
+                self._report = BusyError("a scan takes too long", hint="try again when the engine is idle")
                 self._finish()
-                self._live.wake()  # the next order begins now, and the answer goes out
+                self._live.wake()  # start the next request now, and send the answer
             return
         self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
         self._thread.start()
@@ -115,7 +116,7 @@ class RelocationRequests:
             self._begin(self._waiting[0][1])
 
     def _notify_watching(self, report: RelocationReport) -> None:
-        """Say what changed, so that nothing depends on whether the kernel says it too."""
+        """Report the changed files to the watcher, independent of the kernel's events."""
         paths = [from_text(path) for path in relocate.list_touched(report)]
         if paths:
             self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -1,6 +1,6 @@
-"""Moving and deleting from the Assets screen: where to, what would happen, and whether it shall.
+"""Moving and deleting from the Assets screen: the destination, the preview, and the confirmation.
 
-The engine looks and does it; nothing moves here.
+The engine plans and performs the relocation; nothing is moved here.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _ROLES = {"dim": "muted", "bold": "title", "green": "completed", "yellow": "warn
 _INDENT = "    "
 _LEAST_LINES, _AROUND_LINES = 3, 9
 _NAME_CELLS = 48
-"""Of a path in a title."""
+"""Maximum width of a path in a title."""
 
 
 class Moving(AssetExtension):
-    """Asks where to, has the engine look, shows what it says, has it done, and goes to the new place."""
+    """Asks for the destination, shows the engine's preview, confirms, and selects the new path."""
 
     def __init__(self, parts: AssetParts) -> None:
         super().__init__(parts)
         self._shell, self._moved = parts.shell, parts.navigation.go_where_it_went
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return both."""
+        """Return both actions."""
         return {"move": partial(self._when_read, self.ask_to_move), "delete": partial(self._when_read, self.ask_to_delete)}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
-        """Return both."""
+        """Return both menu items."""
         can = self._can_move(panel)
         return [MenuItem("move", "Move…", "m", can), MenuItem("delete", "Delete…", "D", can)]
 
@@ -68,11 +68,11 @@ class Moving(AssetExtension):
         self.parts.selected.when_read(lambda panel: do(panel) if self._can_move(panel) else None)
 
     def ask_to_move(self, panel: Panel) -> None:
-        """Ask where the source or the folder shall go."""
+        """Ask for the destination of the source or the folder."""
         self._ask_where(panel, panel.path)
 
     def ask_to_delete(self, panel: Panel) -> None:
-        """Show what deleting the source or the folder comes to, and ask."""
+        """Show a preview of deleting the source or the folder, and ask."""
         self._preview(Relocate(source_of(panel), is_delete=True), panel)
 
     def _ask_where(self, panel: Panel, value: str) -> None:
@@ -98,7 +98,7 @@ class Moving(AssetExtension):
     def _say(
         self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
     ) -> None:
-        """Ask the engine, and hand over what it says."""
+        """Send the request to the engine, and pass on its report."""
 
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
@@ -116,19 +116,19 @@ Say = Callable[[Relocate, Callable[[RelocationReport], object], Callable[[KnownE
 
 
 def source_of(panel: Panel) -> str:
-    """Return what names a source, or all in a folder, to the engine."""
+    """Return the pattern for the source, or for all sources in the folder."""
     return f"{panel.path}/*" if panel.is_folder else to_text(os.fsencode(panel.file))
 
 
 def destination_of(panel: Panel, typed: str) -> str:
-    """Return where it goes: a folder becomes what was typed, or goes into it where that ends with a slash."""
+    """Return the destination pattern: a folder gets the typed name, or is moved into it if that ends with a slash."""
     if not panel.is_folder:
         return typed
     return f"{typed}{panel.path.rpartition('/')[2]}/*" if typed.endswith("/") else f"{typed}/*"
 
 
 def new_path(report: RelocationReport) -> str:
-    """Return the relative path at which the source, or the folder, is now; "" = it is gone, or nothing was moved."""
+    """Return the new relative path of the source or the folder; "" if it was deleted or not moved."""
     item = next((each for each in report.items if each.new and not each.is_metadata), None)
     if item is None:
         return ""
@@ -144,21 +144,21 @@ def _short(path: str) -> str:
 
 
 class _Keys(Line):
-    """One line of keys with what they do; a click on one is the key."""
+    """One line of keys with their actions; a click on a key presses it."""
 
     def __init__(self, list_keys: Callable[[], Sequence[tuple[str, str, bool]]], pressed: Callable[[str], object]) -> None:
         super().__init__()
         self._list_keys, self._pressed = list_keys, pressed
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # they fit the narrowest screen
-        """Return them; what cannot be done now is pale."""
+        """Return the line; unavailable actions are pale."""
         found: list[Part] = []
         for key, text, is_able in self._list_keys():
             found += [Part(f" {key} ", "key" if is_able else "muted", key), Part(f"{text}  ", "" if is_able else "muted", key)]
         return tuple(found)
 
     async def on_click(self, event: events.Click) -> None:
-        """Press the key under the pointer."""
+        """Press the clicked key."""
         event.stop()
         end = 0
         for part in self._drawn:
@@ -169,7 +169,7 @@ class _Keys(Line):
 
 
 class RelocationPreview(_PopUp):
-    """What a move or a deletion comes to, how it shall be done, and the question."""
+    """The preview of a move or a deletion with its options and the question."""
 
     DEFAULT_CSS = """
     RelocationPreview { width: 96%; max-width: 120; padding: 0 1; }
@@ -197,22 +197,22 @@ class RelocationPreview(_PopUp):
         return preview
 
     def expect_size(self, screen: Size) -> Size:
-        """Return how wide it will be, as the style says; how high, nobody knows before its lines are broken."""
+        """Return the expected width from the style; the height is unknown until lines are wrapped."""
         return Size(min(screen.width * 96 // 100, 120), min(_LEAST_LINES + 6, screen.height))
 
     def compose(self) -> ComposeResult:
-        """Make the lines and the keys."""
+        """Create the lines and the keys."""
         with Vertical():
             yield Lines()
             yield _Keys(self._choices, self._press)
             yield _Keys(self._answers, self._press)
 
     def take_focus(self) -> None:
-        """Let the keys scroll."""
+        """Focus the lines, so that keys scroll them."""
         self.query_one(Lines).focus()
 
     def on_resize(self) -> None:
-        """Break the lines anew."""
+        """Wrap the lines for the new width."""
         self._show()
 
     def _show(self) -> None:
@@ -241,7 +241,7 @@ class RelocationPreview(_PopUp):
         found = [] if order.is_delete else [("u", f"update references: {_on(order.updates_references)}", is_open)]
         return [
             *found,
-            ("b", f"may break others: {_on(order.allows_broken)}", is_open),
+            ("b", f"allow broken references: {_on(order.allows_broken)}", is_open),
             ("m", f"metadata: {_on(not order.excludes_metadata)}", is_open),
         ]
 
@@ -249,11 +249,11 @@ class RelocationPreview(_PopUp):
         if self._report.is_performed:
             return [(self._ESCAPE, "close", True)]
         if self._is_asking:
-            return [(self._ESCAPE, "close; the engine is at it", True)]
-        return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "leave it", True)]
+            return [(self._ESCAPE, "close; the engine continues", True)]
+        return [("y", "delete" if self._report.order.is_delete else "move", self._can_do), (self._ESCAPE, "cancel", True)]
 
     def on_key(self, event: events.Key) -> None:
-        """Take the keys of the last lines."""
+        """Handle the keys of the last lines."""
         if event.key == "escape" or event.character in ("n", "q"):
             event.stop()
             event.prevent_default()
@@ -293,7 +293,7 @@ class RelocationPreview(_PopUp):
                 self._moved(path)
         elif self.is_attached:
             self._show()
-        elif report.is_performed:  # it was closed meanwhile
+        elif report.is_performed:  # it was closed before the answer came
             self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
 
     def _show_refusal(self, error: KnownError) -> None:
@@ -307,7 +307,7 @@ def _on(is_on: bool) -> str:
 
 
 def _wrap(text: str, role: str, width: int) -> list[Parts]:
-    """Break a line where it ends, at a space or after a slash if there is one; what goes on is indented."""
+    """Wrap a line, if possible at a space or after a slash; continuation lines are indented."""
     found: list[Parts] = []
     lead = len(text) - len(text.lstrip(" "))
     indent = " " * min(lead, width // 2)
@@ -323,7 +323,7 @@ def _wrap(text: str, role: str, width: int) -> list[Parts]:
 
 
 def _fitting(text: str, width: int) -> int:
-    """Return how many characters fit."""
+    """Return the number of characters that fit."""
     free_width = min(len(text), width)
     while free_width > 1 and width_of(text[:free_width]) > width:
         free_width -= 1

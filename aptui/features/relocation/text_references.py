@@ -1,7 +1,7 @@
-r"""References in the text of a file: old paths and UUIDs become new ones in all spellings, every other byte stays.
+r"""References in the text of a file: replace old paths and UUIDs in all spellings; all other bytes stay.
 
-A path is found as people write it: with `/`, `\`, `\\` or `\/`, in any case, below the scan folder's own path or an alias such as
-`@projectroot@`, or seen from the folder of the file that names it; with `%20` where it is part of a URL. A UUID is found
+A path is found in these spellings: with `/`, `\`, `\\` or `\/`, in any case, below the scan folder's path or an alias such as
+`@projectroot@`, relative to the folder of the file that contains it, or with `%20` in a URL. A UUID is found
 with and without dashes and braces, in any case.
 """
 
@@ -29,18 +29,18 @@ _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
 class UnreadableError(Exception):
-    """A file that is no text, too large, or cannot be read or written; says which."""
+    """The file is not text, is too large, or cannot be read or written."""
 
 
 BEGUN_PREFIX, BEGUN_SUFFIX = ".aptui-", ".tmp"
-"""Of the name of a file that is being written beside the one that it replaces."""
+"""Prefix and suffix of a temporary file beside the file that it will replace."""
 
 
 class Rename(Struct, frozen=True):
-    """One thing that has another name now.
+    """One name that changes.
 
-    `target` says whose name it was; `is_seen_from_here` = a path relative to the file's folder. A path has `/`, a UUID is
-    32 hex digits in lower case.
+    `target` is the renamed item; `is_seen_from_here` = a path relative to the file's folder. A path has `/`, a UUID is 32 hex
+    digits in lower case.
     """
 
     old: str
@@ -51,7 +51,7 @@ class Rename(Struct, frozen=True):
 
 
 class Mended(Struct, frozen=True):
-    """What became of a text: `changed` and `same` are the targets that were found, with a new and with the old name."""
+    """The result for a text: `changed` and `same` are the targets that were found by a changed and by an unchanged name."""
 
     data: bytes
     count: int
@@ -60,7 +60,7 @@ class Mended(Struct, frozen=True):
 
 
 def write_as_seen_from(folder: str, path: str) -> str:
-    """Return a relative path as a file in the relative `folder` would write it."""
+    """Return a relative path as it is written in a file of the relative `folder`."""
     here, there = (folder.split("/") if folder else []), path.split("/")
     common = 0
     while common < min(len(here), len(there) - 1) and here[common].lower() == there[common].lower():
@@ -72,21 +72,21 @@ def write_as_seen_from(folder: str, path: str) -> str:
 
 
 def mend(data: bytes, renames: Sequence[Rename], prefixes: Iterable[str]) -> Mended:
-    """Return `data` with every old name replaced.
+    """Replace every old name in `data`.
 
     Args:
-        renames: of two that are spelled alike, the first counts.
-        prefixes: what may stand before a path besides nothing: paths of scan folders, with a slash at their end.
+        renames: the first of two with the same spelling is used.
+        prefixes: possible prefixes of a path: paths of scan folders with a final slash.
 
     Raises:
-        UnreadableError: it is no text.
+        UnreadableError: `data` is not text.
     """
     encoding, mark, body = _encoding(data)
     errors = "surrogateescape" if encoding == "utf-8" else "surrogatepass"
     try:
         text = body.decode(encoding, errors)
     except UnicodeDecodeError:
-        raise UnreadableError("it is no text") from None
+        raise UnreadableError("it is not text") from None
     mending = _Mending(text, renames, tuple(prefix.lower() for prefix in prefixes))
     changed = mending.run()
     done = mark + changed.encode(encoding, errors) if mending.count else data
@@ -98,7 +98,7 @@ def _encoding(data: bytes) -> tuple[str, bytes, bytes]:
     if codec is not None:
         return codec, data[:2], data[2:]
     if b"\0" in data:
-        raise UnreadableError("it is no text")
+        raise UnreadableError("it is not text")
     return "utf-8", b"", data
 
 
@@ -142,9 +142,9 @@ class _Mending:
         return new
 
     def _find_meant(self, path: str, start: int) -> Rename | None:
-        """Return the rename that a spelling at `start` stands for.
+        """Return the rename for a spelling at `start`.
 
-        What is before it decides whether it is the whole path or the end of another.
+        The text before it decides whether it is a whole path or the end of another.
         """
         before = self._before(start)
         for rename in self._paths[path]:
@@ -166,7 +166,7 @@ class _Mending:
 def _paths_regex(paths: Iterable[str]) -> str:
     """Return a regex for any of some paths, the longest first.
 
-    It is a tree by common beginnings: of thousands of alternatives side by side each would be tried at every letter of the text.
+    It is a tree of common prefixes: with thousands of flat alternatives, each would be tried at every letter of the text.
     """
     tree: dict[str, Any] = {}
     for path in paths:
@@ -181,7 +181,7 @@ def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
     for character, child in node.items():
         text, below = _character_regex(character), child
-        while character and len(below) == 1 and "" not in below:  # no branch for a long time: nothing is nested
+        while character and len(below) == 1 and "" not in below:  # a path without branches for a while: no nested groups
             ((next_character, below),) = below.items()
             text += _character_regex(next_character)
         if character:
@@ -205,7 +205,7 @@ def _like_uuid(digits: str, found: str) -> str:
 
 
 def _like_path(rename: Rename, found: str) -> str:
-    """Write the new path as the old one was written."""
+    """Write the new path in the style of the old one."""
     new = quote(rename.new) if "%" in found and "%" not in rename.old else rename.new
     if found == found.lower() and rename.old != rename.old.lower():
         new = new.lower()
@@ -217,14 +217,14 @@ def _like_path(rename: Rename, found: str) -> str:
 
 
 def read(path: str) -> bytes:
-    """Return the bytes of a file that is to be searched.
+    """Return the bytes of a file for a search.
 
     Raises:
-        UnreadableError: it cannot be read, or is too large to be a text that people wrote.
+        UnreadableError: it cannot be read, or is too large for a hand-written text.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnreadableError("it is no file")
+            raise UnreadableError("it is not a file")
         with open(path, "rb") as file:
             data = file.read(LIMIT_BYTES + 1)
     except OSError as error:
@@ -235,26 +235,26 @@ def read(path: str) -> bytes:
 
 
 def why_not_writable(path: str) -> str:
-    """Return why a file cannot be rewritten, "" = it can."""
+    """Return why a file cannot be rewritten, "" if it can."""
     try:
         seen = os.lstat(path)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     if not stat.S_ISREG(seen.st_mode):
-        return "it is a link" if stat.S_ISLNK(seen.st_mode) else "it is no file"
+        return "it is a link" if stat.S_ISLNK(seen.st_mode) else "it is not a file"
     return "it is read-only" if is_read_only(path, seen) else ""
 
 
 def is_read_only(path: str, seen: os.stat_result) -> bool:
-    """Whether a file may not be written: its owner's bit counts, as in the reference, for others and for root too."""
+    """Whether a file is read-only: the owner's write bit decides, as in O3DE, for every user including root."""
     return not seen.st_mode & stat.S_IWUSR or not os.access(path, os.W_OK)
 
 
 def rewrite(path: str, data: bytes) -> None:
-    """Replace the bytes of a file at once: a reader sees the old ones or the new ones. Its mode stays.
+    """Replace the bytes of a file atomically; its mode stays.
 
     Raises:
-        UnreadableError: it cannot be written; it is as it was.
+        UnreadableError: it cannot be written; it is unchanged.
     """
     why = why_not_writable(path)
     if why:

@@ -1,6 +1,6 @@
-"""`move` and `delete`: sources with their metadata; a preview unless `--confirm` is said.
+"""`move`, `delete` and `identities`: move and delete sources with their metadata; a preview unless `--confirm` is given.
 
-A running engine does it itself, as one batch.
+If an engine is running, the engine does it as one batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aptui.store.queries.reader import Reader
 
 NOT_DONE = 1
 _REFUSED = UserError.exit_code
-_SOURCE_HELP = "a source, relative to its scan folder or absolute; quote wildcards: 'images/*' takes all below"
+_SOURCE_HELP = "a source, relative to its scan folder or absolute; quote wildcards: 'images/*' matches everything below"
 
 
 def move_arguments(parser: ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def move_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "destination",
         metavar="DST",
-        help="where to; as many '*' as in SRC, and '/' at its end keeps the name; relative: in SRC's scan folder",
+        help="the destination, relative to SRC's scan folder or absolute; as many '*' as in SRC; '/' at its end keeps the name",
     )
     _arguments(parser)
     parser.add_argument("--update-references", action="store_true", help="rewrite paths and UUIDs in the files that depend on SRC")
@@ -51,25 +51,25 @@ def delete_arguments(parser: ArgumentParser) -> None:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--confirm", action="store_true", help="do it; otherwise only what would happen is shown")
-    parser.add_argument("--allow-broken-dependencies", action="store_true", help="do it although something depends on the files")
-    parser.add_argument("--leave-empty-folders", action="store_true", help="keep folders that are empty afterwards")
+    parser.add_argument("--confirm", action="store_true", help="perform it; without it a preview is printed")
+    parser.add_argument("--allow-broken-dependencies", action="store_true", help="perform it even if other files depend on them")
+    parser.add_argument("--leave-empty-folders", action="store_true", help="keep folders that become empty")
     parser.add_argument(
         "--exclude-metadata-files", action="store_true", help="leave .meta files and other companions where they are"
     )
-    parser.add_argument("--scm", action="store_true", help="have Git do it ('git mv', 'git rm') where it tracks the file")
+    parser.add_argument("--scm", action="store_true", help="use 'git mv' and 'git rm' for tracked files")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def move(arguments: Namespace) -> int:
-    """Move sources, or show what would happen."""
+    """Move sources, or print a preview."""
     config = load_config(arguments)
     source, destination = _as_seen_from_here(arguments.source, arguments.destination, config)
     return _relocate(arguments, config, _order(arguments, source, destination))
 
 
 def delete(arguments: Namespace) -> int:
-    """Delete sources, or show what would happen."""
+    """Delete sources, or print a preview."""
     config = load_config(arguments)
     source, _ = _as_seen_from_here(arguments.source, "", config)
     return _relocate(arguments, config, _order(arguments, source, None))
@@ -121,17 +121,17 @@ def _print(report: RelocationReport) -> None:
         printing.say(text, role)
     if report.is_performed or report.refusals:
         return
-    printing.say("nothing was changed: '--confirm' does it", "dim")
+    printing.say("nothing was changed: use --confirm to perform it", "dim")
 
 
 # ------------------------------------------------------------------------------------------------------------------- paths
 
 
 def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
-    """Return source and destination relative to a scan folder, or absolute if they were given relative to the current folder.
+    """Return source and destination relative to a scan folder, or absolute if they are relative to the current folder.
 
     Raises:
-        UserError: it may mean two files.
+        UserError: a path is ambiguous.
     """
     text, target = as_text(source), as_text(destination)
     if os.path.isabs(source):
@@ -147,19 +147,19 @@ def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[s
     if below:
         raise UserError(
             f"'{printing.line(text)}' may be '{printing.line(path)}' or '{printing.line(below[0])}'",
-            hint="'./' in front means the one that is seen from here; an absolute path is always clear",
+            hint="start it with './' if it is relative to the current folder, or give the absolute path",
         )
     is_as_it_is = not target or os.path.isabs(destination) or ".." in target
     return path, target if is_as_it_is else _absolute(f"{here}/{target}")
 
 
 def _absolute(path: str) -> str:
-    """Return an absolute path without `.` and `..`; the slash at its end stays."""
+    """Return an absolute path without `.` and `..`; a final slash stays."""
     return os.path.normpath(path) + ("/" if path.endswith("/") else "")
 
 
 def _exists(path: str) -> bool:
-    """Whether a path, or the folder in front of its first wildcard, is there."""
+    """Whether a path exists, or the folder before its first wildcard."""
     head = path
     if "*" in path or "?" in path:
         first = min(at for at in (path.find("*"), path.find("?")) if at >= 0)
@@ -167,7 +167,7 @@ def _exists(path: str) -> bool:
     return os.path.lexists(os_path(head))
 
 
-# `aptui identities`: sources with a UUID from a `.meta` file, unusable files, and which files look moved without theirs.
+# `aptui identities`: sources with a UUID from a `.meta` file, unusable files, and files that were moved without theirs.
 
 _SOURCES_SQL = """
 SELECT f.ScanFolder, s.SourceName, s.SourceGuid, o.identity, COALESCE(
@@ -180,7 +180,7 @@ JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.digest = ? ORDER B
 
 
 class Move(Struct, frozen=True):
-    """A source that looks moved without its identity file: absolute paths of the file left behind, and of where it belongs."""
+    """A source that was moved without its identity file: absolute paths of the file left behind, and of its new place."""
 
     source: str
     was: str
@@ -190,12 +190,12 @@ class Move(Struct, frozen=True):
 
 def identities_arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `aptui identities`."""
-    parser.add_argument("--repair", action="store_true", help="put identity files that were left behind beside their sources")
+    parser.add_argument("--repair", action="store_true", help="move identity files that were left behind to their sources")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def identities(arguments: Namespace) -> int:
-    """Show identities, troubles and likely moves; with --repair, mend the moves. Exit code 1 when something is left to mend."""
+    """Print identities, problems and probable moves; with `--repair`, fix the moves. Return 1 if problems remain."""
     with open_for_reading(arguments) as project:
         known = [_row(*row) for row in project.database.ask(_SOURCES_SQL)]
         moved_files = list(_find_moved(project.database))
@@ -217,7 +217,7 @@ def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> di
 
 
 def _find_moved(reader: Reader) -> Iterator[Move]:
-    """Yield each source that has the bytes of one that went and left its identity file, where that file still lies alone."""
+    """Yield sources with the bytes of a deleted source whose identity file was left behind."""
     sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
     for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
         digest, rel = value.split(" ", 1)
@@ -235,7 +235,7 @@ def _lies_alone(path: str) -> bool:
 
 
 def _repair(move: Move) -> None:
-    """Put the identity file where it belongs; one that was made there meanwhile becomes one of its earlier UUIDs."""
+    """Move the identity file to its source; if a new one was created there, its UUID becomes an earlier UUID."""
     left, belongs = from_text(move.left), from_text(move.belongs)
     try:
         if os.path.exists(belongs):
@@ -249,7 +249,7 @@ def _repair(move: Move) -> None:
 
 
 def _take_over(left: bytes, belongs: bytes) -> None:
-    """Note the UUID in `belongs` as one that `left` answers to as well."""
+    """Add the UUID in `belongs` to the earlier UUIDs in `left`."""
     with open(left, "rb") as old, open(belongs, "rb") as new:
         try:
             document, made = json.loads(old.read()), json.loads(new.read())
@@ -258,8 +258,8 @@ def _take_over(left: bytes, belongs: bytes) -> None:
                 legacy.append(made["UUID"]["uuid"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is no identity file",
-                hint="look at both, and keep the right one",
+                f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is not an identity file",
+                hint="compare both, and keep the right one",
             ) from error
     replace_bytes(Path(os.fsdecode(left)), json.dumps(document, indent=4, ensure_ascii=False).encode())
 
@@ -268,4 +268,4 @@ def _print_identities(known: list[dict[str, Any]], moved_files: list[Move]) -> N
     printing.table(("source", "uuid", "problem"), [(row["source"], row["uuid"], row["problem"]) for row in known])
     for move in moved_files:
         source, was = printing.line(move.source), printing.line(move.was)
-        printing.say(f"'{source}' looks like a move of '{was}': 'aptui identities --repair' moves its identity file too")
+        printing.say(f"'{source}' was probably moved from '{was}': 'aptui identities --repair' moves its identity file too")

@@ -1,4 +1,4 @@
-"""Asset lists: the closure of product dependencies of some assets, each with what pulled it in; as records and JSON.
+"""Asset lists: the transitive product dependencies of some assets, each with the product that needed it; as records and JSON.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -17,13 +17,13 @@ from aptui.store.queries.asset_graph import AssetGraph, Edge, Link, Node, Produc
 FORMAT = "aptui asset list"
 VERSION = 1
 LIST_BYTES_MOST = 1 << 30
-"""A larger file is no list."""
+"""Maximum size of a list file."""
 
 
 class ListedProduct(Struct, frozen=True):
-    """A product that ships.
+    """A product in an asset list.
 
-    `pulled_in_by` is the product that needed it first, "" for a seed; `digest` "" and `size` -1 when not known.
+    `pulled_in_by` is the first product that needs it, "" for a seed; `digest` "" and `size` -1 = unknown.
     """
 
     name: str
@@ -35,7 +35,7 @@ class ListedProduct(Struct, frozen=True):
 
 
 class LooseEnd(Struct, frozen=True):
-    """A dependency of a shipped product that nothing fulfils.
+    """An unresolved dependency of a listed product.
 
     `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared).
     """
@@ -47,7 +47,7 @@ class LooseEnd(Struct, frozen=True):
 
 
 class AssetList(Struct, frozen=True):
-    """What ships; products by name."""
+    """The products that ship with some seeds, by name."""
 
     platform: str
     seeds: tuple[str, ...]
@@ -56,7 +56,7 @@ class AssetList(Struct, frozen=True):
 
     @property
     def total_bytes(self) -> int:
-        """Return the size of all assets with a known size."""
+        """Return the total size of all products with a known size."""
         return sum(product.size for product in self.products if product.size > 0)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class AssetList(Struct, frozen=True):
 
 
 def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], platform: str) -> AssetList:
-    """Return what ships with `seeds`, which are products; `words` is what people called them."""
+    """Return the list for `seeds`, which are products; `words` are the seeds as the user named them."""
     narrow = graph.narrow((Link.PRODUCT,))
     reached = narrow.walk(sorted(seeds))
     facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}
@@ -118,18 +118,18 @@ def _loose_ends(graph: AssetGraph, facts: dict[Node, ProductFact]) -> list[Loose
 
 
 def read(data: bytes, path: str) -> AssetList:
-    """Return the list that `AssetList.to_json` became.
+    """Return the list of a file that `AssetList.to_json` wrote.
 
     Raises:
-        UserError: it is none, or of another version.
+        UserError: it is not an asset list, or has another version.
     """
     hint = "'aptui assetlist SEED --output FILE' writes one"
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"it is no asset list: {error}", where=path, hint=hint) from None
+        raise UserError(f"it is not an asset list: {error}", where=path, hint=hint) from None
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise UserError("it is no asset list", where=path, hint=hint)
+        raise UserError("it is not an asset list", where=path, hint=hint)
     if value.get("version") != VERSION:
         raise UserError(f"it is an asset list of version {value.get('version')!r}, not {VERSION}", where=path)
     try:
@@ -142,7 +142,7 @@ def read(data: bytes, path: str) -> AssetList:
 def _product(item: dict[str, object]) -> ListedProduct:
     size, digest = item["size"], _text(item["digest"])
     if not isinstance(size, int) or isinstance(size, bool) or size < -1:
-        message = f"{size!r} is no size"
+        message = f"{size!r} is not a size"
         raise ValueError(message)
     bytes.fromhex(digest)
     source, reason = (_text(item.get(key, "")) for key in ("source", "pulled_in_by"))
@@ -151,7 +151,7 @@ def _product(item: dict[str, object]) -> ListedProduct:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        message = f"{value!r} is no text"
+        message = f"{value!r} is not a text"
         raise TypeError(message)
     return value
 
@@ -160,7 +160,7 @@ def _text(value: object) -> str:
 
 
 class AssetListChange(Struct, frozen=True):
-    """How a product differs between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
+    """The change of a product between two lists; `old_bytes` 0 for an added, `new_bytes` 0 for a removed one."""
 
     kind: str
     name: str
@@ -169,7 +169,7 @@ class AssetListChange(Struct, frozen=True):
 
 
 def compare(old: AssetList, new: AssetList) -> list[AssetListChange]:
-    """Return what is added, removed, grown, shrunk, and changed with the same size; by kind in this order, then by name."""
+    """Return products that were added or removed, grew or shrank, or changed at the same size; in this order, then by name."""
     before, after = {item.name: item for item in old.products}, {item.name: item for item in new.products}
     found = []
     for name in before.keys() | after.keys():
@@ -193,7 +193,7 @@ def _kind_of_change(was: ListedProduct | None, now: ListedProduct | None) -> str
 
 
 def as_json(value: AssetList) -> str:
-    """Return a list as text, the same for the same list, one product a line."""
+    """Return a list as text with one product per line; equal lists give equal text."""
     whole = value.to_json()
     lines = {key: [json.dumps(item) for item in cast("list[Any]", whole.pop(key))] for key in ("products", "loose_ends")}
     head = json.dumps(whole)[1:-1]

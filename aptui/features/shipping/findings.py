@@ -1,6 +1,7 @@
-"""`lint`: what breaks later or elsewhere: spelling of references, dead dependencies, unreachable assets, names equal but for case.
+"""`lint` and `check`: problems of the last processing.
 
-It looks at what was processed last, and reads the text of sources; it changes nothing.
+`lint` finds misspelled references, dead dependencies, unreachable assets, and names that differ only in case. `check` applies the
+checks of `aptui.yaml`. Both read the database and the sources, and change nothing.
 
 Tests: `tests/features/shipping/test_findings.py`.
 """
@@ -49,15 +50,15 @@ if TYPE_CHECKING:
 
 FOUND = 1
 CHECKS = {
-    "spelling": "a reference in another spelling than the file: found here, or on Windows, and not on Linux",
-    "dead": "a dependency of a product that nothing fulfils",
+    "spelling": "a reference that is spelled differently from the file: found here or on Windows, but not on Linux",
+    "dead": "a dependency on an asset that does not exist",
     "unreachable": "an asset that the roots do not reach",
-    "case": "sources or products whose names differ in case or in how accents are stored alone: one file on Windows or macOS",
+    "case": "names that differ only in case or in the encoding of accents: one file on Windows or macOS",
 }
 
 
 class LintFinding(Struct, frozen=True):
-    """One finding: `check` is one of `CHECKS`, `asset` the source or product it is about."""
+    """One finding: `check` is one of `CHECKS`, `asset` the affected source or product."""
 
     check: str
     asset: str
@@ -70,18 +71,18 @@ def lint_arguments(parser: ArgumentParser) -> None:
     parser.epilog = "checks:\n" + "\n".join(f"  {name:<12} {text}" for name, text in CHECKS.items())
     parser.add_argument(
         "--roots", nargs="+", action="extend", default=[], metavar="SEED",
-        help="assets that the game loads by itself: what they do not reach is found; nothing is, unless they are given",
+        help="assets that the game loads by itself; required to find unreachable assets",
     )  # fmt: skip
     parser.add_argument("--only", action="append", choices=list(CHECKS), default=[], metavar="CHECK", help=f"{', '.join(CHECKS)}")
-    parser.add_argument("--platform", default="", metavar="ID", help="of this platform alone")
-    parser.add_argument("--fail", action="store_true", help="exit 1 when something is found")
+    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    parser.add_argument("--fail", action="store_true", help="exit with code 1 if there are findings")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit XML")
     database_argument(parser)
 
 
 def lint(arguments: Namespace) -> int:
-    """Look, and tell what was found."""
+    """Print the findings."""
     wanted = arguments.only or list(CHECKS)
     with open_asked(arguments) as place:
         found = sorted(
@@ -96,15 +97,13 @@ def lint(arguments: Namespace) -> int:
         for each in found:
             printing.say(f"{each.check:<11} {printing.line(each.asset)}: {printing.line(each.what)}; {printing.line(each.next)}")
         summary = ", ".join(f"{counts[name]:,} {name}" for name in wanted if counts[name])
-        note = (
-            "" if arguments.roots or "unreachable" not in wanted else "; name assets with --roots to look for unreachable ones, too"
-        )
+        note = "" if arguments.roots or "unreachable" not in wanted else "; give assets with --roots to find unreachable ones too"
         printing.say(f"{printing.count(len(found), 'finding')}{f': {summary}' if summary else ''}{note}")
     return FOUND if found and arguments.fail else 0
 
 
 def find_with(arguments: Namespace, wanted: Sequence[str]) -> list[LintFinding]:
-    """Return what these checks find in the project, without roots."""
+    """Return the findings of these checks, without roots."""
     asked_for = copy(arguments)
     asked_for.roots, asked_for.platform, asked_for.database = [], "", None
     with open_asked(asked_for) as place:
@@ -129,7 +128,7 @@ def _find(place: AskedAssets, wanted: Sequence[str], arguments: Namespace) -> It
 def _misspelt(place: AskedAssets) -> Iterator[LintFinding]:
     for item in find_named_sources(place.database):
         for each in find_misspelt(item):
-            yield LintFinding("spelling", each.named_by, each.what, "write it as the file is spelled, or rename the file")
+            yield LintFinding("spelling", each.named_by, each.what, "spell it like the file, or rename the file")
 
 
 # ---------------------------------------------------------------------------------------------------- dead and unreachable
@@ -152,7 +151,7 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
     names = AssetNames(place, graph)
     seeds = {node for word in arguments.roots for node in graph.ends_of_chains(names.products(word))}
     for product in orphans(graph, seeds, arguments.platform).products:
-        yield LintFinding("unreachable", product.name, "no root reaches it", "delete its source, or name it among the roots")
+        yield LintFinding("unreachable", product.name, "no root reaches it", "delete its source, or add it to the roots")
 
 
 # -------------------------------------------------------------------------------------------------------------------- case
@@ -160,18 +159,18 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
 
 def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
     for name, source in list_same_but_for_case(place.database):
-        yield LintFinding("case", name, f"of '{source}' differs in case alone from another product", "rename one of them")
+        yield LintFinding("case", name, f"of '{source}' differs only in case from another product", "rename one of them")
     roots = [] if place.config is None else [folder.path for folder in place.config.project.scan_folders]
     cache = os.fspath(place.cache_dir)
     for root in roots:
         for names in _list_same_names(root, cache):
             others = ", ".join(f"'{name}'" for name in names[1:])
             how = describe_difference(names[0], names[1])
-            yield LintFinding("case", names[0], f"differs in {how} alone from {others}", "rename all but one")
+            yield LintFinding("case", names[0], f"differs only in {how} from {others}", "rename all but one")
 
 
 def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
-    """Yield names below a scan folder that would be one on a disk that ignores case, or how accents are stored."""
+    """Yield names below a scan folder that are equal on a disk that ignores case or normalizes accents."""
     for folder, below, names in os.walk(root):
         below[:] = [name for name in below if not name.startswith(".") and os.path.join(folder, name) != cache]
         alike: dict[str, list[str]] = {}
@@ -184,7 +183,7 @@ def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
 
 
 def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding]) -> None:
-    """Write a test case for each check, and a failure for each finding."""
+    """Write a JUnit file: a test case for each check, and a failure for each finding."""
     try:
         Path(file).write_text("\n".join(_junit(wanted, found)) + "\n", encoding="utf-8")
         note_written(file)
@@ -210,32 +209,32 @@ def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]
     yield "</testsuite></testsuites>"
 
 
-# `aptui check`: what the checks of `aptui.yaml` find in what was processed: names, sizes, facts, budgets, lint, commands.
+# `aptui check`: apply the checks of `aptui.yaml` to the last results: names, sizes, facts, budgets, lint, commands.
 
 _COMMAND_LIMIT_S = 60.0
 _MOST_CHARS = 1000
-"""Maximum length of what a command says."""
+"""Maximum length of a command's message."""
 _LISTED = 200
 _COLOURS = {CheckLevel.WARN: "yellow", CheckLevel.FAIL: "red", CheckLevel.BLOCK: "red"}
 
 
 def check_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `check`."""
-    parser.add_argument("--only", action="append", default=[], metavar="CHECK", help="only this one; may be given several times")
+    parser.add_argument("--only", action="append", default=[], metavar="CHECK", help="apply only this check; repeatable")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\
-checks stand in aptui.yaml; 'aptui batch' applies them too, but for commands and lint:
+Checks are in aptui.yaml. 'aptui batch' applies them too, except commands and lint:
   checks:
     textures: {files: ["textures/*"], width: "<= 4096", power_of_two: true, level: fail}
-exit code 1 when one of level fail or block finds something"""
+Exit code 1 if a check of level fail or block has findings."""
 
 
 def check(arguments: Namespace) -> int:
-    """Apply the checks, and tell what they found."""
+    """Apply the checks, and print their findings."""
     config = load_config(arguments)
     wanted = _choose_wanted(config.checks, arguments.only)
     if not wanted and not arguments.json:
-        printing.say("no checks are configured: 'checks:' in aptui.yaml")
+        printing.say("no checks are configured: add 'checks:' to aptui.yaml")
         return 0
     with open_for_reading(arguments, config) as project:
         found = findings(project.database, wanted)
@@ -263,13 +262,13 @@ def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check,
     known = {each.name for each in checks}
     for name in only:
         if name not in known:
-            there = f"there are {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml has none"
+            there = f"checks: {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml is empty"
             raise UserError(f"--only: there is no check '{name}'", hint=there)
     return tuple(each for each in checks if not only or each.name in only)
 
 
 def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
-    """Print findings, at most so many."""
+    """Print at most `limit` findings."""
     for each in found[:limit]:
         about = printing.line(each.product or each.source or "all together")
         colour = _COLOURS[CheckLevel(each.level)]
@@ -282,10 +281,10 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
 
 
 def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
-    """Run the commands of checks as workers run those of builders: in the sandbox, with their environment, output and limits."""
+    """Run the commands of checks like those of builders: in the sandbox, with their environment, output and limits."""
     if not checks:
         return []
-    from aptui.engine.pool.sandbox import sandbox_of  # only checks with commands need the engine's room
+    from aptui.engine.pool.sandbox import sandbox_of  # only checks with commands need the engine's modules
 
     config = project.config
     sandbox = sandbox_of(config, stages=False, notify=lambda text: printing.complain(f"aptui: {printing.line(text)}", "yellow"))
@@ -296,7 +295,7 @@ def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckF
 
 
 def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToCheck) -> CheckFinding | None:
-    """Run the command on one product; what it writes last is what is wrong."""
+    """Run the command on one product; if it fails, its last line of output is the finding."""
     from aptui.engine.pool.spawning import MARK_VARIABLE, python_environment
 
     name = check.command[0]
@@ -306,7 +305,7 @@ def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToC
             raise UserError(
                 f"the check '{check.name}' cannot run '{name}': it is not a program", hint="correct 'command' of the check"
             )
-        raise UserError(f"the check '{check.name}' runs '{name}', which is not there", hint="install it")
+        raise UserError(f"the check '{check.name}' runs '{name}', which is not installed", hint="install it")
     words = [os.path.abspath(program), *check.command[1:], os.path.join(config.cache_dir, os_path(cache_path(item.product.name)))]
     if config.limits.memory_bytes not in (0, SHARE_OF_MEMORY):
         words = ["/bin/sh", "-c", 'ulimit -v "$0" && exec "$@"', str(config.limits.memory_bytes >> 10), *words]
@@ -320,7 +319,7 @@ def _ask(config: Config, sandbox: Sandbox | None, check: Check, item: ProductToC
         raise UserError(f"the check '{check.name}' cannot run: {error}", hint="correct 'command' of the check") from None
     if done.kind == FailureKind.TIMEOUT:
         kill_family(-1, f"{MARK_VARIABLE}={mark}")
-        what = f"'{name}' takes longer than {_COMMAND_LIMIT_S:g} s"
+        what = f"'{name}' timed out after {_COMMAND_LIMIT_S:g} s"
     elif not done.error:
         return None
     else:

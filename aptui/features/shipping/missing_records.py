@@ -1,14 +1,14 @@
-"""Names of assets in a file's bytes: asset ids, UUIDs, paths.
+"""Names of assets in a file's bytes: asset ids, UUIDs, paths; and the process that reads files for them.
 
-Whether there is such an asset is not known here.
+This module does not know whether the assets exist.
 
-Files are binary as often as text, hundreds of megabytes long, and sometimes one line. So nothing here is tried from every
-position: bytes are translated to classes at once, the signs that every name has (a dot, eight hex digits in a row) are
-found by `bytes.find`, and only around them is looked closer. Each byte is looked at a bounded number of times, whatever the
-file says.
+Files are binary or text, up to hundreds of megabytes long, sometimes one line. So no pattern is tried from every
+position: all bytes are translated to classes at once, the characters of every name (a dot, eight hex digits in a row) are
+found by `bytes.find`, and only the bytes around them are examined. Each byte is read a bounded number of times for any
+input.
 
-The forms are those of O3DE's `LineByLineDependencyScanner.cpp`. Three differ on purpose: bytes above 127 are letters of a name
-(UTF-8), a folder may have a dot, and between quotes a name may have anything.
+The forms are those of O3DE's `LineByLineDependencyScanner.cpp`, with three intended differences: bytes above 127 are letters
+(UTF-8), a folder may contain a dot, and a quoted name may contain any character.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from typing import Any, BinaryIO, Self
 from msgspec import Struct, field
 
 LINE_LIMIT = 800
-"""So many paths, and so many ids, are taken of one line; 0 = all."""
+"""Maximum number of paths, and of ids, in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
-"""What `MissingProductDependencies.ScannerId` and `ScannerVersion` hold; the version is raised when other names would be found."""
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a change finds other names."""
 NAMES_MAX = 200_000
-"""So many names are taken of one file."""
+"""Maximum number of names in one file."""
 _TAIL = 1 << 16
 _PATH_MAX = 1024
 _QUOTED_MAX = 256
 _QUOTES = frozenset((b'"', b"'"))
 _SEEN_MAX = 50_000
-"""So many runs are remembered, so that one that comes again costs nothing."""
+"""Maximum number of remembered runs; a repeated run is not examined again."""
 _SUB_ID_MAX = (1 << 32) - 1
 
 
@@ -57,10 +57,9 @@ _SLASHES = re.compile(r"[\\/]+")
 
 
 class Names(Struct):
-    """What was found, each name once with the text it was first found as.
+    """The names in a file, each once with its first spelling.
 
-    Keys of `paths` are in lower case, with single forward slashes and without one in front. `is_partial` = there is more
-    than was taken.
+    Keys of `paths` are in lower case, with single forward slashes and without a leading one. `is_partial` = a limit was reached.
     """
 
     assets: dict[tuple[bytes, int], str] = field(default_factory=dict)
@@ -69,7 +68,7 @@ class Names(Struct):
     is_partial: bool = False
 
     def __len__(self) -> int:
-        """Return how many names there are."""
+        """Return the number of names."""
         return len(self.assets) + len(self.uuids) + len(self.paths)
 
     def to_json(self) -> list[Any]:
@@ -80,7 +79,7 @@ class Names(Struct):
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Self:
-        """Return the names that `to_json` wrote."""
+        """Return the names that `to_json` returned."""
         assets, uuids, paths, is_partial = data
         return cls(
             {(bytes.fromhex(uuid), sub_id): text for uuid, sub_id, text in assets},
@@ -91,10 +90,10 @@ class Names(Struct):
 
 
 class MissingScanResult:
-    """One file being scanned: `feed` its bytes in pieces of any size, then `finish`.
+    """The scan of one file: `feed` its bytes in pieces of any size, then call `finish`.
 
     Args:
-        extensions: those that assets have, in lower case; a path that ends in another one is no name of an asset.
+        extensions: the extensions of all assets, in lower case; a path with another extension is not the name of an asset.
         line_limit: see `LINE_LIMIT`.
     """
 
@@ -105,17 +104,17 @@ class MissingScanResult:
         self._rest = b""
         self._seen: set[bytes] = set()
         self._path_count = self._id_count = 0
-        """How many were taken of the line that has begun."""
+        """Numbers of names in the current line."""
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the file."""
+        """Scan the next bytes of the file."""
         data = self._rest + data
         end = _safe_end(data)
         self._rest = data[end:]
         self._take(data[:end])
 
     def finish(self) -> Names:
-        """Return what was found, after the last bytes."""
+        """Return all names; call it after the last bytes."""
         self._take(self._rest)
         self._rest = b""
         return self._names
@@ -123,7 +122,7 @@ class MissingScanResult:
     # -------------------------------------------------------------------------------------------------------------- lines
 
     def _take(self, block: bytes) -> None:
-        """Take whole lines at once; a line that goes on beyond the block is taken name by name, so that they can be counted."""
+        """Scan whole lines at once; a line that continues after the block is scanned name by name, so that they are counted."""
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         if not self._limit:
             self._take_freely(block)
@@ -182,7 +181,7 @@ class MissingScanResult:
             self._names.assets.setdefault((uuid, int(found[6])), text)
 
     def _add_path(self, block: bytes, begin: int, end: int) -> None:
-        """Take a run of letters of paths: all of it, and where a slash follows a dot, its parts too (two names may be joined)."""
+        """Add a run of path characters: all of it, and its parts if a slash follows a dot (two names may be joined)."""
         token = block[begin:end]
         if block[end : end + 1] in _QUOTES:
             self._add_quoted(block, begin, end)
@@ -203,7 +202,7 @@ class MissingScanResult:
                     self._add_name(piece[0])
 
     def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
-        """Take all that stands between quotes of which the run is the end: `"Crystal Sunset (new).png"`."""
+        """Add the quoted text that ends with the run: `"Crystal Sunset (new).png"`."""
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
             self._add_name(block[quote + 1 : end])
@@ -226,7 +225,7 @@ class MissingScanResult:
 
 
 def plain_path(text: str) -> str:
-    """Return a path as keys of `Names.paths` have it; one that climbs keeps its `..` in front."""
+    """Return a path in the form of the keys of `Names.paths`; a path that leaves its folder keeps its leading `..`."""
     path = _SLASHES.sub("/", text).lower().lstrip("/")
     while path.startswith("./"):
         path = path[2:]
@@ -234,7 +233,7 @@ def plain_path(text: str) -> str:
 
 
 def join_path(folder: str, path: str) -> str:
-    """Return what a relative path means in a folder ("" = the top), "" when it climbs out of everything."""
+    """Return the path that is relative to a folder ("" = the top), "" if it leaves the top folder."""
     parts = folder.split("/") if folder else []
     for part in path.split("/"):
         if part == "..":
@@ -247,7 +246,7 @@ def join_path(folder: str, path: str) -> str:
 
 
 def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where each run of letters of paths that has a dot begins and ends."""
+    """Yield the start and end of each run of path characters that contains a dot."""
     classes = block.translate(_PATHS)
     dot = block.find(b".")
     while dot >= 0:
@@ -259,7 +258,7 @@ def _find_dotted(block: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _ids(block: bytes) -> Iterator[re.Match[bytes]]:
-    """Yield each UUID that stands alone, with the sub id that may follow it."""
+    """Yield each separate UUID, with its sub id if there is one."""
     classes = block.translate(_HEX)
     at = classes.find(_EIGHT)
     while at >= 0:
@@ -279,7 +278,7 @@ def _until_slash(text: bytes) -> int:
 
 
 def _safe_end(data: bytes) -> int:
-    """Return up to where `data` can be looked at without what follows: after a line, a word, anything that is in no path."""
+    """Return the end of the part of `data` that needs no next bytes: after a line, a word, or a byte outside paths."""
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))
     if end < 0 and len(data) > _TAIL:
@@ -293,13 +292,13 @@ def _safe_end(data: bytes) -> int:
 
 
 class Specialist(Struct, frozen=True):
-    """Makes files of a certain kind readable as bytes with names in them.
+    """Translates a kind of file into bytes that contain its names as text.
 
     Args:
-        name: what `ScannerId` says.
-        extensions: of the files it is for, in lower case with the dot.
-        heads: or what their bytes begin with.
-        translator: gives for each file a function that is called with its bytes, piece by piece, and whether that was the last.
+        name: the `ScannerId` of its rows.
+        extensions: the extensions of its files, in lower case with the dot.
+        heads: or the first bytes of its files.
+        translator: returns a function for each file, which is called with its bytes in pieces, and whether a piece is the last.
     """
 
     name: str
@@ -316,11 +315,11 @@ def _from_utf16() -> Callable[[bytes, bool], bytes]:
 SPECIALISTS: list[Specialist] = [
     Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
 ]
-"""Who is asked before the lines are looked at; the first that fits has the file."""
+"""Tried in order before the file is scanned by lines; the first match is used."""
 
 
 def specialist(path: str, head: bytes) -> Specialist | None:
-    """Return who is for a file, by its extension or by what it begins with."""
+    """Return the specialist for a file, by its extension or its first bytes."""
     name = path.rpartition("/")[2].lower()
     extension = name[name.rfind(".") :] if "." in name else ""
     return next(
@@ -328,15 +327,15 @@ def specialist(path: str, head: bytes) -> Specialist | None:
     )
 
 
-# The reader process of the search for missing dependencies: a path comes in, names come out; no database.
+# The reader process of the search for missing dependencies: receives a path, returns names; has no database.
 #
-# It speaks JSON Lines over its standard streams, and ends when its input is closed, so none outlives an engine that was killed.
+# It speaks JSON Lines over its standard streams and exits when its input is closed, so it never outlives a killed engine.
 
 _PIECE_BYTES = 1 << 20
 
 
 def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple[bytes, Names]:
-    """Return the SHA-256 of a file's bytes, and what in them looks like a name of an asset.
+    """Return the SHA-256 of a file's bytes, and the names of assets in them.
 
     Raises:
         OSError: it cannot be read.
@@ -356,7 +355,7 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer until `source` ends: first come the extensions and the limit, then paths."""
+    """Answer until `source` ends; the first line has the extensions and the limit, the others a path each."""
     extensions, line_limit = json.loads(source.readline() or b"[[], 0]")
     for line in source:
         target.write(json.dumps(_answer(json.loads(line), frozenset(extensions), line_limit)).encode() + b"\n")

@@ -1,6 +1,6 @@
-"""Queries and rows of the search for missing product dependencies: what is scanned, known assets, declared and found ones.
+"""Queries and rows of the search for missing product dependencies: products to scan, known assets, declared and found references.
 
-Names are looked up hundreds at a time, each by an index; there is no question for a single one.
+Names are looked up by hundreds, each through an index; there is no lookup of a single name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from aptui.store.queries.reader import Reader
 
 
 class ScanMissing(FeatureRequest, frozen=True):
-    """Search products for missing dependencies: those that patterns (`missing_rows.choose_scanned`) and ids name, all without any.
+    """Search products for missing dependencies: those that match patterns (`missing_rows.choose_scanned`) or ids, or all.
 
-    Refused while anything is owed or another search is under way; `name` is what news of it say is scanned. Answered with {files,
-    done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]} at the end.
+    Refused while work is pending or another search runs; `name` describes the products in progress notices. Answered at the end
+    with {files, done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]}.
     """
 
     wire_name: ClassVar = "scan_missing"
@@ -38,7 +38,7 @@ class ScanMissing(FeatureRequest, frozen=True):
 
 
 class ClearMissing(FeatureRequest, frozen=True):
-    """Forget what was found missing in these products. Answered with {count}."""
+    """Delete the missing dependencies that were found in these products. Answered with {count}."""
 
     wire_name: ClassVar = "clear_missing"
     patterns: tuple[str, ...] = ()
@@ -46,22 +46,22 @@ class ClearMissing(FeatureRequest, frozen=True):
 
 
 NO_UUID = bytes(16)
-"""What rows hold in place of a UUID that only say how a scan ended."""
+"""The UUID of rows that only report the outcome of a scan."""
 NOTHING = NOTHING_MISSING
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
 PARTIAL = "partially scanned: a line has more names than are followed"
-"""Texts of such rows; the first three are O3DE's, its spelling too."""
+"""Texts of rows with an outcome; the first three are O3DE's, including their spelling."""
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
-"""Names without their first folder are followed up to so many of those: each name is looked up in each."""
+"""Maximum number of first folders that are tried for a name without its first folder; each one costs a lookup per name."""
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
 _INNER = "substr(p.ProductName, instr(p.ProductName, '/') + 1)"
 _PLATFORM = "substr(p.ProductName, 1, instr(p.ProductName, '/') - 1)"
-# Products alone are filtered; only what passes is joined.
+# Filter products alone, and join only the remaining ones.
 _JOBS_OF = (
     "SELECT j.JobID FROM Sources s JOIN aptui_sources w ON w.source_id = s.SourceID JOIN Jobs j ON j.SourcePK = s.SourceID WHERE"
 )
@@ -75,7 +75,7 @@ T = TypeVar("T")
 
 
 class Scanned(NamedTuple):
-    """A product that is to be scanned; `digest` b"" when not known."""
+    """A product to scan; `digest` b"" = unknown."""
 
     product_id: int
     name: str
@@ -92,9 +92,9 @@ class Scanned(NamedTuple):
 
 
 class MissingTarget(NamedTuple):
-    """A product that a name means.
+    """A product that a name refers to.
 
-    `inner` is its path in lower case without the platform, `platforms` those that it is made for.
+    `inner` is its path in lower case without the platform, `platforms` are the platforms it is made for.
     """
 
     uuid: bytes
@@ -104,17 +104,17 @@ class MissingTarget(NamedTuple):
 
 
 class MissingHit(NamedTuple):
-    """What looks like a dependency and was not declared."""
+    """An undeclared reference that looks like a dependency."""
 
     text: str
     uuid: bytes
     sub_id: int
     product: str
-    """The name of the product that it means."""
+    """The name of the referenced product."""
 
 
 class DeclaredReference(Struct):
-    """What a product declares: asset ids with the sources they are of, and paths and wildcards in lower case."""
+    """The declared dependencies of a product: asset ids with their sources, and paths and wildcards in lower case."""
 
     assets: set[tuple[bytes, int]] = field(default_factory=set)
     sources: set[bytes] = field(default_factory=set)
@@ -122,7 +122,7 @@ class DeclaredReference(Struct):
     wildcards: list[re.Pattern[str]] = field(default_factory=list)
 
     def note(self, uuid: bytes, sub_id: int, path: str) -> None:
-        """Take a row of ProductDependencies."""
+        """Add a row of ProductDependencies."""
         if "*" in path and not path.startswith(":"):
             self.wildcards.append(wildcard(path))
         elif path and not path.startswith(":"):
@@ -132,12 +132,12 @@ class DeclaredReference(Struct):
             self.sources.add(uuid)
 
     def has_path(self, path: str) -> bool:
-        """Whether a path (lower case) is declared as such."""
+        """Whether a path (lower case) is declared as a path."""
         return path in self.paths or any(pattern.fullmatch(path) for pattern in self.wildcards)
 
 
 class FoundName(NamedTuple):
-    """A row of a scan, for people: a hit, or with `uuid` `NO_UUID` how the scan ended."""
+    """A row of a scan for display: a missing dependency, or with `uuid` `NO_UUID` the outcome of the scan."""
 
     product_id: int
     name: str
@@ -148,14 +148,14 @@ class FoundName(NamedTuple):
     scanned_s: int
 
 
-# ------------------------------------------------------------------------------------------------------- what is scanned
+# ---------------------------------------------------------------------------------------------------- products to scan
 
 
 def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
-    """Return the products that patterns and ids name, all without any, by name; what is only an intermediate is none.
+    """Return the products that match patterns and ids, or all, by name; without products that are only intermediates.
 
-    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over
-    either, the path of a source, a UUID or an asset id.
+    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over either,
+    the path of a source, a UUID or an asset id.
     """
     conditions: list[str] = []
     values: list[object] = []
@@ -191,7 +191,7 @@ def _escape(text: str) -> str:
 
 
 def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) -> dict[int, tuple[bytes, Names]]:
-    """Return {product id: digest of the bytes that were read, names in them} for products that were read on these `terms`."""
+    """Return {product id: digest of the bytes, names in them} for products that were read on these `terms`."""
     sql = """SELECT c.product_id, c.digest, c.names FROM json_each(?) k
         JOIN aptui_missing_scans c ON c.product_id = k.value WHERE c.terms = ?"""
     rows = reader.ask(sql, (json.dumps(list(product_ids)), terms))
@@ -199,7 +199,7 @@ def read_remembered(reader: Reader, product_ids: Collection[int], terms: str) ->
 
 
 def read_declared(reader: Reader, product_ids: Collection[int]) -> dict[int, DeclaredReference]:
-    """Return {product id: what it declares}."""
+    """Return {product id: its declared dependencies}."""
     sql = """SELECT d.ProductPK, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
         FROM json_each(?) k JOIN ProductDependencies d ON d.ProductPK = k.value"""
     found = {number: DeclaredReference() for number in product_ids}
@@ -209,7 +209,7 @@ def read_declared(reader: Reader, product_ids: Collection[int]) -> dict[int, Dec
 
 
 def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str, DeclaredReference]:
-    """Return {path in lower case: what the products of that source declare, and what it depends on itself}."""
+    """Return {path in lower case: declared dependencies of that source's products and of the source itself}."""
     found = {key: DeclaredReference() for key in keys}
     of_products = """SELECT k.value, d.DependencySourceGuid, d.DependencySubID, d.UnresolvedPath
         FROM json_each(?) k JOIN aptui_sources w ON w.path_key = k.value JOIN Jobs j ON j.SourcePK = w.source_id
@@ -228,13 +228,13 @@ def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str,
     return found
 
 
-# --------------------------------------------------------------------------------------------------------- what there is
+# ------------------------------------------------------------------------------------------------------- known assets
 
 
 class KnownName:
-    """The assets there are. Ask `learn` for all names of many files, then the others as often as you like.
+    """The existing assets. Call `learn` with all names of many files, then the other methods.
 
-    `extensions` are those of all sources and products, in lower case; `platforms` those that have jobs.
+    `extensions` are those of all sources and products, in lower case; `platforms` are those with jobs.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -250,7 +250,7 @@ class KnownName:
             yield from (text for (text,) in self._reader.ask(sql) if text and "/" not in text)
 
     def forget(self) -> None:
-        """Forget what was learnt, for it takes memory."""
+        """Forget the learnt names to free memory."""
         self._uuids: dict[bytes, tuple[MissingTarget, ...]] = {}
         self._sources: dict[str, tuple[MissingTarget, ...]] = {}
         self._products: dict[tuple[str, str], MissingTarget] = {}
@@ -279,7 +279,7 @@ class KnownName:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up UUIDs that sources had before they got their own, or had another path."""
+        """Look up earlier UUIDs of sources, from before they had their own or from another path."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
@@ -288,7 +288,7 @@ class KnownName:
         _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
     def _learn_products(self, platform: str, paths: Collection[str]) -> None:
-        """A product is named without its platform, or without that and its first folder, or with both."""
+        """Look up products by path without the platform, without the platform and the first folder, or with both."""
         sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
             JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""
         prefixes = json.dumps(["", *self._prefixes_of(platform)])
@@ -297,7 +297,7 @@ class KnownName:
                 self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
 
     def _prefixes_of(self, platform: str) -> list[str]:
-        """Return `<platform>/` and, if they are not too many, `<platform>/<first folder>/` of all products, the shortest first."""
+        """Return `<platform>/` and, up to a limit, `<platform>/<first folder>/` of all products, the shortest first."""
         if platform not in self._prefixes:
             sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
                 FROM Products p
@@ -316,7 +316,7 @@ class KnownName:
         return self._sources.get(path, ())
 
     def of_product(self, platform: str, path: str) -> MissingTarget | None:
-        """Return the product that a path means on a platform."""
+        """Return the product at a path on a platform."""
         return self._products.get((platform, path))
 
 
@@ -341,9 +341,9 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 
 
 def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
-    """Return the parameters of "put_missing" for a product: its hits, and `says` if there is anything to say.
+    """Return the parameters of "put_missing" for a product: its missing dependencies, and `says` if it is not "".
 
-    `stamp` is the time, in seconds since 1970 and for people.
+    `stamp` is the time in seconds since 1970, and as text.
     """
     head = product.product_id, SCANNER, VERSION, product.fingerprint
     tail = stamp[1], stamp[0], product.name, product.digest
@@ -352,20 +352,20 @@ def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: 
 
 
 def pack_names(names: Names) -> bytes:
-    """Return names as `aptui_missing_scans` holds them."""
+    """Return names in the form of `aptui_missing_scans`."""
     encoded = json.dumps(names.to_json(), separators=(",", ":"))
     return zlib.compress(encoded.encode())
 
 
 def unpack_names(data: bytes) -> Names:
-    """Return what `pack_names` packed."""
+    """Return the names that `pack_names` packed."""
     return Names.from_json(json.loads(zlib.decompress(data)))
 
 
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
-    """Return what is missing of these products, and how their scans ended, by name.
+    """Return the missing dependencies of these products, and the outcomes of their scans, by name.
 
-    A hit is named on its own platform if possible.
+    A referenced product is named on the same platform if possible.
     """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""

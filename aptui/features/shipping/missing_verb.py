@@ -1,6 +1,6 @@
-"""`scan-missing`: searches products (and other files) for assets that they name without declaring them.
+"""`scan-missing`: search products and other files for references to assets that are not declared.
 
-Only products have rows in the database. Other files are searched here, whether an engine runs or not, and told of at once.
+Only products have rows in the database. Other files are searched in this process, and their findings are printed at once.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
         metavar="PATTERN",
         help="products: a path, a folder, a wildcard ('*.lua'), LIKE ('%%.lua'), UUID, asset id",
     )
-    parser.add_argument("--sources", action="store_true", help="search the text files among the sources too")
+    parser.add_argument("--sources", action="store_true", help="search text files of the sources too")
     parser.add_argument(
         "--folders", nargs="+", action="extend", default=[], metavar="DIR", help="search all files in these folders too"
     )
@@ -64,15 +64,15 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
         type=int,
         default=LINE_LIMIT,
         metavar="N",
-        help=f"follow so many names a line; 0 = all (default: {LINE_LIMIT})",
+        help=f"maximum number of names per line; 0 = no limit (default: {LINE_LIMIT})",
     )
-    parser.add_argument("--clear", action="store_true", help="search nothing: forget what was found in these products")
-    parser.add_argument("--fail", action="store_true", help="exit 1 when something is missing")
+    parser.add_argument("--clear", action="store_true", help="do not search: delete the findings of these products")
+    parser.add_argument("--fail", action="store_true", help="exit with code 1 if dependencies are missing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def scan_missing(arguments: Namespace) -> int:
-    """Search; with `--fail`, exit 1 when something is missing."""
+    """Search; with `--fail`, return 1 if dependencies are missing."""
     config = load_config(arguments)
     _refuse_no_folders(arguments.folders)
     with _engine(config) as client:
@@ -100,7 +100,7 @@ def scan_missing(arguments: Namespace) -> int:
 
 @contextmanager
 def _engine(config: Config) -> Iterator[EngineClient | None]:
-    """Connect to the engine that runs, None = none does."""
+    """Connect to the running engine; yield None if no engine is running."""
     try:
         client = EngineClient.of(config.cache_dir, kind="scan-missing")
     except NoEngine:
@@ -120,7 +120,7 @@ def _search(config: Config, arguments: Namespace) -> MissingSearch:
 
 @contextmanager
 def _hold_database(config: Config) -> Iterator[Writer]:
-    """Hold the cache as an engine would, and write its database."""
+    """Hold the cache as an engine does, and open its database for writing."""
     from aptui.engine.loop.opening import PreparedSession
     from aptui.store.db.writer import Writer
 
@@ -129,7 +129,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     opening.take()
     with closing(opening):
         if not is_settled(opening):
-            printing.complain("aptui: warning: not everything is processed; 'aptui batch' comes first", "yellow")
+            printing.complain("aptui: warning: work is pending; run 'aptui batch' first", "yellow")
         with closing(Writer(opening.database, lambda _ticket: None)) as writer:
             yield writer
 
@@ -150,7 +150,7 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
 
 
 def _ask(client: EngineClient, arguments: Namespace) -> Tally:
-    """Have the engine search; its news are followed."""
+    """Let the engine search, and show its progress."""
     reporter = _MissingReporter(0)
 
     def take_notice(notice: Notice) -> None:
@@ -171,7 +171,7 @@ def _ask(client: EngineClient, arguments: Namespace) -> Tally:
 
 
 class _MissingReporter:
-    """Says on a terminal how far it is."""
+    """Prints the progress on a terminal."""
 
     def __init__(self, count: int) -> None:
         self._count, self._is_shown = count, False
@@ -211,7 +211,7 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
     for folder in folders:
         if not os.path.isdir(folder):
             raise UserError(
-                f"there is no folder '{printing.line(folder)}'", hint="--folders takes folders; patterns stand before it"
+                f"there is no folder '{printing.line(folder)}'", hint="give folders after --folders, and patterns before it"
             )
 
 
@@ -229,7 +229,7 @@ def _is_text(path: str) -> bool:
         with open(path, "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
     except OSError:
-        return True  # the search says why it cannot be read
+        return True  # the search reports why it cannot be read
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))
 
 
@@ -239,7 +239,7 @@ def _files_in(folders: Sequence[str]) -> Iterator[str]:
             yield from (os.path.join(parent, name) for name in sorted(names) if os.path.isfile(os.path.join(parent, name)))
 
 
-# ----------------------------------------------------------------------------------------------------------------- telling
+# ------------------------------------------------------------------------------------------------------------- printing
 
 
 def _print(arguments: Namespace, tally: Tally, rows: Sequence[FoundName], files: Sequence[FileFound], more: Tally) -> None:
@@ -284,7 +284,7 @@ def _verdict(tally: Tally, more: Tally) -> str:
 
 def _rest(tally: Tally, more: Tally) -> tuple[tuple[int, str], ...]:
     return (
-        (tally.partial + more.partial, "only in part"),
+        (tally.partial + more.partial, "partially"),
         (tally.ignored + more.ignored, "ignored by file tags"),
         (tally.failed + more.failed, "unreadable"),
     )
@@ -315,19 +315,19 @@ def _format_found(row: FoundName) -> dict[str, object]:
     return {"product": row.name, "text": row.text, "asset_id": asset_id_text(row.uuid, row.sub_id), "means": row.meant}
 
 
-# For `bundle` and `scan-missing`: whether a cache is made of the sources as they are now.
+# For `bundle` and `scan-missing`: whether the cache is up to date with the sources.
 #
-# Nothing is processed, and no digest is made.
+# Nothing is processed, and no digest is computed.
 
-_ADVICE = "'aptui batch' processes it; --unsettled packs what was made before"
+_ADVICE = "'aptui batch' processes it; --unsettled packs the last good products"
 _MOST_NAMES = 3
 
 
 def refuse_stale(config: Config) -> None:
-    """Refuse a cache that `aptui batch` would look at more closely; where an engine runs, it keeps the cache current itself.
+    """Refuse a cache that `aptui batch` would process; a running engine keeps its cache up to date itself.
 
     Raises:
-        UserError: a source, a builder or the configuration changed since, or products in the cache did.
+        UserError: a source, a builder, the configuration, or a product in the cache changed since the last run.
     """
     trust.require_for_builders(config, "the check that the cache is current")
     opening = PreparedSession(config)
@@ -348,7 +348,7 @@ def refuse_stale(config: Config) -> None:
 
 
 def is_settled(opening: PreparedSession) -> bool:
-    """Whether nothing is owed in a cache that is held; sources that were written just before a run are compared by their bytes."""
+    """Whether no work is pending in a held cache; sources written shortly before a run are compared by their bytes."""
     if opening.is_current or opening.check is None or opening.check.is_clean or next(_find_changed(opening), None) is not None:
         return opening.is_current
     with closing(DatabaseArchive(opening.database, {})) as archive:
@@ -356,7 +356,7 @@ def is_settled(opening: PreparedSession) -> bool:
 
 
 def _find_changed(opening: PreparedSession) -> Iterator[str]:
-    """Yield folders whose files are others, or have other bytes; times say nothing of what was written just before the check."""
+    """Yield folders with changed files. Files written shortly before the check are compared by bytes, not by time."""
     assert opening.check is not None
     assert opening.walk is not None
     with Verification(opening.database) as bytes_of, closing(DatabaseArchive(opening.database, {})) as archive:

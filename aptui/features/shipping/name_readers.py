@@ -1,7 +1,7 @@
-"""Reader processes of the search for missing dependencies, seen from the searcher: a path in, a future of its names out.
+"""Reader processes of the search for missing dependencies, seen from the searcher: takes a path, returns a future of its names.
 
-Each process has a thread of its own that talks to it and waits for it. One that dies takes the file it was
-at with it: that file is broken, the next gets another process.
+Each process has a thread that talks to it and waits for it. If a process dies, the file that it was reading is reported as broken,
+and the next file gets a new process.
 
 Tests: `tests/features/shipping/test_name_scanner.py`.
 """
@@ -31,7 +31,7 @@ from aptui.shared.globs import PATTERN_LIMIT
 
 
 class Reading(Struct, frozen=True):
-    """What came of reading a file: `names`, or `error`. `is_broken` = the process died of it."""
+    """The result of reading a file: `names`, or `error`. `is_broken` = the process died."""
 
     digest: bytes = b""
     names: Names | None = None
@@ -40,11 +40,11 @@ class Reading(Struct, frozen=True):
 
 
 class Readers:
-    """The processes; they are started when there is something to read.
+    """The processes; they are started on demand.
 
     Args:
-        count: how many at most.
-        extensions, line_limit: see `shared.missing.Scan`.
+        count: maximum number of processes.
+        extensions, line_limit: see `missing_records.MissingScanResult`.
     """
 
     def __init__(self, count: int, extensions: Collection[str], line_limit: int) -> None:
@@ -56,11 +56,11 @@ class Readers:
         self._is_closed = False
 
     def read(self, path: str) -> Future[Reading]:
-        """Have a file read; `path` is as Python's file functions want it."""
+        """Start reading a file; `path` is in the form of Python's file functions."""
         return self._threads.submit(self._read, path)
 
     def close(self) -> None:
-        """Kill the processes; what they are at is broken."""
+        """Kill the processes; the files that they are reading are reported as broken."""
         with self._lock:
             self._is_closed = True
             processes = list(self._processes)
@@ -110,7 +110,7 @@ class Readers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=python_environment(),
-                start_new_session=True,  # the interrupt of a terminal is ours to deal with
+                start_new_session=True,  # this program handles the interrupt of a terminal
             )
             self._processes.add(process)
         assert process.stdin is not None
@@ -127,7 +127,7 @@ class Readers:
 def _bury(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(OSError):  # what was to be written has no reader
+            with contextlib.suppress(OSError):  # the reader of the remaining output is gone
                 stream.close()
     process.wait()
 
@@ -140,7 +140,7 @@ def _reading(answer: dict[str, Any]) -> Reading:
 
 # Files of scan folders about undeclared dependencies: `*_Dependencies.xml` (always shipped), `*.filetag` (not scanned).
 #
-# Both lie at the top of a scan folder. They are read as written; one that cannot be read has no rules, and says so.
+# Both are at the top of a scan folder. A file that cannot be read has no rules, and is reported.
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1
@@ -150,7 +150,7 @@ _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
 class ScanRules(Struct):
-    """The rules of all scan folders; `complaints` says which files could not be read."""
+    """The rules of all scan folders; `complaints` are errors of files that could not be read."""
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)
     excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
@@ -162,7 +162,7 @@ class ScanRules(Struct):
         return any(pattern.fullmatch(path) for pattern in self.shipped for path in paths)
 
     def tags_of(self, path: str, *, is_product: bool) -> tuple[str, ...]:
-        """Return the tags for which a file (lower case, without a platform) is not scanned, () = it is."""
+        """Return the tags that exclude a file (lower case, without a platform) from the scan, () = it is scanned."""
         for wanted in _SKIPPED_PRODUCTS if is_product else _SKIPPED_FILES:
             if _has(self.excluded, path, wanted) and not _has(self.included, path, wanted):
                 return tuple(sorted(wanted))
@@ -216,7 +216,7 @@ def _read_shipped(data: bytes) -> Iterator[str]:
 
 
 def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
-    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` is the pattern, then its form and its tags follow."""
+    """Yield (matcher, tags) of each pair of an ObjectStream: `value1` is the pattern, followed by its form and its tags."""
     pattern, form, tags = "", _WILDCARD, set[str]()
     for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
         value = attributes.get("value", "")
@@ -240,10 +240,10 @@ def _matcher(pattern: str, form: int) -> Callable[[str], object]:
 
 
 def _linear(regex: str) -> Callable[[str], object]:
-    """Return what matches a whole path with a regex that lies among the assets: by an engine that cannot be made to take long.
+    """Return a matcher of whole paths for a regex from an asset file; its engine runs in linear time.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid regex.
     """
     from aptui.store.jobs.regex import PatternError, compile_pattern
 
@@ -253,7 +253,7 @@ def _linear(regex: str) -> Callable[[str], object]:
     try:
         pattern = compile_pattern(whole)
     except PatternError as error:
-        raise ValueError(f"'{regex}' is no regex that is understood here: {error}") from None
+        raise ValueError(f"'{regex}' is not a supported regex: {error}") from None
 
     def match(path: str) -> bool:
         data = path.encode("utf-8", "replace")

@@ -1,8 +1,7 @@
-"""The search for missing product dependencies: assets that files name and their makers did not declare.
+"""The search for missing product dependencies: assets that files name and their builders did not declare.
 
-A product's bytes are read once: the names in them are kept with the SHA-256 of what was read, and for another scan they are
-only looked up again, because the assets there are may be others. They are read again when the bytes, the limit, or the
-extensions that assets have changed.
+A product's bytes are read once. Its names are stored with the SHA-256 of the bytes; later scans only look the names up again,
+because the assets may have changed. The bytes are read again if they, the limit, or the extensions of assets have changed.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from aptui.features.shipping.missing_rows import DeclaredReference, KnownName, M
 from aptui.features.shipping.name_readers import Readers, Reading, ScanRules, read_rules
 from aptui.store.queries.reader import Reader, open_reader
 
-# The meaning of names in a file: which assets they are, and which of them its maker did not declare.
+# The meaning of names in a file: the assets they refer to, and which of them are not declared.
 #
-# The database is asked through `store.queries.problems.missing.KnownName`.
+# The database is queried through `missing_rows.KnownName`.
 
 
 class ScannedProduct(NamedTuple):
-    """The file that names: `inner` is its path in lower case (for relative names).
+    """The scanned file: `inner` is its path in lower case (for relative names).
 
-    `uuid` is its source's, `platforms` say where to look for products.
+    `uuid` is that of its source, `platforms` are those whose products it may name.
     """
 
     uuid: bytes
@@ -46,7 +45,7 @@ class ScannedProduct(NamedTuple):
 
 
 def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> None:
-    """Look up all that these files name, at once; what was known before is forgotten."""
+    """Look up all names of these files at once; earlier results are forgotten."""
     known.forget()
     uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
     paths = {subject.inner for subject, _ in named}
@@ -60,7 +59,7 @@ def learn(known: KnownName, named: Sequence[tuple[ScannedProduct, Names]]) -> No
 
 
 def _meanings(subject: ScannedProduct, name: str) -> list[str]:
-    """Return which paths a name can mean: as it stands, and relative to who names it."""
+    """Return the paths that a name can mean: itself, and relative to the file that contains it."""
     relative = join_path(subject.inner.rpartition("/")[0], name)
     return [path for path in dict.fromkeys(("" if name.startswith("..") else name, relative)) if path]
 
@@ -68,7 +67,7 @@ def _meanings(subject: ScannedProduct, name: str) -> list[str]:
 def hits_of(
     known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference, rules: ScanRules
 ) -> Iterator[MissingHit]:
-    """Yield what a file names and its maker did not declare, each product once."""
+    """Yield the undeclared references of a file, each product once."""
     seen = {(subject.uuid, subject.sub_id)}
     for text, targets in _targets(known, subject, names, declared):
         for target in targets:
@@ -81,7 +80,7 @@ def hits_of(
 
 
 def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
-    """Whether a product is made for any platform of who names it: what is not made for it at all is not missing there."""
+    """Whether a product is made for any platform of the file; a product of other platforms is not missing there."""
     wanted = {platform.lower() for platform in subject.platforms}
     return not wanted or not target.platforms or any(platform.lower() in wanted for platform in target.platforms)
 
@@ -89,7 +88,7 @@ def _is_made_for(subject: ScannedProduct, target: MissingTarget) -> bool:
 def _targets(
     known: KnownName, subject: ScannedProduct, names: Names, declared: DeclaredReference
 ) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
-    """Yield (text, the products it means). Whoever names a source means any of its products: one that is declared is enough."""
+    """Yield (text, the products it means). The name of a source means any of its products: one declared product is enough."""
     for (uuid, sub_id), text in names.assets.items():
         yield text, tuple(target for target in known.of_uuid(uuid) if target.sub_id == sub_id)
     for uuid, text in names.uuids.items():
@@ -114,12 +113,12 @@ def _find_by_name(known: KnownName, subject: ScannedProduct, name: str, declared
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedProduct, declared: DeclaredReference) -> bool:
-    """Whether the source that these are products of is the subject's own, or declared by one of its products."""
+    """Whether the products' source is the file's own, or one of its products is declared."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
 READERS = 2
-"""Processes that read; they are CPU-bound, and the engine has work too."""
+"""Number of reader processes; they are CPU-bound, and the engine needs the CPU too."""
 _PAGE = 128
 _REPORT_EVERY_S = 0.2
 
@@ -135,7 +134,7 @@ class NamePlace(Struct, frozen=True):
 class Tally(Struct):
     """Progress of a search: `read` does not count remembered files.
 
-    `flawed` are files with missing dependencies, `hits` the dependencies.
+    `flawed` is the number of files with missing dependencies, `hits` that of the dependencies.
     """
 
     files: int = 0
@@ -153,7 +152,7 @@ class Tally(Struct):
 
 
 class FileFound(NamedTuple):
-    """A file that is no product, and what it names; `says` = how its scan ended, "" = as it should."""
+    """A file that is not a product, and its undeclared references; `says` is the outcome of its scan, "" = success."""
 
     path: str
     hits: tuple[MissingHit, ...]
@@ -162,16 +161,16 @@ class FileFound(NamedTuple):
 
 OnProgress = Callable[[Tally], object]
 _Begun = dict[int, Names | Future[Reading]]
-"""{product id: its names as remembered, or what reads them}."""
+"""{product id: its remembered names, or the future of reading them}."""
 
 
 class MissingSearch:
-    """A search, in one thread.
+    """A search in one thread.
 
     Args:
-        place: where.
-        line_limit: so many names are followed in one line, 0 = all.
-        is_given_up: asked between pages of files.
+        place: where to search.
+        line_limit: maximum number of names in one line, 0 = no limit.
+        is_given_up: called between pages of files; true ends the search.
     """
 
     def __init__(self, place: NamePlace, line_limit: int = LINE_LIMIT, is_given_up: Callable[[], bool] = lambda: False) -> None:
@@ -180,17 +179,17 @@ class MissingSearch:
     def products(
         self, wanted: Sequence[Scanned], save: Callable[[Rows], object], on_progress: OnProgress = lambda _: None
     ) -> Tally:
-        """Scan products; `save` takes the rows of some of them at a time.
+        """Scan products; `save` receives their rows page by page.
 
         Raises:
-            KnownError: the database cannot be read, or `save` says so.
+            KnownError: the database cannot be read, or `save` failed.
         """
         tally = Tally(files=len(wanted))
         with self._work(tally) as work:
             pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
             begun = work.begin(pages[0]) if pages else {}
             for at, page in enumerate(pages):
-                # The next page is being read while this one is looked up.
+                # The names of this page are looked up while the next page is read.
                 following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
                 save(work.rows_of(page, begun))
                 begun = following
@@ -200,7 +199,7 @@ class MissingSearch:
         return tally
 
     def files(self, paths: Iterable[str], on_progress: OnProgress = lambda _: None) -> tuple[list[FileFound], Tally]:
-        """Scan files that are no products (absolute, as Python's file functions want them); return those with something to say."""
+        """Scan files that are not products (absolute, in the form of Python's file functions); return those with findings."""
         listed = list(paths)
         tally, found = Tally(files=len(listed)), []
         with self._work(tally) as work:
@@ -227,13 +226,13 @@ class MissingSearch:
         tally.seconds = time.monotonic() - tally.began_s
 
     def _terms(self, known: KnownName) -> str:
-        """Return what, beside its bytes, decides which names are taken of a file."""
+        """Return the settings that decide, besides its bytes, which names are found in a file."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
 
 
 class _Work(Struct):
-    """What a search works with."""
+    """The tools of a search."""
 
     place: NamePlace
     reader: Reader
@@ -247,7 +246,7 @@ class _Work(Struct):
     # ----------------------------------------------------------------------------------------------------------- products
 
     def begin(self, page: Sequence[Scanned]) -> _Begun:
-        """Return the names of some products as remembered, or about to be read; those that are to be skipped are not in it."""
+        """Return the remembered names of some products, or start reading them; skipped products are omitted."""
         remembered = store.read_remembered(self.reader, [each.product_id for each in page], self.terms)
         begun: _Begun = {}
         for each in page:
@@ -262,7 +261,7 @@ class _Work(Struct):
         return begun
 
     def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
-        """Return the rows of some products: what is missing of them, or why that is not known."""
+        """Return the rows of some products: their missing dependencies, or why they are unknown."""
         moment = int(time.time())
         stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
         rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
@@ -289,7 +288,7 @@ class _Work(Struct):
         return rows
 
     def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
-        """Return what came of a file: with a digest if it was read now; without names and error if it was to be skipped."""
+        """Return the result for a file: with a digest if it was read now; without names and error if it was skipped."""
         if begun is None:
             self.tally.ignored += 1
             return Reading()
@@ -304,7 +303,7 @@ class _Work(Struct):
         return reading
 
     def _await(self, begun: Future[Reading]) -> Reading:
-        """Return what came of a file; nobody waits for a disk that hangs once the search is given up."""
+        """Return the result for a file; a search that was given up does not wait for a hanging disk."""
         while True:
             try:
                 return begun.result(_REPORT_EVERY_S)
@@ -315,7 +314,7 @@ class _Work(Struct):
     # -------------------------------------------------------------------------------------------------------------- files
 
     def find_in(self, paths: Sequence[str]) -> list[FileFound]:
-        """Return of some files those with undeclared references, and those that cannot be read."""
+        """Return the files with undeclared references, and those that cannot be read."""
         begun: dict[str, Future[Reading] | None] = {}
         for path in paths:
             is_skipped = bool(self.rules.tags_of(self._inner(path), is_product=False))
@@ -342,7 +341,7 @@ class _Work(Struct):
         return found
 
     def _inner(self, path: str) -> str:
-        """Return the path below its scan folder, in lower case; the whole one for a file elsewhere."""
+        """Return the path below its scan folder in lower case, or the whole path of a file outside."""
         roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
         return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
 

@@ -1,7 +1,7 @@
-"""The search for missing dependencies beside a live engine: a thread searches, the engine's writer writes, clients see progress.
+"""The search for missing dependencies in a running engine: a thread searches, the engine writes rows, clients see progress.
 
-One search at a time, and none while anything is pending: products would be others while they are read. The thread asks nothing
-of the engine but to save rows, and whatever it has to say is taken up by the engine's own thread, once a turn.
+One search runs at a time, and only while no work is pending, because products would change while they are read. The thread asks the
+engine only to save rows. The engine's thread collects its messages once per turn.
 
 Tests: `tests/engine/live/test_requests.py`.
 """
@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 
 class _Running(Struct):
-    """The search that is under way; a new epoch of the engine ends it."""
+    """The running search; a new epoch of the engine ends it."""
 
     request: Request
     name: str
@@ -45,7 +45,7 @@ class _Running(Struct):
 
 
 class MissingScanRequests:
-    """Answers `ScanMissing` and `ClearMissing`; all but what `_run` does is for the engine's thread."""
+    """Answers `ScanMissing` and `ClearMissing`. Only `_run` is called in another thread."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -55,7 +55,7 @@ class MissingScanRequests:
         live.endings.append(self.close)
 
     def take(self, request: Request, verb: ScanMissing | ClearMissing) -> None:
-        """Take a request.
+        """Handle a request.
 
         Raises:
             KnownError: it cannot be done now.
@@ -66,18 +66,18 @@ class MissingScanRequests:
             self._clear(request, verb)
 
     def _scan(self, request: Request, verb: ScanMissing) -> None:
-        """Begin a search; it is answered at its end.
+        """Start a search; the request is answered at its end.
 
         Raises:
-            KnownError: it cannot begin now.
+            KnownError: it cannot start now.
         """
         engine = self._live.engine
         if engine is None or not (engine.is_idle and self._live.watching.is_quiet):
-            refused = UserError("products are not searched while the engine works", hint="wait until it is idle")
+            refused = UserError("products cannot be searched while work is pending", hint="wait until the engine is idle")
             refused.exit_code = _BUSY
             raise refused
         if self._running is not None:
-            refused = UserError(f"a search for missing dependencies is under way: {self._running.name}", hint="wait until it ends")
+            refused = UserError(f"a search for missing dependencies is running: {self._running.name}", hint="wait until it ends")
             refused.exit_code = _BUSY
             raise refused
         running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
@@ -88,7 +88,7 @@ class MissingScanRequests:
         running.thread.start()
 
     def _clear(self, request: Request, verb: ClearMissing) -> None:
-        """Forget what was found in some products."""
+        """Delete the findings of some products."""
         engine = self._live.working_engine()
         products = _choose_scanned(self._database, verb.patterns, verb.product_ids)
         engine.writer.run({"drop_missing": [(each.product_id,) for each in products]}, durable=False)
@@ -96,17 +96,17 @@ class MissingScanRequests:
         request.answer(count=len(products))
 
     def forget_client(self, client: int) -> None:
-        """A client is gone: what it asked for is given up; what was found until then stays."""
+        """End the search of a disconnected client; rows that were saved stay."""
         running = self._running
         if running is not None and running.request.client == client:
             running.is_given_up = True
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: the thread wakes the loop when it has something to say."""
+        """Return None: the thread wakes the loop when it has a message."""
         return None
 
     def poll(self, _now: float) -> None:
-        """Say what the thread had to say."""
+        """Publish the messages of the thread."""
         running, engine = self._running, self._live.engine
         if running is not None and (engine is None or engine.epoch != running.epoch):
             running.is_given_up = True
@@ -114,7 +114,7 @@ class MissingScanRequests:
             self._answers.get()()
 
     def close(self) -> None:
-        """Give up what is under way, and wait until it ends."""
+        """End the running search, and wait for it."""
         running = self._running
         if running is not None and running.thread is not None:
             running.is_given_up = True
@@ -139,12 +139,12 @@ class MissingScanRequests:
         except KnownError as error:
             failure = error
             self._later(lambda: self._note_ended(running, Tally(), failure))
-        except Exception as error:  # noqa: BLE001  # a bug of ours costs the search, not the engine
+        except Exception as error:  # noqa: BLE001  # an internal error ends the search, not the engine
             bug = InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this")
             self._later(lambda: self._note_ended(running, Tally(), bug))
 
     def _save(self, running: _Running, rows: Rows) -> None:
-        """Have the engine's thread save rows, and wait until they are; an engine that is being closed saves none."""
+        """Let the engine's thread save rows, and wait for it; an engine that is closing saves none."""
         done, failures = threading.Event(), list[KnownError]()
 
         def save() -> None:

@@ -1,4 +1,4 @@
-"""Searching for missing dependencies from the Assets screen: what is asked of the engine, and the line that says how far it is."""
+"""Searching for missing dependencies from the Assets screen: the requests to the engine, and the line with their progress."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from aptui.tui.data.feed import Batch
 
 _NAME_CELLS = 48
-"""Of a path in a question."""
-_BUSY = "the engine is busy: products are searched for missing dependencies once it is idle"
+"""Maximum width of a path in a question."""
+_BUSY = "the engine is busy: products can be searched when it is idle"
 
 
 class ScanLine(Line):
-    """The newest search: when it began, what of, how far it is, what came of it."""
+    """The newest search: its start, its products, its progress, its result."""
 
     DEFAULT_CSS = """
     ScanLine { dock: bottom; height: 1; display: none; }
@@ -46,7 +46,7 @@ class ScanLine(Line):
         self._news: MissingScan | None = None
 
     def show(self, news: MissingScan) -> None:
-        """Say how far a search is."""
+        """Show the progress of a search."""
         is_new = self._news is None or self._news.is_over or self._news.name != news.name
         if is_new:
             self._began = time.strftime("%H:%M:%S")
@@ -55,12 +55,12 @@ class ScanLine(Line):
         self.refresh_if_changed()
 
     def leave(self) -> None:
-        """Go, unless a search is under way."""
+        """Hide the line unless a search is running."""
         if self._news is not None and self._news.is_over:
             self.remove_class("-shown")
 
     def parts(self, width: int) -> Parts:
-        """Return the line; what is scanned is foreign text, and gives way when there is no room."""
+        """Return the line; the name of the products is untrusted text, and is shortened to fit."""
         news = self._news
         if news is None:
             return ()
@@ -88,7 +88,7 @@ def _missing(count: int) -> str:
 
 
 class MissingScans(AssetExtension):
-    """Has products searched, and what was found forgotten; the line says how far the newest search is."""
+    """Starts searches and deletes their findings; the line shows the progress of the newest search."""
 
     def __init__(self, parts: AssetParts) -> None:
         super().__init__(parts)
@@ -96,23 +96,23 @@ class MissingScans(AssetExtension):
         self.line = self._line = ScanLine()
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return both."""
+        """Return both actions."""
         return {"scan_missing": self.scan, "clear_missing": self.clear}
 
     def commands(self) -> Sequence[Command]:
-        """Return the command that searches what a pattern names."""
-        does = "scan for missing dependencies: a folder, '*.lua', a product; all without"
+        """Return the command that searches the products that match a pattern."""
+        does = "scan for missing dependencies: a folder, '*.lua', a product; default: all"
         return [Command("missing", does, self.scan_matching, needs_engine=True)]
 
     def leave_row(self) -> None:
-        """Hide the line, unless a search is under way."""
+        """Hide the line unless a search is running."""
         self._line.leave()
 
     def menu_items(self, panel: Panel) -> list[MenuItem | None]:
-        """Return the entries of the menu; while the engine works they say why they cannot be taken."""
+        """Return the menu entries; while work is pending they are disabled and say why."""
         count, can_ask = len(self._trees.view.marks), self._shell.can_ask
         what = f"{count:,} marked" if count else "the folder" if panel.is_folder else "it"
-        why = "" if self._is_engine_idle() or not can_ask else " (once the engine is idle)"
+        why = "" if self._is_engine_idle() or not can_ask else " (when the engine is idle)"
         clear = "Clear the results of its scan…" if not count else "Clear the results of their scans…"
         return [
             None,
@@ -123,29 +123,29 @@ class MissingScans(AssetExtension):
     def _is_engine_idle(self) -> bool:
         progress = self._shell.session.latest_progress
         if progress is None or self._shell.session.state is not SessionState.ATTACHED:
-            return True  # the engine will say
+            return True  # the engine reports it
         return not progress.is_working
 
     def scan(self) -> None:
-        """Search the product, all products of the source, or of the folder; or those that are marked."""
+        """Search the product, all products of the source or the folder, or the marked ones."""
         if self._is_engine_idle():
             self._with_products(self._ask_to_scan)
         else:
             self._shell.show_toast(_BUSY, "warning")
 
     def scan_matching(self, pattern: str) -> None:
-        """Search the products that a pattern names (`missing_rows.choose_scanned`), all without one."""
+        """Search the products that match a pattern (`missing_rows.choose_scanned`), or all."""
         if self._is_engine_idle():
             self._shell.ask(ScanMissing((pattern,) if pattern else (), name=pattern or "all products"))
         else:
             self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
-        """Forget what was found in them, after asking."""
+        """Ask, and delete their findings."""
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
-        """Call `do` with (name of all of it, how many files and folders it is, patterns for folders, ids of products)."""
+        """Call `do` with (a name for all, number of files and folders, patterns for folders, ids of products)."""
         model, kind = self._trees.model, self._trees.kind
         keys = self._trees.view.list_selected_keys()
         if not keys or model.tree is None:
@@ -180,13 +180,13 @@ class MissingScans(AssetExtension):
         )
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
-        """Whether anything is asked for: without patterns and ids the engine would take all there is."""
+        """Whether products were chosen: without patterns and ids the engine would search all products."""
         if not (folders or product_ids):
             self._shell.show_toast(f"'{name}' has no products", "warning")
         return bool(folders or product_ids)
 
     def note(self, batch: Batch) -> None:
-        """Show how far a search is."""
+        """Show the progress of a search."""
         for scan in batch.missing_scans[-1:]:
             self._line.show(scan)
 

@@ -1,4 +1,4 @@
-"""`assetlist`, `bundle`, `compare`: products that ship with some assets, packed into one file, compared between two lists."""
+"""`assetlist`, `bundle`, `compare`: list the products that ship with some assets, pack them into a zip, compare two lists."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ DIFFERS = 1
 def assetlist_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `assetlist`."""
     parser.add_argument("seeds", nargs="*", metavar="SEED", help="a source, a product, an asset id, or a pattern with * and ?")
-    parser.add_argument("--platform", default="", metavar="ID", help="for which platform; not needed where there is one")
+    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
     parser.add_argument(
         "--orphans",
         action="store_true",
-        help="list the products that no SEED reaches; without SEED those that no other product needs",
+        help="list the products that no SEED reaches, or without SEED those that no other product needs",
     )
     parser.add_argument("--output", metavar="FILE", help="write the list for 'bundle' and 'compare'")
-    parser.add_argument("--json", action="store_true", help="print that list")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
     database_argument(parser)
 
 
 def assetlist(arguments: Namespace) -> int:
-    """List what ships with the seeds."""
+    """List the products that ship with the seeds."""
     if not arguments.seeds and not arguments.orphans:
-        raise UserError("which assets? no SEED was given", hint="for example: aptui assetlist 'levels/*' --platform linux")
+        raise UserError("no SEED was given", hint="for example: aptui assetlist 'levels/*' --platform linux")
     with open_asked(arguments) as place:
         platform = _platform(arguments, place)
         graph = place.graph(platform)
@@ -77,15 +77,13 @@ def assetlist(arguments: Namespace) -> int:
 
 
 def _platform(arguments: Namespace, place: AskedAssets) -> str:
-    """Return the platform that was named, or the only one there is."""
+    """Return the named platform, or the only one."""
     if arguments.platform:
         return str(arguments.platform)
     known = [name for name in place.graph().platforms() if name.lower() not in ("common", "all")]
     if len(known) != 1:
         names = ", ".join(map(printing.line, known)) or "none yet"
-        raise UserError(
-            "for which platform? there is more than one" if known else "nothing was made yet", hint=f"--platform: {names}"
-        )
+        raise UserError("there is more than one platform" if known else "there are no products yet", hint=f"--platform: {names}")
     return known[0]
 
 
@@ -97,7 +95,7 @@ def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: st
         if not products:
             raise UserError(
                 f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'",
-                hint="'aptui jobs' says what became of it; '--platform' names another one",
+                hint="'aptui jobs' shows its jobs; '--platform' selects another platform",
             )
         found.update(dict.fromkeys(products))
     return list(found)
@@ -134,24 +132,22 @@ def _size(size: int) -> str:
 def bundle_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `bundle`."""
     parser.add_argument("seeds", nargs="*", metavar="SEED", help="a source, a product, an asset id, or a pattern with * and ?")
-    parser.add_argument("--platform", default="", metavar="ID", help="for which platform; not needed where there is one")
-    parser.add_argument(
-        "--list", metavar="FILE", help="pack what this list says, which 'assetlist --output' wrote, and nothing else"
-    )
+    parser.add_argument("--platform", default="", metavar="ID", help="only products of this platform")
+    parser.add_argument("--list", metavar="FILE", help="pack exactly the products of this list from 'assetlist --output'")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the zip to write")
-    parser.add_argument("--store", action="store_true", help="do not compress: the same bytes whatever made Python's zlib")
+    parser.add_argument("--store", action="store_true", help="do not compress, for equal bytes with every version of zlib")
     parser.add_argument(
         "--unsettled",
         action="store_true",
-        help="also where jobs wait or failed, or sources changed since: the last good products",
+        help="pack the last good products even if jobs are pending or failed, or sources changed",
     )
     database_argument(parser)
 
 
 def bundle(arguments: Namespace) -> int:
-    """Pack what ships with the seeds."""
+    """Pack the products that ship with the seeds."""
     if bool(arguments.seeds) == bool(arguments.list):
-        raise UserError("which assets? either SEED or --list FILE", hint="for example: aptui bundle 'levels/*' -o levels.zip")
+        raise UserError("give either SEED or --list FILE", hint="for example: aptui bundle 'levels/*' -o levels.zip")
     given = _list_in(arguments.list) if arguments.list else None
     with open_asked(arguments) as place:
         platform = _platform_of(given, arguments) if given else _platform(arguments, place)
@@ -159,7 +155,7 @@ def bundle(arguments: Namespace) -> int:
         if not arguments.unsettled:
             _refuse_unsettled(graph)
             if place.config is not None:
-                from aptui.features.shipping.missing_verb import refuse_stale  # it brings the engine's first half
+                from aptui.features.shipping.missing_verb import refuse_stale  # it imports half of the engine
 
                 refuse_stale(place.config)
         if given is not None:
@@ -185,10 +181,10 @@ def _platform_of(given: AssetList, arguments: Namespace) -> str:
 
 
 def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
-    """Return the products of a list as the database has them.
+    """Return the products of a list from the database.
 
     Raises:
-        UserError: one is gone, or other bytes than when the list was made.
+        UserError: a product was deleted, or changed since the list was made.
     """
     now = closure(graph, graph.products_named([item.name for item in given.products]), given.seeds, given.platform)
     known = {item.name: item for item in now.products}
@@ -196,7 +192,7 @@ def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
     for item in given.products:
         here = known.get(item.name)
         if here is None:
-            raise UserError(f"there is no product '{printing.line(item.name)}' any more", where=file, hint=hint)
+            raise UserError(f"the product '{printing.line(item.name)}' no longer exists", where=file, hint=hint)
         if item.digest and here.digest and item.digest != here.digest:
             raise UserError(f"'{printing.line(item.name)}' has changed since", where=file, hint=hint)
     wanted = {item.name for item in given.products}
@@ -232,7 +228,7 @@ def compare_arguments(parser: ArgumentParser) -> None:
 
 
 def compare(arguments: Namespace) -> int:
-    """Compare two lists; exit 1 when they differ."""
+    """Compare two lists; return 1 if they differ."""
     old, new = _list_in(arguments.old), _list_in(arguments.new)
     changes = differences(old, new)
     if arguments.json:
@@ -285,10 +281,10 @@ def _with_sign(more: int) -> str:
 def _list_in(name: str) -> AssetList:
     """Read a list, or the manifest of a bundle."""
     try:
-        if not stat.S_ISREG(os.stat(name).st_mode):  # before it is opened: a pipe waits for who writes, a device has no end
+        if not stat.S_ISREG(os.stat(name).st_mode):  # opening a pipe can block, and a device has no end
             raise UserError(
-                f"'{printing.line(name)}' is no regular file",
-                hint="name a bundle, or what 'aptui assetlist SEED --output FILE' wrote",
+                f"'{printing.line(name)}' is not a regular file",
+                hint="give a bundle, or a list from 'aptui assetlist SEED --output FILE'",
             )
         data = manifest_in(Path(name))
         if data is None:
@@ -299,28 +295,28 @@ def _list_in(name: str) -> AssetList:
     return read(data, name)
 
 
-# Bundles: a zip of products with a manifest, the same bytes for the same products; `shipping` chooses the products.
+# Bundles: a zip of products with a manifest; equal products give equal bytes. `shipping` chooses the products.
 
 MANIFEST = "manifest.json"
-"""No product is called so: their names begin with their platform."""
+"""No product has this name, because names of products begin with their platform."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that zip knows."""
+"""The earliest time that the zip format has."""
 _UNIX = 3
 _MODE = 0o100644 << 16
 _CHUNK = 1 << 20
 
 
 def pack(wanted: AssetList, cache_dir: Path, target: BinaryIO, *, is_compressed: bool = True) -> int:
-    """Write the products and the manifest to `target`, each compared with its recorded digest on the way; return the zip's size.
+    """Write the products and the manifest to `target`, each product compared with its recorded digest; return the zip's size.
 
-    Names are sorted, times, modes and compression fixed. The manifest stands last: where digests were not recorded, it has those
-    packed. It says what is in the bundle, not why: the same products are the same bytes, whoever asked for them.
+    Names are sorted; times, modes and compression are fixed. The manifest is last: if a digest was not recorded, it has that of the
+    packed bytes. It does not contain the reasons for products, so that the same products give the same bytes.
 
     Raises:
-        HostError: a product cannot be read, or is not what was recorded.
+        HostError: a product cannot be read, or differs from its record.
     """
     with zipfile.ZipFile(target, "w", strict_timestamps=True) as bundle:
-        counting = bundle.fp or target  # where `target` is a pipe, this one counts
+        counting = bundle.fp or target  # if `target` is a pipe, this object counts the bytes
         by_name = {item.name: item for item in wanted.products}
         ordered = sorted(by_name.values(), key=lambda item: from_text(item.name))
         packed = tuple(_add(bundle, product, cache_dir, is_compressed=is_compressed) for product in ordered)
@@ -338,7 +334,7 @@ def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:
 
 
 def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is_compressed: bool) -> ListedProduct:
-    """Copy one product into the zip; return it with the digest and the size it has."""
+    """Copy one product into the zip; return it with its actual digest and size."""
     path = product_path(cache_dir, product.name)
     digest, size = hashlib.sha256(), 0
     try:
@@ -353,18 +349,18 @@ def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is
         if error.filename != os.fspath(path):
             raise
         raise HostError(
-            f"product '{line(os.fspath(path))}' cannot be read: {error.strerror}", hint="'aptui verify' looks at all"
+            f"product '{line(os.fspath(path))}' cannot be read: {error.strerror}", hint="'aptui verify' checks all products"
         ) from error
     if (product.digest and digest.hexdigest() != product.digest) or product.size not in (-1, size):
         raise HostError(
-            f"product '{line(product.name)}' is not what was recorded",
-            hint="'aptui verify --repair' makes it again; nothing was written",
+            f"product '{line(product.name)}' differs from its record",
+            hint="'aptui verify --repair' restores it; nothing was written",
         )
     return replace(product, digest=digest.hexdigest(), size=size, pulled_in_by="")
 
 
 def manifest_in(path: Path) -> bytes | None:
-    """Return the manifest of a bundle, None when the file is none."""
+    """Return the manifest of a bundle, None if the file is not a bundle."""
     if not zipfile.is_zipfile(path):
         return None
     try:

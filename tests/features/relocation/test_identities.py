@@ -44,7 +44,7 @@ def test_repair_restores_a_forgotten_identity_file(assets: Path, capsys: pytest.
     run("batch")
     code, out, _ = run("identities", "--json")
     assert (code, [(move["source"], move["was"]) for move in json.loads(out)["moves"]]) == (1, [("b.txt", "a.txt")])
-    assert "looks like a move of 'a.txt'" in run("identities")[1]
+    assert "was probably moved from 'a.txt'" in run("identities")[1]
 
     assert run("identities", "--repair")[0] == 0
     assert (assets / "b.txt.meta").read_text() == document(OLD)
@@ -72,7 +72,7 @@ def test_invalid_identity_file_is_left_unchanged(tmp_path: Path, text: str) -> N
     left.write_text(document(OLD))
     belongs.write_text(text)
 
-    with pytest.raises(UserError, match="is no identity file"):
+    with pytest.raises(UserError, match="is not an identity file"):
         verbs._repair(verbs.Move("b.txt", "a.txt", str(left), str(belongs)))
 
     assert (left.read_text(), belongs.read_text()) == (document(OLD), text)

@@ -111,7 +111,7 @@ def test_file_already_there_is_skipped(room: RelocationRoom) -> None:
     report = room.do("art/*", "art/*")
 
     assert report.items == ()
-    assert [skipped.why for skipped in report.skipped] == ["it is there already"]
+    assert [skipped.why for skipped in report.skipped] == ["it is already there"]
     assert room.files() == ["art/a.png"]
 
 
@@ -182,7 +182,7 @@ def test_two_files_with_one_destination_are_refused(room: RelocationRoom) -> Non
 
     report = room.do("a?.png", "b.png")
 
-    assert report.refusals == ("'a2.png': 'a1.png' goes to the same place",)
+    assert report.refusals == ("'a2.png': 'a1.png' has the same destination",)
     assert room.files() == ["a1.png", "a2.png"]
 
 
@@ -212,8 +212,8 @@ def test_destination_without_builder_is_warned_of(room: RelocationRoom) -> None:
     room.source("shared/c.png")
     room.write("assets/sub/d.png")
 
-    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored there, and no source any more",)
-    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not taken by any builder there, and no source any more",)
+    assert room.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored there, and no longer a source",)
+    assert room.ask("a.png", "a.bin").warnings == ("'a.bin': not matched by any builder there, and no longer a source",)
     assert "overridden by" in room.ask("c.png", "sub/d.png").warnings[0]
 
 
@@ -437,7 +437,7 @@ def test_relative_reference_of_a_moved_file_is_mended(room: RelocationRoom) -> N
     preview = room.ask("art/a.scene", "scenes/")
     report = room.do("art/a.scene", "scenes/", updates_references=True)
 
-    assert "seen from its folder" in preview.warnings[0]
+    assert "paths relative to its folder" in preview.warnings[0]
     assert report.is_whole
     assert room.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
 

@@ -41,7 +41,7 @@ def test_move_without_confirm_is_a_preview(run: Run, project: Path) -> None:
     assert code == 0
     assert "sub/b.up → new/b.up" in out
     assert "1 source would be moved, and gets another UUID; nothing depends on it" in out
-    assert "nothing was changed: '--confirm' does it" in out
+    assert "nothing was changed: use --confirm to perform it" in out
     assert (project / "assets/sub/b.up").exists()
 
 
@@ -70,7 +70,7 @@ def test_dependants_refuse_the_move_with_exit_code_3(run: Run, project: Path) ->
 
     assert refused[0] == 3
     assert "x.words: source dependency, by path: breaks" in refused[1]
-    assert "refused: one file depends on what would be moved, and would break" in refused[1]
+    assert "refused: one file depends on files that would be moved, and would break" in refused[1]
     assert allowed[0] == 0
     assert (project / "assets/c.txt").exists()
 
@@ -110,11 +110,11 @@ def test_paths_are_relative_to_the_current_folder(run: Run, project: Path, monke
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("move", "sub", "new/"), "'sub' is a folder; 'sub/*' names all that is in it"),
+        (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' for all files in it"),
         (("move", "sub/**", "new/"), "two wildcards in a row"),
         (("move", "none.txt", "new/"), "there is no 'none.txt' in any scan folder"),
         (("move", "notes.tmp", "new/"), "is not a source of this project"),
-        (("move", "sub/b.up", "../new/"), "leads upwards"),
+        (("move", "sub/b.up", "../new/"), "contains '..'"),
         (("move", "sub/b.up", "a|b"), "characters"),
         (("delete", "sub/b.up", "--update-references"), "unrecognized arguments"),
         (("move", "sub/b.up"), "DST"),

@@ -145,7 +145,7 @@ def test_command_timeout_kills_its_children(project: Path, run: Run, monkeypatch
 
     found = json.loads(run("check", "--json")[1])["findings"]
 
-    assert [each["what"] for each in found] == ["'sh' takes longer than 0.5 s"]
+    assert [each["what"] for each in found] == ["'sh' timed out after 0.5 s"]
     state = Path(f"/proc/{(project / 'pid').read_text().strip()}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
 
@@ -158,7 +158,7 @@ def test_missing_command_is_reported(project: Path, run: Run) -> None:
     code, _, said = run("check")
 
     assert code == 3
-    assert "the check 'mine' runs 'no-such-program', which is not there" in said
+    assert "the check 'mine' runs 'no-such-program', which is not installed" in said
 
 
 @pytest.mark.real

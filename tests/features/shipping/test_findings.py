@@ -75,15 +75,14 @@ def test_unreachable_products_need_roots(project: Path, capsys: pytest.CaptureFi
 def test_names_that_differ_in_case_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (only,) = found(project, capsys, "--only", "case")
 
-    assert (only["asset"], only["what"]) == ("Twin.txt", "differs in case alone from 'twin.TXT'")
+    assert (only["asset"], only["what"]) == ("Twin.txt", "differs only in case from 'twin.TXT'")
 
 
 @pytest.mark.real
 def test_exit_code_and_junit(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["lint", "-C", str(project)]) == 0
     assert (
-        "3 findings: 1 spelling, 1 dead, 1 case; name assets with --roots to look for unreachable ones, too"
-        in capsys.readouterr().out
+        "3 findings: 1 spelling, 1 dead, 1 case; give assets with --roots to find unreachable ones too" in capsys.readouterr().out
     )
     assert main.main(["lint", "-C", str(project), "--fail", "--junit", str(tmp_path / "l.xml")]) == 1
     assert main.main(["lint", "-C", str(project), "--fail", "--only", "unreachable"]) == 0
@@ -143,4 +142,4 @@ def test_names_that_differ_in_accents_are_found(tmp_path: Path, capsys: pytest.C
 
     (only,) = found(tmp_path, capsys, "--only", "case")
 
-    assert "differs in how accents are stored (NFC and NFD) alone from" in only["what"]
+    assert "differs only in how accents are stored (NFC and NFD) from" in only["what"]

@@ -134,7 +134,7 @@ def test_unprocessed_project_is_refused(run: Run) -> None:
 def test_settled_project_has_no_warning(run: Run) -> None:
     run("batch")
 
-    assert "not everything is processed" not in run("scan-missing")[2]
+    assert "work is pending" not in run("scan-missing")[2]
 
 
 def test_product_of_another_platform_is_not_missing(run: Run, project: Path) -> None:
@@ -158,7 +158,7 @@ def test_unprocessed_changes_warn(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 
-    assert "not everything is processed" in run("scan-missing")[2]
+    assert "work is pending" in run("scan-missing")[2]
 
 
 def test_running_engine_settles_and_searches(run: Run, project: Path) -> None:

@@ -430,7 +430,7 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
         project.desk.take(first)
         project.desk.take(second)
         project.until(lambda: first.is_over)
-        assert "under way" in second.refused
+        assert "is running" in second.refused
         assert first.answered is not None
 
         project.ask(port.PauseJobs())
@@ -438,7 +438,7 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
         project.until(lambda: live.engine is not None and not live.engine.is_idle)
         third = Request(ScanMissing())
         project.desk.take(third)
-        assert "while the engine works" in third.refused
+        assert "while work is pending" in third.refused
         project.ask(port.ResumeJobs())
         project.until_idle()
 

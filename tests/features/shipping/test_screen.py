@@ -99,7 +99,7 @@ def test_busy_engine_scans_nothing(tmp_path):
         await press(pilot, "s")
         await shows(app, pilot, "the engine is busy")
         await press(pilot, ".")
-        await shows(app, pilot, "Scan it for missing dependencies (once the engine is idle)")
+        await shows(app, pilot, "Scan it for missing dependencies (when the engine is idle)")
 
         assert asked(session, ScanMissing) == []
 

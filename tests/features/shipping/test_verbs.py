@@ -205,7 +205,7 @@ def test_only_regular_files_are_read_as_lists(run: Run, tmp_path: Path) -> None:
         code, _, err = run("compare", name, name)
 
         assert code == 3
-        assert f"'{name}' is no regular file" in err
+        assert f"'{name}' is not a regular file" in err
         assert "aptui assetlist SEED --output FILE" in err
 
 
