@@ -169,7 +169,9 @@ def test_malformed_capsule_is_refused_before_anything_runs(run: Run, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "junk", [b"", b"nonsense", gzip.compress(b"x" * 5000), gzip.compress(b"\0" * 20_000), b"\x1f\x8b" + b"\xff" * 90]
+    "junk",
+    [b"", b"nonsense", gzip.compress(b"x" * 5000), gzip.compress(b"\0" * 20_000), b"\x1f\x8b" + b"\xff" * 90],
+    ids=["empty", "text", "letters", "zeros", "damaged"],
 )
 def test_file_of_another_kind_is_refused(run: Run, tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "x.tgz"
