@@ -1,4 +1,4 @@
-"""What an asset processor runs first: copy both files to `<project>/Editor/Scripts/`, or a gem's, and bring your own this way."""
+"""The first file that an asset processor runs: copy both to `<project>/Editor/Scripts/`, or a gem's, and add your own builders."""
 
 import stand_ins
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# From sources to bundles, as a build server does it: process, list what the seeds need, pack, and pack a patch against an earlier list.
+# From sources to bundles on a build server: process, list the dependencies of the seeds, pack, and pack a patch against an earlier list.
 #
 #   ci.sh PROJECT OUTPUT PLATFORM[,PLATFORM] SEED[,SEED] [EARLIER LIST]
 #
-# OUTPUT is a folder; SEED a product, relative to its platform's folder in the cache. The first step that fails ends it.
+# OUTPUT is a folder; SEED is a product, relative to its platform's folder in the cache. The script stops at the first error.
 set -eu
 project=$1 output=$2 platforms=$3 seeds=$4 earlier=${5-}
 mkdir -p "$output"

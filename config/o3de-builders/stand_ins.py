@@ -1,13 +1,13 @@
 """Examples of Python builders for an O3DE project, with the API of its gem PythonAssetBuilder (`azlmbr.asset.builder`).
 
-Each stands where a builder of the reference is written in C++. It makes products of the same shape (names, sub ids, dependencies),
-and nothing that a game could load: they show a team how to bring its own. `register_all` registers:
+Each replaces a builder that O3DE has in C++. Its products have the same shape (names, sub ids, dependencies), but a game cannot
+load them: they show a team how to write its own. `register_all` registers:
 
-prefab         *.prefab           -> .spawnable, which needs every asset that the text names as "assetHint"
+prefab         *.prefab           -> .spawnable, which needs every asset in an "assetHint" of the text
 image          *.png *.tif        -> .streamingimage (sub id 1000), which needs its .imagemipchain (1002)
-scene          *.fbx *.gltf       -> .azmodel; the settings in <scene>.assetinfo are a dependency, there or not
-script canvas  *.scriptcanvas     -> an intermediate .luacanvas, one for all platforms; of it .scriptcanvas_compiled for each
-xml            *.xml              -> itself; which attributes name assets is said by schemas/<root tag>.xmlschema
+scene          *.fbx *.gltf       -> .azmodel; <scene>.assetinfo with the settings is a dependency, even if it does not exist
+script canvas  *.scriptcanvas     -> an intermediate .luacanvas for all platforms -> .scriptcanvas_compiled for each platform
+xml            *.xml              -> itself; schemas/<root tag>.xmlschema lists the attributes that name assets
 """
 
 import json
@@ -23,11 +23,11 @@ from azlmbr.asset import builder as api
 
 PRELOAD = 0
 _handlers = []
-"""Handlers live as long as the script keeps them."""
+"""Keeps the handlers alive."""
 
 
 def register(name, uuid, patterns, analyse, process, version=1):
-    """Register one builder; `analyse(request, response)` and `process(request, response)` fill in what was asked for."""
+    """Register one builder; `analyse(request, response)` and `process(request, response)` fill in the response."""
     description = api.AssetBuilderDesc()
     description.name, description.version = name, version
     description.busId = azlmbr.math.Uuid_CreateString(uuid, 0)
@@ -70,14 +70,14 @@ def jobs(request, response, key, common=False):
 
 
 def depends_on(response, path):
-    """Let jobs run again when another source changes, comes or goes."""
+    """Run jobs again when another source is added, changed or deleted."""
     dependency = api.SourceFileDependency()
     dependency.sourceFileDependencyPath = path
     response.sourceFileDependencyList.append(dependency)
 
 
 def add_product(request, response, suffix, data, sub_id=0, paths=(), ids=(), intermediate=False):
-    """Write a product beside the others, with the assets that it needs at run time."""
+    """Write a product into the temporary folder, with the assets that it needs at run time."""
     stem, extension = os.path.splitext(os.path.basename(request.sourceFile))
     name = f"{stem}{extension if suffix.startswith('+') else ''}{suffix.lstrip('+')}"
     with open(os.path.join(request.tempDirPath, name), "wb") as file:
@@ -101,7 +101,7 @@ def read(request):
 
 
 def process_prefab(request, response):
-    """Keep what the text says, without its blanks; a text that is no JSON raises, and the job fails with that."""
+    """Write the JSON without blanks; text that is not JSON raises an error, which fails the job."""
     content = json.loads(read(request))
     hints = re.findall(r'"assetHint": ?"([^"]+)"', json.dumps(content))
     add_product(request, response, ".spawnable", json.dumps(content, separators=(",", ":")).encode(), paths=sorted(set(hints)))
@@ -111,13 +111,13 @@ def process_prefab(request, response):
 
 
 def analyse_image(request, response):
-    """An image, and the settings that may lie beside it."""
+    """Add a job for an image; its export settings are a dependency."""
     jobs(request, response, "Image Compile")
     depends_on(response, f"{request.sourceFile}.exportsettings")
 
 
 def process_image(request, response):
-    """A large image is streamed: the first product is small and needs the second."""
+    """Write the products of a streamed image: the first is small and needs the second."""
     data = read(request)
     add_product(request, response, "+.streamingimage", len(data).to_bytes(8, "big"), 1000, ids=[1002])
     add_product(request, response, "+.1002.imagemipchain", zlib.compress(data), 1002)
@@ -127,13 +127,13 @@ def process_image(request, response):
 
 
 def analyse_scene(request, response):
-    """A scene, and the settings that people made for it."""
+    """Add a job for a scene; its settings are a dependency."""
     jobs(request, response, "Scene compilation")
     depends_on(response, f"{request.sourceFile}.assetinfo")
 
 
 def process_scene(request, response):
-    """One model; what the settings say is in it, so that a change of them can be seen."""
+    """Write one model with the group names from the settings, so that a change of the settings is visible."""
     settings = f"{request.fullPath}.assetinfo"
     scene = json.loads(open(settings, encoding="utf-8").read()) if os.path.exists(settings) else {}
     groups = [group.get("name", "") for group in scene.get("values", [])] or [os.path.basename(request.sourceFile)]
@@ -144,13 +144,13 @@ def process_scene(request, response):
 
 
 def process_canvas(request, response):
-    """The same for all platforms: an intermediate, of which each platform makes its own."""
+    """Write the intermediate for all platforms; each platform processes it to its own product."""
     nodes = sorted(re.findall(r'"Name": ?"([^"]+)"', read(request).decode()))
     add_product(request, response, ".luacanvas", "\n".join(nodes).encode(), intermediate=True)
 
 
 def process_lua_canvas(request, response):
-    """The last step of the chain."""
+    """Compile the intermediate: the last step of the chain."""
     add_product(request, response, ".scriptcanvas_compiled", zlib.compress(read(request)))
 
 
@@ -163,13 +163,13 @@ def _schema_of(full):
 
 
 def analyse_xml(request, response):
-    """The schema of a file is named after its root; when it changes, so do the dependencies."""
+    """Add a job for an XML file; the schema of its root tag is a dependency."""
     jobs(request, response, "XML")
     depends_on(response, _schema_of(os.path.join(request.watchFolder, request.sourceFile)))
 
 
 def process_xml(request, response):
-    """The file itself; a schema is JSON: {element: the attribute that names an asset}."""
+    """Write the file itself; a schema is JSON: {element: the attribute that names an asset}."""
     path = os.path.join(request.watchFolder, _schema_of(request.fullPath))
     schema = json.loads(open(path, encoding="utf-8").read()) if os.path.exists(path) else {}
     found = [element.get(schema[element.tag]) for element in ET.parse(request.fullPath).iter() if element.tag in schema]
@@ -181,7 +181,7 @@ def _one_job(key, common=False):
 
 
 def register_all():
-    """Register all of them."""
+    """Register all builders."""
     ids = [f"{{6B6A51D0-9A1D-4C39-8B92-0D7E6C3A8F0{at}}}" for at in range(1, 7)]
     register("Prefab example", ids[0], ["*.prefab"], _one_job("Prefabs"), process_prefab)
     register("Image example", ids[1], ["*.png", "*.tif"], analyse_image, process_image)

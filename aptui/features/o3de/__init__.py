@@ -1,10 +1,10 @@
-"""O3DE projects as they are, and the four programs of O3DE."""
+"""O3DE projects, and replacements of O3DE's four programs."""
 
 from aptui.feature import Feature
 
 FEATURE = Feature(
     name="o3de",
-    summary="O3DE projects as they are, and the four programs of O3DE",
+    summary="O3DE projects, and replacements of O3DE's four programs",
     points={
         "adopt cache": "aptui.features.o3de.o3de_cache:adopt",
         "catalogs": "aptui.features.o3de.o3de_cache:RuntimeCatalogs",

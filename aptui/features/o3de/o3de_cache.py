@@ -1,9 +1,10 @@
-"""Catalogs for O3DE's own runtime: `<cache>/<platform>/assetcatalog.xml`, made of ours (`catalog`), in O3DE projects.
+"""O3DE's view of the cache: catalogs for its runtime, and the adoption of a cache that its Asset Processor made.
 
-They are written whole, and therefore at rest: by a run that ends, or once nothing has changed for a while. What they were made of
-stands in `.aptui/assetcatalogs.json`, so that a start finds out by two looks a platform whether they are of another time. Each is
-written beside its place and renamed; `shared.asset_registry` has the form. Of 100,000 products that is four seconds of Python:
-beside an engine that stays up this module is a process of its own (`python -m`), so that no save waits for it.
+`<cache>/<platform>/assetcatalog.xml` is made from our catalog (`catalog`). Catalogs are written as a whole, and therefore when the
+engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
+inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `shared.asset_registry` has the form.
+100,000 products take four seconds of Python: beside a running engine this module runs as a separate process (`python -m`), so that
+it does not delay a save.
 """
 
 from __future__ import annotations
@@ -34,40 +35,40 @@ from aptui.store.db import schema
 NAME = "assetcatalog.xml"
 _STATE = "assetcatalogs.json"
 _REST_S = 2.0
-"""So long, and as long as it took last time, nothing must have changed before they are written while an engine stays up."""
+"""Minimum time without changes before a running engine writes them; at least the duration of the last write."""
 _LARGE_BYTES = 1 << 20
-"""From this size of ours on, starting a process costs less than what an engine would lose."""
+"""Size of our catalog above which a process is started: below it, starting one costs more time than the write."""
 _NICE = 10
 
 
 def path_of(cache_dir: Path, platform: str) -> Path:
-    """Return where the catalog of a platform lies."""
+    """Return the path of a platform's catalog."""
     return cache_dir / platform / NAME
 
 
 class RuntimeCatalogs:
-    """Those of one cache, for as long as its engine runs: the extension point `catalogs`."""
+    """The catalogs of one cache while its engine runs: the extension point `catalogs`."""
 
     def __init__(self, cache_dir: Path, platforms: Sequence[str], rest_s: float = _REST_S) -> None:
         self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
         self._is_pending, self._hurries = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._writing, self._lock = threading.Lock(), threading.Lock()
-        """One writes at a time, for seconds; the other holds for the set alone, which the engine asks for at each turn."""
+        """`_writing` is held during a write, for seconds; `_lock` only guards the set, which the engine reads every turn."""
         self._written: set[str] = set()
         self._problem = ""
 
     @staticmethod
     def is_current(cache_dir: Path, platforms: Sequence[str]) -> bool:
-        """Whether every platform that has products has the catalog that belongs to ours."""
+        """Whether the catalog of every platform with products is up to date."""
         known = _read_known(cache_dir)
         return all(known.get(platform) == _stamps(cache_dir, platform) for platform in platforms if _is_wanted(cache_dir, platform))
 
     def save(self) -> None:
-        """Write what is of another time.
+        """Write catalogs that are out of date.
 
         Raises:
-            HostError: the disk refuses.
+            HostError: a file cannot be written.
         """
         self._is_pending.clear()
         self._save(partial(_write_registry, self._folder))
@@ -85,7 +86,7 @@ class RuntimeCatalogs:
                 replace_bytes(own_folder(self._folder) / _STATE, json.dumps(fresh).encode(), is_synced=False)
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write them once nothing has changed for a while, in a thread that calls `done` at its end."""
+        """Write the catalogs after a period without changes, in a thread that calls `done` at its end."""
         self._is_pending.set()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
@@ -107,18 +108,18 @@ class RuntimeCatalogs:
         done()
 
     def take_written(self) -> set[str]:
-        """Return the platforms whose folders were written to since the last call."""
+        """Return the platforms whose folders were written to since the previous call."""
         with self._lock:
             written, self._written = self._written, set()
         return written
 
     def take_problem(self) -> str:
-        """Return why the thread could not write them, once; "" when it could."""
+        """Return and clear the error of the thread, "" if it succeeded."""
         problem, self._problem = self._problem, ""
         return problem
 
     def close(self) -> None:
-        """Wait for the thread, which does not wait any more."""
+        """Wait for the thread, which stops waiting for a period without changes."""
         self._hurries.set()
         if self._thread is not None:
             self._thread.join()
@@ -131,7 +132,7 @@ class RuntimeCatalogs:
         return [made_of, _stamp(path)]
 
     def _write_apart(self, platform: str, file: BinaryIO) -> None:
-        """Write it in a process of its own if it is large: in a thread it would take turns with the engine."""
+        """Write a large catalog in a separate process: a thread would compete with the engine for the interpreter."""
         if catalog.path_of(self._folder, platform).stat().st_size < _LARGE_BYTES:
             _write_registry(self._folder, platform, file)
             return
@@ -140,7 +141,7 @@ class RuntimeCatalogs:
             command, stdin=subprocess.DEVNULL, stdout=file, env=python_environment(), start_new_session=True, check=False
         ).returncode
         if code:
-            raise OSError(0, f"the process that was to write it ended with {code}")
+            raise OSError(0, f"the process that writes it ended with exit code {code}")
 
 
 def _write_registry(cache_dir: Path, platform: str, file: BinaryIO) -> None:
@@ -195,14 +196,14 @@ if __name__ == "__main__":
     _write_registry(Path(sys.argv[1]), sys.argv[2], sys.stdout.buffer)
 
 
-# Taking over a cache that O3DE's Asset Processor made: its database and products are set aside, never deleted.
+# Adoption of a cache from O3DE's Asset Processor: its database and products are renamed, never deleted.
 
 
 def adopt(config: Config) -> str:
-    """Set aside what O3DE left in a project's cache; return a sentence about it, "" where it left nothing.
+    """Set aside O3DE's files in a project's cache; return a message about it, "" if there was nothing to do.
 
     Raises:
-        HostError: something cannot be renamed.
+        HostError: a file cannot be renamed.
     """
     database = schema.set_aside_foreign(asset_database(config.cache_dir))
     if database is None:
@@ -210,7 +211,7 @@ def adopt(config: Config) -> str:
     platforms = (*(platform.id for platform in config.project.platforms), *config.project.resting_platforms, INTERMEDIATES)
     folders = list(_set_aside(config.cache_dir, platforms))
     named = "".join(f", '{folder.name}'" for folder in folders)
-    return f"the cache of O3DE's Asset Processor was adopted: '{database.name}'{named} in '{config.cache_dir}' are what it left"
+    return f"the cache of O3DE's Asset Processor was adopted: its files are now '{database.name}'{named} in '{config.cache_dir}'"
 
 
 def _set_aside(cache: Path, names: tuple[str, ...]) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""What an O3DE project says beyond what every project says: for the rooms and verbs that speak O3DE's language, no one else.
+"""Settings of an O3DE project that have no key of aptui's own; only this feature uses them.
 
 Tests: `tests/features/o3de/project/test_o3de_settings.py`.
 """
@@ -15,9 +15,9 @@ from aptui.config.packing import canonical, pack
 
 
 class O3deSharedPattern(Struct, frozen=True):
-    """Which sources of a builder take part in the shared cache; `kind` is glob or pattern.
+    """The sources of a builder in the shared cache; `kind` is glob or pattern.
 
-    `asset_type` decides nothing: the reference too reads it, writes it into its settings.json, and asks path and builder alone.
+    `asset_type` has no effect: O3DE also writes it into its settings.json, but compares only path and builder.
     """
 
     builder: str
@@ -36,7 +36,7 @@ class O3deSharedCache(Struct, frozen=True):
 
 
 class StatsForm(Struct, frozen=True):
-    """What of the statistics is printed at the end, and how many rows."""
+    """Which statistics are printed at the end, and the number of rows."""
 
     is_human: bool = True
     is_machine: bool = False
@@ -45,7 +45,7 @@ class StatsForm(Struct, frozen=True):
 
 
 class UserSettings(Struct, frozen=True):
-    """Switches of a person, as the reference's Settings tab writes them; None = not said."""
+    """Settings of the user from O3DE's Settings tab; None = not set."""
 
     zero_analysis: bool | None = None
     skips_start_scan: bool = False
@@ -58,7 +58,7 @@ DELETES_ON_FAILURE = 2
 
 
 class JobOverride(Struct, frozen=True):
-    """What `BuilderConfig.ini` says about jobs with this key, or about a builder; "" and None = not said."""
+    """Overrides of jobs with a key, or of a builder, in `BuilderConfig.ini`; "" and None = not set."""
 
     name: str
     fingerprint: str = ""
@@ -71,9 +71,9 @@ class JobOverride(Struct, frozen=True):
 
 
 class ProjectFacts(Struct, frozen=True):
-    """Folders of engine and gems as (name, folder), in their order, and settings without a key of aptui's own.
+    """Folders of engine and gems as (name, folder), in order, and settings without a key of aptui's own.
 
-    `max_jobs` is what the settings say, 1 or less = by the machine.
+    `max_jobs` is the setting; 1 or less = depends on the machine.
     """
 
     engine: str = ""
@@ -88,17 +88,17 @@ class ProjectFacts(Struct, frozen=True):
 
     @property
     def skips_start_scan(self) -> bool:
-        """Whether an engine that stays up does not look for changes from before its start."""
+        """Whether a running engine ignores changes from before its start."""
         return self.user.skips_start_scan
 
 
 def to_text(facts: ProjectFacts) -> str:
-    """Return facts as they are kept in a `Config`."""
+    """Return facts in the form that a `Config` stores."""
     return canonical(pack(facts))
 
 
 def facts_of(config: Config) -> ProjectFacts | None:
-    """Return the facts of a project, None if it is none of O3DE's."""
+    """Return the facts of a project, None if it is not an O3DE project."""
     if not config.foreign:
         return None
     return msgspec.json.decode(config.foreign, type=ProjectFacts)
@@ -108,23 +108,24 @@ MARKER = "project.json"
 
 
 ENGINE_MEMORY = "engine of an O3DE project"
-"""With the project's folder the name of a compiled file: the engine that a command last used, as a JSON text."""
+"""Name of a stored JSON text, together with the project's folder: the engine that a command last used."""
 
 
 TAGS = ("profile", "tools", "assetprocessor")
-"""The specialisations of an asset processor, in the order in which the reference's program takes them on: what stands
-later is merged later. One order for all programs: the reference's own with a window has the last two the other way round.
+"""The specialisations of an asset processor in the order of O3DE's program; later ones are merged later.
+
+All programs use one order; in O3DE the program with a window swaps the last two.
 """
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""Those of the program without a window: the name of a program comes right behind the kind of its build."""
+"""The specialisations of the program without a window: its name follows the kind of its build."""
 
 
 class Options(Struct, frozen=True):
-    """What the command line adds to a project's own settings; paths may be relative to the current folder.
+    """Options of the command line in addition to a project's settings; paths may be relative to the current folder.
 
-    `registry` is (regset or regremove, what follows it) in the order of the command line; `regset` is set after that.
+    `registry` is (regset or regremove, its value) in the order of the command line; `regset` is applied after that.
     """
 
     registry: tuple[tuple[str, str], ...] = ()
@@ -137,11 +138,11 @@ class Options(Struct, frozen=True):
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS
     program: str = ""
-    """The program that was called, absolute: an engine may lie around it."""
+    """The absolute path of the called program: an engine may contain it."""
 
 
 def is_project(folder: str) -> bool:
-    """Whether a folder holds an O3DE project: a `project.json` that names one."""
+    """Whether a folder contains an O3DE project: a `project.json` with a project's name."""
     try:
         with open(os.path.join(folder, MARKER), "rb") as file:
             return b'"project_name"' in file.read(1 << 16)
@@ -150,7 +151,7 @@ def is_project(folder: str) -> bool:
 
 
 def unquote(text: str) -> str:
-    """Return an option without the blanks and the literal quotes around it: LyTestTools passes quotes, as it uses no shell."""
+    """Return an option without blanks and literal quotes around it: LyTestTools passes quotes, because it uses no shell."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

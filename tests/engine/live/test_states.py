@@ -174,7 +174,7 @@ _UNAVAILABLE: dict[type[Any], str] = dict.fromkeys(
     ),
     _NO_ENGINE,
 )  # fmt: skip
-_BUSY: dict[type[Any], str] = {ScanMissing: "while the engine works"}
+_BUSY: dict[type[Any], str] = {ScanMissing: "while work is pending"}
 REFUSALS: dict[str, dict[type[Any], str]] = {
     "idle": {},
     "building": {**_BUSY},

@@ -111,7 +111,7 @@ def test_orders_run_one_after_another(project: LiveProject) -> None:
     project.until_idle()
 
     assert first.answered is not None
-    assert "there is no 'other.txt'" in second.refused
+    assert "'other.txt' is not in any scan folder" in second.refused
     assert project.live.health.holds == ()
 
 

@@ -96,7 +96,7 @@ def test_source_is_moved_after_its_preview(tmp_path, store):
     async def move(app, pilot, pane, session):
         await to_preview(app, pilot, pane, "new/rock.png")
         await until(pilot, lambda: "refused: one file depends" in text(app))
-        for expected in (f"{ROCK} → new/rock.png", "update references: off", "metadata: on", "Esc", "leave it"):
+        for expected in (f"{ROCK} → new/rock.png", "update references: off", "metadata: on", "Esc", "cancel"):
             await shows(app, pilot, expected)
         await press(pilot, "y")
         assert [order.is_confirmed for order in session.orders] == [False]

@@ -123,7 +123,7 @@ def test_thousands_of_names_are_found_in_one_pass() -> None:
 
 
 def test_binary_data_is_refused() -> None:
-    with pytest.raises(UnreadableError, match="no text"):
+    with pytest.raises(UnreadableError, match="not text"):
         mend(b"glTF\x02\0\0\0textures/a.png", [PATH], ())
 
 

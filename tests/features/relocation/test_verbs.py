@@ -112,7 +112,7 @@ def test_paths_are_relative_to_the_current_folder(run: Run, project: Path, monke
     [
         (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' for all files in it"),
         (("move", "sub/**", "new/"), "two wildcards in a row"),
-        (("move", "none.txt", "new/"), "there is no 'none.txt' in any scan folder"),
+        (("move", "none.txt", "new/"), "'none.txt' is not in any scan folder"),
         (("move", "notes.tmp", "new/"), "is not a source of this project"),
         (("move", "sub/b.up", "../new/"), "contains '..'"),
         (("move", "sub/b.up", "a|b"), "characters"),

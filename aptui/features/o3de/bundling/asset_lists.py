@@ -1,4 +1,4 @@
-"""Asset lists (`.assetlist`): products of a bundle, each with its time and the SHA-1 of its bytes; and how lists compare."""
+"""Asset lists (`.assetlist`): products of a bundle, each with its time and the SHA-1 of its bytes; and comparisons of lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = 5
 
 
 class ListedAsset(Struct, frozen=True):
-    """A product: `path` relative to the platform's folder, `modified` as the engine's file system says it, `digest` SHA-1."""
+    """A product: `path` relative to the platform's folder, `modified` in the form of the engine's file system, `digest` SHA-1."""
 
     guid: str
     sub_id: int
@@ -37,17 +37,18 @@ class ListedAsset(Struct, frozen=True):
 
 
 def load(path: Path) -> list[ListedAsset]:
-    """Return the products that a file lists.
+    """Return the products in a list file.
 
     Raises:
-        UserError: it is no asset list. HostError: it cannot be read.
+        UserError: it is not an asset list.
+        HostError: it cannot be read.
     """
     listed = object_stream.load(path, _LIST).object.get("fileInfoList")
     return [_asset(each) for each in listed.children] if listed is not None else []
 
 
 def text_of(assets: Iterable[ListedAsset]) -> str:
-    """Return the file that lists these products, in this order."""
+    """Return the list file for these products, in this order."""
     vector = Element(
         "AZStd::vector<AssetFileInfo, allocator>", _VECTOR, "fileInfoList", children=[_element(each) for each in assets]
     )
@@ -77,21 +78,21 @@ def _element(asset: ListedAsset) -> Element:
 
 def unreadable_product(path: Path, error: OSError) -> HostError:
     """Return the error for a product that cannot be read."""
-    return HostError(f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' makes it again")
+    return HostError(f"product '{path}' cannot be read: {error.strerror}", hint="'AssetProcessorBatch' restores it")
 
 
 # --------------------------------------------------------------------------------------------------------------- comparing
 
 
 class ComparisonKind(IntEnum):
-    """What a comparison keeps; the numbers are those of the command line and of rules files."""
+    """Types of comparison; the numbers are those of the command line and of rules files."""
 
     DELTA = 0
-    """Of the second list what is not in the first, or has other bytes there."""
+    """Assets of the second list that are not in the first, or have other bytes there."""
     UNION = 1
     INTERSECTION = 2
     COMPLEMENT = 3
-    """Of the second list what is not in the first, whatever its bytes."""
+    """Assets of the second list whose paths are not in the first."""
     FILE_PATTERN = 4
     INTERSECTION_COUNT = 5
 
@@ -102,19 +103,19 @@ class ComparisonKind(IntEnum):
 
 
 def kind_of(text: str) -> ComparisonKind:
-    """Return the comparison that a word or a number names.
+    """Return the type of comparison with this name or number.
 
     Raises:
-        UserError: none has that name.
+        UserError: the type does not exist.
     """
     for kind in ComparisonKind:
         if text.lower() in (str(int(kind)), kind.word.lower()):
             return kind
-    raise UserError(f"'{text}' is no type of comparison", hint=", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind))
+    raise UserError(f"'{text}' is not a comparison", hint=", ".join(f"{int(kind)} or {kind.word}" for kind in ComparisonKind))
 
 
 def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Sequence[ListedAsset]) -> list[ListedAsset]:
-    """Return what a comparison of two lists keeps; where both have an asset, as the second has it."""
+    """Return the result of comparing two lists; assets in both are taken from the second."""
     before = {(item.guid, item.sub_id): item for item in first}
     if kind is ComparisonKind.DELTA:
         return [item for item in second if (was := before.get((item.guid, item.sub_id))) is None or was.digest != item.digest]
@@ -126,16 +127,16 @@ def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Se
 
 
 def matching(assets: Sequence[ListedAsset], pattern: str, *, is_regex: bool) -> list[ListedAsset]:
-    """Return the assets whose path matches as a whole, whatever the case.
+    """Return the assets whose whole path matches, ignoring case.
 
     Raises:
-        UserError: the pattern is no regular expression.
+        UserError: the pattern is not a regular expression.
     """
     try:
         match = re.compile(pattern, re.IGNORECASE).fullmatch if is_regex else wildcard(pattern).fullmatch
     except re.error as error:
         raise UserError(
-            f"'{pattern}' is no regular expression: {error}", hint="correct it, or say --filePatternType=0 for wildcards"
+            f"'{pattern}' is not a regular expression: {error}", hint="correct it, or use --filePatternType=0 for wildcards"
         ) from None
     return [item for item in assets if match(item.path)]
 

@@ -1,6 +1,7 @@
-"""Bundles (`.pak`): zips that O3DE's runtime mounts, each with a manifest and a catalog, none larger than asked.
+"""Bundles (`.pak`): zips that O3DE's runtime mounts, each with a manifest and a catalog, and no larger than the given limit.
 
-The first bundle names the others. Names are relative to the platform's folder, times are fixed: the same products, the same bytes.
+The first bundle names the others. Names are relative to the platform's folder, and times are fixed: equal products give equal
+bytes.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from aptui.shared.errors import HostError, UserError
 
 # Comparison rules (`.rules`), bundle settings (`.bundlesettings`) and the manifest in a bundle (`manifest.xml`).
 #
-# Of these no file of the reference was at hand: their fields and type ids are those of its documentation and its serialisation,
-# and what is an enumeration there is written as the number of 8 bits that it is.
+# Files that O3DE wrote were not available for a comparison. Fields and type ids follow O3DE's documentation and serialization;
+# enumerations are written as their number of 8 bits.
 
 RULES_SUFFIX, SETTINGS_SUFFIX, BUNDLE_SUFFIX = ".rules", ".bundlesettings", ".pak"
 MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
 MOST_MIB = 2048
-"""The largest bundle there may be: a zip without the extension for larger ones."""
+"""Maximum size of a bundle: the limit of a zip without the extension for larger ones."""
 BUNDLE_VERSIONS = (1, 2)
-"""Those whose manifest every version of the engine reads; version 3 writes folders of levels in another form."""
+"""Versions whose manifest every version of the engine reads; version 3 has another form of level folders."""
 _RULES, _STEP, _SETTINGS, _MANIFEST = (
     "{AC003572-3A33-476C-9B2B-ADDA4F7BB870}",
     "{B39A7148-AC9D-4038-A85E-2C86A0B2DEF6}",
@@ -41,7 +42,7 @@ _NO_PATTERN = 255
 
 
 class ComparisonStep(Struct, frozen=True):
-    """One comparison: inputs and output are files, or names of intermediate results that begin with `$`; "" = said elsewhere."""
+    """One comparison: inputs and output are files, or names of intermediate results that begin with `$`; "" = given elsewhere."""
 
     kind: ComparisonKind
     first: str = ""
@@ -56,7 +57,8 @@ def load_rules(path: Path) -> list[ComparisonStep]:
     """Return the comparisons of a rules file, in their order.
 
     Raises:
-        UserError: it is none. HostError: it cannot be read.
+        UserError: it is not a rules file.
+        HostError: it cannot be read.
     """
     listed = object_stream.load(path, _RULES).object.get("ComparisonDataListType")
     return [_step(each, path) for each in listed.children] if listed is not None else []
@@ -67,7 +69,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
     if number not in list(ComparisonKind):
         raise UserError(
             f"'{path}' has a comparison of unknown type {number}",
-            hint=f"types go from 0 to {max(ComparisonKind)}; 'compare --help' names them",
+            hint=f"types are 0 to {max(ComparisonKind)}; 'compare --help' lists them",
         )
     return ComparisonStep(
         ComparisonKind(number),
@@ -81,7 +83,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
 
 
 def rules_text(steps: Iterable[ComparisonStep]) -> str:
-    """Return a rules file."""
+    """Return the text of a rules file."""
     children = [
         Element("ComparisonData", _STEP, "element", version=3, children=[
             object_stream.number("comparisonType", int(step.kind), "unsigned char"),
@@ -107,7 +109,7 @@ def _pattern_type(step: ComparisonStep) -> int:
 
 
 class BundleSettings:
-    """What a bundle is made of, as one file says it; a field that is not set keeps what the file says."""
+    """The settings of a bundle from one file; fields that are not set keep the value of the file."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -129,7 +131,7 @@ class BundleSettings:
 
     @property
     def bundle(self) -> str:
-        """The bundle that is to be made."""
+        """The bundle to write."""
         return self.stream.object.text("BundleFilePath")
 
     @property
@@ -139,11 +141,11 @@ class BundleSettings:
 
     @property
     def max_mib(self) -> int:
-        """How large a bundle may be, in MiB."""
+        """Maximum size of a bundle in MiB."""
         return self.stream.object.number("maxBundleSize", MOST_MIB)
 
     def set(self, *, asset_list: str = "", bundle: str = "", version: int = 0, max_mib: int = 0) -> None:
-        """Change what is said; "" and 0 change nothing."""
+        """Change the given settings; "" and 0 change nothing."""
         given = {"AssetFileInfoListPath": asset_list, "BundleFilePath": bundle}
         given |= {"BundleVersion": str(version or ""), "maxBundleSize": str(max_mib or "")}
         for name, value in given.items():
@@ -151,12 +153,12 @@ class BundleSettings:
                 self.stream.object.set(name, value)
 
     def text(self) -> str:
-        """Return the file."""
+        """Return the text of the file."""
         return object_stream.dump(self.stream)
 
 
 def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) -> str:
-    """Return a bundle's manifest: its catalog, the bundles that go with it, and the folders of levels in it."""
+    """Return a bundle's manifest: its catalog, the other bundles of the set, and the folders of its levels."""
     fields = [
         object_stream.number("BundleVersion", version, "int"),
         object_stream.string("CatalogName", CATALOG),
@@ -169,14 +171,14 @@ def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) ->
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 _ENTRY_BYTES = 256
-"""What an entry costs besides its bytes and twice its name."""
+"""Size of an entry in the zip without its bytes and the two copies of its name."""
 _OWN_BYTES = 16 << 10
-"""What a manifest may need."""
+"""Space reserved for the manifest."""
 _CHUNK = 1 << 20
 
 
 class PackedAsset(Struct, frozen=True):
-    """A product that goes into a bundle: what the runtime is told of it, the file, and the SHA-1 that the list has (b"" = none)."""
+    """A product of a bundle: its catalog entry, its file, and the SHA-1 in the list (b"" = none)."""
 
     known: RegistryAsset
     file: Path
@@ -191,7 +193,7 @@ class _Bundle(Struct):
     catalog_bytes: int = 0
 
     def fits_at(self, known: RegistryAsset, size: int) -> int:
-        """Return how large the bundle may be with one more asset."""
+        """Return the size of the bundle with one more asset."""
         names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
         directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
         at = self.zip.fp.tell() if self.zip.fp is not None else 0
@@ -199,10 +201,11 @@ class _Bundle(Struct):
 
 
 def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, max_mib: int) -> list[Path]:
-    """Write bundles of these assets and return them: `target`, and others with its name and `__1`, `__2`, ….
+    """Write these assets into bundles and return the bundles: `target`, and others with its name and `__1`, `__2`, ….
 
     Raises:
-        UserError: an asset alone is too large. HostError: something cannot be read or written, or is not what the list says.
+        UserError: an asset alone exceeds the limit.
+        HostError: a file cannot be read or written, or differs from the list.
     """
     most = max_mib << 20
     done: list[_Bundle] = []
@@ -215,7 +218,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
                 if bundle.fits_at(asset.known, size) > most:
                     if not bundle.assets or _OWN_BYTES + size + size // 1000 + _catalog_bytes(asset.known) > most:
                         raise UserError(
-                            f"'{asset.known.path}' has {size >> 20} MiB, and a bundle may have {max_mib}", hint="see --maxSize"
+                            f"'{asset.known.path}' has {size >> 20} MiB; the maximum is {max_mib} MiB", hint="see --maxSize"
                         )
                     bundle = _begin(target, len(done), opened)
                     done.append(bundle)
@@ -239,7 +242,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
 
 
 def rollover(target: Path, at: int) -> Path:
-    """Return the name of one of the bundles that go with a first one."""
+    """Return the name of another bundle of the same set."""
     return target.with_name(f"{target.stem}__{at}{target.suffix}") if at else target
 
 
@@ -264,7 +267,7 @@ def _add_file(bundle: _Bundle, asset: PackedAsset) -> None:
             digest.update(data)
             target.write(data)
     if asset.digest and digest.digest() != asset.digest:
-        raise HostError(f"'{asset.known.path}' is not what the asset list says", hint="make the asset list again")
+        raise HostError(f"'{asset.known.path}' differs from the asset list", hint="make the asset list again")
     bundle.assets.append(asset.known)
     bundle.catalog_bytes += _catalog_bytes(asset.known)
 
@@ -279,7 +282,7 @@ def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
 
 
 def _level_of(path: str) -> str:
-    """Return the folder of a level whose product this is, "" when it is none's: levels lie in `levels`, in a file of their name."""
+    """Return the folder of the level that owns a product, or "". A level is in `levels`, in a file with the name of its folder."""
     folder, _, name = path.rpartition("/")
     is_spawnable = name.endswith(".spawnable") and name.rpartition(".")[0] == folder.rpartition("/")[2]
     is_level = is_spawnable or name == "level.pak"
@@ -297,13 +300,13 @@ def _catalog_bytes(known: RegistryAsset) -> int:
 
 
 def free_names(target: Path) -> list[Path]:
-    """Return the bundles that are there under the names that would be written."""
+    """Return the existing bundles with the names that will be written."""
     found = [target] if target.exists() else []
     return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
 
 
 def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
-    """Delete the bundles that went with an earlier one of this name and go with it no more."""
+    """Delete the bundles of an earlier set with this name that are not in the new set."""
     for path in free_names(target):
         if path not in written and path != target:
             path.unlink(missing_ok=True)

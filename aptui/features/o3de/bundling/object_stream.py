@@ -1,8 +1,8 @@
-"""ObjectStream, the XML of O3DE's own objects: read without loss, so that what was not changed is written as it was.
+"""ObjectStream, the XML of O3DE's own objects: read without loss, so that unchanged parts are written unchanged.
 
-A stream is a tree of `Class` elements: a class name, the field of the owner that it is, a type id, and a value or children. What
-stands between tags, and each start tag itself, is kept as it was read: indentation and names of containers differ between versions
-of the engine. A new element is written in the form of today's engine, with the indentation of the file that it comes into.
+A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. The blanks between
+tags and the start tags themselves are stored, because indentation and names of containers differ between versions of the engine. A
+new element is written in the form of the current engine, with the indentation of its file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import field as attribute
 from aptui.shared.errors import HostError, UserError
 
 MOST_BYTES = 256 << 20
-DAMAGED = "name another file, or restore this one from version control"
-"""The next step where a file is not what its name says."""
+DAMAGED = "use another file, or restore this one from version control"
+"""The hint for a file with invalid content."""
 _DEEPEST = 64
 _TAG = re.compile(r"""<(?P<close>/?)(?P<kind>[A-Za-z]+)(?P<attributes>(?:\s+[A-Za-z]+=(?:"[^"]*"|'[^']*'))*)\s*(?P<alone>/?)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z]+)=(?:"([^"]*)"|'([^']*)')""")
@@ -28,7 +28,7 @@ _KINDS = ("ObjectStream", "Class")
 
 
 class Element(Struct):
-    """A class in a stream. `tag`, `lead` and `tail` are its start tag and the blanks before its tags as read, "" = it is new."""
+    """A class in a stream. `tag`, `lead` and `tail` are its start tag and the blanks before its tags as read, "" = new."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class Element(Struct):
     tail: str = ""
 
     def get(self, name: str) -> Element | None:
-        """Return the child that is this field."""
+        """Return the child for a field."""
         return next((child for child in self.children if child.field == name), None)
 
     def text(self, name: str, default: str = "") -> str:
@@ -53,7 +53,7 @@ class Element(Struct):
         """Return the value of a field that is a whole number.
 
         Raises:
-            UserError: it is none.
+            UserError: it is not a whole number.
         """
         text = self.text(name, str(default))
         if not re.fullmatch(r"-?[0-9]{1,20}", text):
@@ -61,14 +61,14 @@ class Element(Struct):
         return int(text)
 
     def set(self, name: str, value: str) -> None:
-        """Give a field another value; one that has it already is left as it is written."""
+        """Set the value of a field; an equal value keeps its spelling."""
         child = self.get(name)
         if child is not None and child.value != value:
             child.value, child.tag = value, ""
 
 
 class ObjectStream(Struct):
-    """A whole file: the classes in it, and what stands around them."""
+    """A whole file: its classes, and the text around them."""
 
     root: Element
     before: str = ""
@@ -76,7 +76,7 @@ class ObjectStream(Struct):
 
     @property
     def object(self) -> Element:
-        """The one object that it holds."""
+        """The only object of the stream."""
         return self.root.children[0]
 
 
@@ -89,10 +89,11 @@ def stream_of(element: Element) -> ObjectStream:
 
 
 def load(path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in a file, whose object is of this type.
+    """Return the stream in a file whose object has this type.
 
     Raises:
-        UserError: it holds something else, or no stream. HostError: it cannot be read.
+        UserError: it is not a stream, or contains another type.
+        HostError: it cannot be read.
     """
     return load_text(read(path), path, type_id)
 
@@ -101,7 +102,8 @@ def read(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        UserError: it is too large. HostError: it cannot be read.
+        UserError: it is too large.
+        HostError: it cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -114,30 +116,30 @@ def read(path: Path) -> str:
 
 
 def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in the text of a file, whose object is of this type.
+    """Return the stream in the text of a file whose object has this type.
 
     Raises:
-        UserError: it holds something else, or no stream.
+        UserError: it is not a stream, or contains another type.
     """
     try:
         stream = parse(text)
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
             raise UserError("it is a file of another kind")
     except UserError as error:
-        raise UserError(f"'{path}' is not what it should be: {error.what}", hint=DAMAGED) from None
+        raise UserError(f"'{path}' is damaged: {error.what}", hint=DAMAGED) from None
     return stream
 
 
 def parse(text: str) -> ObjectStream:
-    """Return the stream that a text is.
+    """Parse a stream.
 
     Raises:
-        UserError: it is none.
+        UserError: it is not a stream.
     """
     tags = _tags(text)
     lead, first = next(tags, ("", None))
     if first is None or first["kind"] != "ObjectStream" or first["close"]:
-        raise UserError("it is no ObjectStream")
+        raise UserError("it is not an ObjectStream")
     stream = ObjectStream(_element(first, ""), lead, "")
     open_elements, end = [stream.root], 0
     for lead, tag in tags:
@@ -160,21 +162,21 @@ def parse(text: str) -> ObjectStream:
                 raise UserError("its elements are nested too deep")
         end = tag.end()
     if open_elements or not stream.root.tag:
-        raise UserError(f"it ends in the middle, behind character {end}")
+        raise UserError(f"it is truncated after character {end}")
     return stream
 
 
 def _tags(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Yield (the blanks before it, tag) for each tag, and at last (what is behind the last one, None)."""
+    """Yield (the blanks before it, tag) for each tag, and finally (the text after the last tag, None)."""
     at = 0
     for tag in _TAG.finditer(text):
         between = text[at : tag.start()]
         if between.strip() or tag["kind"] not in _KINDS:
-            raise UserError(f"the text at character {at} does not belong to an ObjectStream")
+            raise UserError(f"the text at character {at} is not valid in an ObjectStream")
         yield between, tag
         at = tag.end()
     if text[at:].strip():
-        raise UserError(f"the text at character {at} does not belong to an ObjectStream")
+        raise UserError(f"the text at character {at} is not valid in an ObjectStream")
     yield text[at:], None
 
 
@@ -196,7 +198,7 @@ def _element(tag: re.Match[str], lead: str) -> Element:
 
 
 def dump(stream: ObjectStream) -> str:
-    """Return the text of a stream: what was read and not changed as it was."""
+    """Return the text of a stream; unchanged parts are as they were read."""
     first = stream.root.children[0] if stream.root.children else None
     unit = (first.lead if first is not None else "").lstrip("\r\n") or "\t"
     newline = "\r\n" if first is not None and first.lead.startswith("\r\n") else "\n"
@@ -254,22 +256,22 @@ _ASSET_ID, _STRINGS = "{652ED536-3402-439B-AEBE-4A5DBC554085}", "{99DAD0BC-740E-
 
 
 def string(name: str, value: str) -> Element:
-    """Return a field that is text."""
+    """Return a text field."""
     return Element("AZStd::string", _STRING, name, value)
 
 
 def number(name: str, value: int, kind: str = "unsigned int") -> Element:
-    """Return a field that is a number of one of the C++ types in `_NUMBERS`."""
+    """Return a number field of one of the C++ types in `_NUMBERS`."""
     return Element(kind, _NUMBERS[kind], name, str(value))
 
 
 def asset_id(name: str, guid: str, sub_id: int) -> Element:
-    """Return a field that is an asset id; `guid` in braces and upper case."""
+    """Return an asset id field; `guid` is in braces and upper case."""
     parts = [Element("AZ::Uuid", _UUID, "guid", guid), number("subId", sub_id)]
     return Element("AssetId", _ASSET_ID, name, version=1, children=parts)
 
 
 def strings(name: str, values: Iterable[str]) -> Element:
-    """Return a field that is a vector of texts."""
+    """Return a field with a vector of texts."""
     children = [string("element", value) for value in values]
     return Element("AZStd::vector<AZStd::string, allocator>", _STRINGS, name, children=children)

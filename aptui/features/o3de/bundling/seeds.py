@@ -1,4 +1,4 @@
-"""Seed lists (`.seed`): assets that a bundle begins with, each with its platforms; and the bits that platforms are there."""
+"""Seed lists (`.seed`): the first assets of a bundle, each with its platforms as bits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIX = ".seed"
 PLATFORMS = {
     name: 1 << at for at, name in enumerate(("pc", "linux", "android", "ios", "mac", "provo", "salem", "jasper", "server"))
 }
-"""The bit of each platform that the engine knows by name."""
+"""The bit of each platform that the engine defines."""
 _ALL, _ALL_CLIENTS = 1 << 30, 1 << 31
 _JSON_TYPE, _NAME, _NO_GUID = "JsonSerialization", "AZStd::vector<SeedInfo, allocator>", f"{{{UUID(int=0)}}}"
 _VECTOR, _SEED = "{82FC5264-88D0-57CD-9307-FC52E4DAD550}", "{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}"
@@ -30,27 +30,27 @@ def flag_of(platform: str) -> int:
     """Return the bit of a platform.
 
     Raises:
-        UserError: the engine has none for it.
+        UserError: the engine does not define one.
     """
     flag = PLATFORMS.get(platform)
     if flag is None:
-        raise UserError(f"platform '{platform}' has no bit in O3DE's files", hint=f"those have {', '.join(PLATFORMS)}")
+        raise UserError(f"platform '{platform}' has no bit in O3DE's files", hint=f"platforms with a bit: {', '.join(PLATFORMS)}")
     return flag
 
 
 def platforms_in(flags: int) -> tuple[str, ...]:
-    """Return the platforms that bits stand for."""
+    """Return the platforms of some bits."""
     return tuple(name for name in PLATFORMS if is_for(flags, name))
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Whether bits name a platform, or stand for all of its kind."""
+    """Whether bits contain a platform, or the bit for all platforms of its kind."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 
 
 class Seed(Struct, frozen=True):
-    """One asset: `guid` in braces and upper case; `hint` is the path that it had, relative to its platform's folder."""
+    """One asset: `guid` in braces and upper case; `hint` is its last known path, relative to the platform's folder."""
 
     guid: str
     sub_id: int
@@ -61,12 +61,12 @@ class Seed(Struct, frozen=True):
 class SeedList:
     """The seeds of one file, in their order.
 
-    A file keeps its form, JSON or XML (ObjectStream); a new one is JSON, as the engine writes them.
+    A file keeps its form, JSON or XML (ObjectStream); a new one is JSON, as the engine writes it.
 
     Args:
         text: the file, "" for a new one.
-        seeds: what it lists.
-        stream: its XML, None when it is JSON.
+        seeds: its seeds.
+        stream: its XML, None for JSON.
     """
 
     def __init__(self, text: str = "", seeds: Iterable[Seed] = (), stream: ObjectStream | None = None) -> None:
@@ -87,13 +87,13 @@ class SeedList:
         return cls(text, _read_json(text, path))
 
     def text(self) -> str:
-        """Return the file; without a change it is the text that was read."""
+        """Return the text of the file; without changes it is the text that was read."""
         if self._text and tuple(self.seeds) == self._read:
             return self._text
         return _json_text(self.seeds, self._text) if self._stream is None else self._xml_text(self._stream)
 
     def add(self, guid: str, sub_id: int, flags: int, hint: str) -> None:
-        """Add an asset for some platforms, or add the platforms to an asset that is listed."""
+        """Add an asset for some platforms, or add the platforms to a listed asset."""
         at = self._find(guid, sub_id)
         if at is None:
             self.seeds.append(Seed(guid, sub_id, flags, hint))
@@ -101,7 +101,7 @@ class SeedList:
             self.seeds[at] = replace(self.seeds[at], flags=self.seeds[at].flags | flags)
 
     def remove(self, guid: str, sub_id: int, flags: int) -> bool:
-        """Remove some platforms of an asset, and the asset with its last platform; return whether it was listed."""
+        """Remove some platforms of an asset, and the asset without platforms; return whether it was listed."""
         at = self._find(guid, sub_id)
         if at is None:
             return False
@@ -113,7 +113,7 @@ class SeedList:
         return True
 
     def set(self, seed: Seed, *, flags: int | None = None, hint: str | None = None) -> None:
-        """Give a seed other platforms or another hint."""
+        """Change the platforms or the hint of a seed."""
         at = self._find(seed.guid, seed.sub_id)
         if at is not None:
             now = self.seeds[at]
@@ -139,7 +139,7 @@ class SeedList:
 
 
 def merge_seeds(lists: Iterable[SeedList]) -> list[Seed]:
-    """Return the seeds of several lists, each asset once, for all platforms that any of them names."""
+    """Return the seeds of several lists, each asset once, with the platforms of all of its entries."""
     found: dict[tuple[str, int], Seed] = {}
     for seed in (seed for each in lists for seed in each.seeds):
         known = found.get((seed.guid, seed.sub_id))
@@ -172,7 +172,7 @@ def _make_element(seed: Seed) -> Element:
 
 
 def _read_json(text: str, path: Path) -> Iterator[Seed]:
-    """Yield the seeds of a file that the engine's JSON serialization wrote; values that it left out have their defaults."""
+    """Yield the seeds of a file in the engine's JSON serialization; omitted values have their defaults."""
     root = read_json(text.encode("utf-8", "surrogateescape"), str(path))
     kind, name, data = (root.get(key) for key in ("Type", "ClassName", "ClassData"))
     is_list = (
@@ -210,7 +210,7 @@ def _number(node: Node | None) -> int:
 
 
 def _json_text(seeds: Iterable[Seed], before: str) -> str:
-    """Return a file as the engine's JSON serialization writes it, with the line ends of the file that it replaces."""
+    """Return a file in the engine's JSON serialization, with the line ends of the file that it replaces."""
     listed = []
     for seed in seeds:
         owner = {"guid": seed.guid, **({"subId": seed.sub_id} if seed.sub_id else {})}

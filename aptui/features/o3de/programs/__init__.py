@@ -1,4 +1,4 @@
-"""O3DE's programs by their own names: switches, lines, logs and control channel over the same engine.
+"""O3DE's programs under their own names: their switches, lines, logs and control channel over the same engine.
 
-This package stands beside `daemon`, and neither imports the other.
+This package does not import `daemon`, and `daemon` does not import it.
 """

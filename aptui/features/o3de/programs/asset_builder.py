@@ -1,7 +1,6 @@
-"""`AssetBuilder`: analysis and jobs of one source in front, and all that their builders say; cache and database stay as they are.
+"""`AssetBuilder`: analyse and process one source and print all output of its builders; cache and database are not changed.
 
-In the reference this program is also the child that an asset processor starts; here the engine has workers of its own, and those
-ways to call it are refused.
+In O3DE this program is also the child of an asset processor. This engine has its own workers, so those switches are refused.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
 
-# What is known of the source that `AssetBuilder` works on: its UUID, what folders adjust, and how far other jobs are.
+# The source of `AssetBuilder`: its UUID, the settings of its folders, and the state of other jobs.
 #
-# The asset database is read where there is one, and never written.
+# The asset database is read if there is one, and never written.
 
 _NO_JOB = "not processed yet"
 
 
 def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
-    """Return the scan folder of a file, and the file as a source, with the UUID that the asset database has for it.
+    """Return the scan folder of a file, and the file as a source with its UUID in the asset database.
 
     Raises:
-        UserError: it is not there, or lies in no scan folder.
+        UserError: the file does not exist, or is not in a scan folder.
     """
     if not os.path.isfile(path):
-        raise UserError(f"'{path}' is no file", hint="-debug=<absolute path of a source>")
+        raise UserError(f"'{path}' is not a file", hint="-debug=<absolute path of a source>")
     scan_folder = find_folder(path, folders)
     if scan_folder is None:
         raise UserError(f"'{path}' is in no scan folder of the project", hint="'aptui config' lists them")
@@ -59,7 +58,7 @@ def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> t
 
 
 def find_folder(path: str, folders: Iterable[ScanFolder]) -> ScanFolder | None:
-    """Return the innermost scan folder of a file, None if it is in none."""
+    """Return the innermost scan folder of a file, None if no scan folder contains it."""
     holding = (
         each for each in folders if path.startswith(f"{each.path}/") and (each.recursive or "/" not in path[len(each.path) + 1 :])
     )
@@ -75,10 +74,10 @@ def _uuid(rel: RelPath, root: str, config: Config) -> SourceUuid | None:
 
 
 def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[str, ...]]:
-    """Return what the folders above a source adjust, and the files that say so.
+    """Return the settings of the folders above a source, and the files with those settings.
 
     Raises:
-        UserError: one of them has a mistake.
+        UserError: a settings file is not valid.
     """
     files = list(folder.files_above(rel, project))
     texts: dict[str, str] = {key_of(above): folder.read(os.fsdecode(from_text(path)), file) for above, file, path in files}
@@ -89,7 +88,7 @@ def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[
 
 
 def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[tuple[str, bool]]:
-    """Yield for each job that a job depends on a sentence of how far it is, and whether its products are there."""
+    """Yield a description of each job that a job depends on, and whether its products exist."""
     with ExitStack() as stack:
         database = None
         if asset_database(config.cache_dir).is_file():
@@ -116,18 +115,18 @@ def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
 
 
 def number_folders(config: Config) -> tuple[ScanFolder, ...]:
-    """Return the scan folders, each with an id of its own."""
+    """Return the scan folders with ids."""
     return tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))
 
 
 WINDOW = "AssetBuilder"
 FAILED = 1
 _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
-"""What stands before a line of a builder, by how grave it is."""
+"""Prefix of a builder's line, by level."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `AssetBuilder` and return its exit code: 0 when analysis and all jobs succeeded, else 1."""
+    """Run `AssetBuilder` and return its exit code: 0 if the analysis and all jobs succeeded, else 1."""
     printing.prepare()
     console = ProgramConsole(sys.stdout, window=WINDOW)
     try:
@@ -147,17 +146,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project, or of the one that the source lies in if that is another one.
+    """Return the configuration of the named project, or of the project that contains the source if that is another one.
 
-    Scripts name the project by a relative path, which may lead to a different folder of that name.
+    Scripts name the project by a relative path, which may lead to another folder of the same name.
 
     Raises:
-        KnownError: no project has the source.
+        KnownError: no project contains the source.
     """
     above = next((folder for folder in map(str, Path(given.source).parents) if is_project(folder)), "")
     named = given.project or above
     if not named:
-        raise UserError(f"no project is found above '{given.source}'", hint="say which: --project-path=DIR")
+        raise UserError(f"no project is found above '{given.source}'", hint="give it with --project-path=DIR")
     try:
         config = _config(named, given)
     except UserError:
@@ -166,7 +165,7 @@ def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
     else:
         if above in ("", named) or find_folder(given.source, config.project.scan_folders) is not None:
             return config
-    console.warn(f"'{given.source}' is not in project '{named}': project '{above}', in which it lies, is used")
+    console.warn(f"'{given.source}' is not in project '{named}': its own project '{above}' is used")
     return _config(above, given)
 
 
@@ -177,14 +176,14 @@ def _config(project: str, given: BuilderSwitches) -> Config:
 
 
 class _Work(Struct, frozen=True):
-    """A job that is to be done."""
+    """A job to process."""
 
     builder: Builder
     plan: JobPlan
 
 
 class _Session:
-    """One source."""
+    """One run for one source."""
 
     def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
         self._config, self._given, self._console = config, given, console
@@ -195,14 +194,14 @@ class _Session:
         self._logs = 0
 
     def run(self) -> int:
-        """Analyse, process, tell; return the exit code."""
+        """Analyse, process and report; return the exit code."""
         self._say(f"Source = {self._source.rel}")
         for path in self._adjusted_by:
             self._say(f"Settings = {path}")
         planner = Planner(self._project, self._settings)
         wanted = planner.builders_for(self._source.rel, self._folder.id)
         if not wanted:
-            raise UserError(f"no builder wants '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
+            raise UserError(f"no builder matches '{self._source.rel}'", hint="'aptui builders' lists them with their patterns")
         platforms = dict.fromkeys(each for builder in wanted for each in planner.platforms_of(builder, self._source))
         self._say(f"Platforms = {', '.join(platforms)}")
         settings_folder = _make_settings_folder() if self._given.processes else ""
@@ -221,7 +220,7 @@ class _Session:
             if not builder.needs_analysis:
                 work += [_Work(builder, plan) for plan in planner.inline_plans(builder, self._source)]
                 continue
-            self._say(f"Builder '{builder.name}' is asked for jobs")
+            self._say(f"Analysis by builder '{builder.name}'")
             platforms = planner.platforms_of(builder, self._source)
             order = AnalyseOrder(
                 1, builder.name, self._folder.path, self._source.rel, self._source.uuid, platforms, builder.analyse_limit_s,
@@ -266,13 +265,13 @@ class _Session:
             settings=self._settings.adjustment(self._source.key, builder).order,
         )  # fmt: skip
 
-    # ------------------------------------------------------------------------------------------------------------- saying
+    # --------------------------------------------------------------------------------------------------------------- output
 
     def _say(self, text: str) -> None:
         self._console.say(text, WINDOW)
 
     def _report(self, result: AnalyseResult | RunResult, step: str, settings_folder: str) -> bool:
-        """Say what a builder said and how it ended, and keep its log beside the products; return whether it succeeded."""
+        """Print a builder's messages and result, and store its log beside the products; return whether it succeeded."""
         counts = {LogLevel.WARNING: 0, LogLevel.ERROR: 0}
         for record in result.log:
             level = LogLevel(record.level)
@@ -303,7 +302,7 @@ def _record_lines(record: LogRecord) -> Iterator[str]:
 
 
 def _complete_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders as the engine sees them, without leaving anything in the cache."""
+    """Return the builders as the engine sees them, without writing to the cache."""
     from aptui.engine import registry
 
     with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:
@@ -311,7 +310,7 @@ def _complete_builders(config: Config) -> tuple[Builder, ...]:
 
 
 def _make_settings_folder() -> str:
-    """Return a new folder outside of the cache, which is the engine's alone."""
+    """Create a folder outside the cache, which belongs to the engine."""
     try:
         return tempfile.mkdtemp(prefix="asset-builder-")
     except OSError as error:

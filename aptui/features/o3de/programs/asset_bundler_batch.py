@@ -1,6 +1,6 @@
-"""`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles, under O3DE's command line, over our asset database.
+"""`AssetBundlerBatch`: seed lists, asset lists, comparisons and bundles from our asset database, under O3DE's command line.
 
-It reads what was processed and writes files of its own; the cache it leaves alone. `bundler_switches` has the commands.
+It reads the results of earlier processing and writes its own files; the cache is not changed. `bundler_switches` has the commands.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Command = Callable[[BundlerSwitches, BundlerProject, BundlerOutput], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `AssetBundlerBatch` and return its exit code: 0 when everything that was asked for was done, else 1."""
+    """Run `AssetBundlerBatch` and return its exit code: 0 if everything succeeded, else 1."""
     printing.prepare()
     output = BundlerOutput(sys.stdout)
     try:
@@ -68,7 +68,7 @@ def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutpu
     path = project.path(given.need_switch("seedListFile"), seeds.SUFFIX)
     for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
         if given.has(name) and not project.asked:
-            raise UserError(f"--{name} needs --platform", hint="say which ones, as in --platform=pc,server")
+            raise UserError(f"--{name} needs --platform", hint="give platforms, as in --platform=pc,server")
     listed = SeedList.load(path) if path.exists() else SeedList()
     before = listed.text() if path.exists() else None
     products = {platform: project.products(platform) for platform in project.platforms}
@@ -90,7 +90,7 @@ def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutpu
     if listed.text() != before:
         output.save(path, listed.text(), "Seed List")
     elif not given.has("print"):
-        output.say(f"Seed List ( {path} ) is as it was.")
+        output.say(f"Seed List ( {path} ) is unchanged.")
 
 
 def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts]) -> None:
@@ -102,9 +102,7 @@ def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Platf
                 listed.add(*key, flag, known.assets[key].path)
                 is_found = True
         if not is_found:
-            raise UserError(
-                f"'{word}' is no product for any of {', '.join(products)}", hint="seeds are named relative to the cache"
-            )
+            raise UserError(f"'{word}' is not a product of any of {', '.join(products)}", hint="give seeds relative to the cache")
 
 
 def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
@@ -113,7 +111,7 @@ def _remove_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Pl
         by_hint = [(seed.guid, seed.sub_id) for seed in listed.seeds if seed.hint == word.replace("\\", "/").lower()]
         keys = {key for known in products.values() for key in known.find_named(word)} or set(by_hint)
         if not [key for key in keys if listed.remove(*key, flags)]:
-            output.warn(f"'{word}' is no seed of the list")
+            output.warn(f"'{word}' is not a seed of the list")
 
 
 def _add_platforms(listed: SeedList, products: dict[str, PlatformProducts], output: BundlerOutput) -> None:
@@ -133,7 +131,7 @@ def _remove_platforms(listed: SeedList, platforms: Iterable[str], output: Bundle
         if seed.flags & ~flags:
             listed.set(seed, flags=seed.flags & ~flags)
         else:
-            output.warn(f"seed '{seed.hint or seed.guid}' would have no platform left: it is as it was (see --removeSeed)")
+            output.warn(f"seed '{seed.hint or seed.guid}' would have no platform left and is not changed (see --removeSeed)")
 
 
 def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> None:
@@ -152,9 +150,7 @@ def _update_paths(listed: SeedList, products: dict[str, PlatformProducts]) -> No
 def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     name = given.one("assetListFile")
     if not name and not given.has("print"):
-        raise UserError(
-            "'assetLists' needs --assetListFile or --print", hint="say which list to write, or that it is to be printed"
-        )
+        raise UserError("'assetLists' needs --assetListFile or --print", hint="give a list to write, or --print")
     if given.has("generateDebugFile") and not name:
         raise UserError("--generateDebugFile needs --assetListFile", hint="the debug file is written beside the list")
     makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
@@ -197,7 +193,7 @@ def _starts(
     for word in given.all("addSeed"):
         keys = products.find_named(word)
         if not keys:
-            missing.append(f"'{word}' is no product for platform '{products.platform}'")
+            missing.append(f"'{word}' is not a product of platform '{products.platform}'")
         found += keys
     for sentence in missing:
         output.warn(sentence)
@@ -205,7 +201,7 @@ def _starts(
 
 
 def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | None]) -> str:
-    """Return why each asset is in a list, one line each: the asset, and the way that leads to it from a seed."""
+    """Return why each asset is in a list, one line each: the asset, and the path to it from a seed."""
     lines = []
     for key in sorted(reached, key=lambda each: products.assets[each].path):
         way, at = [], key

@@ -1,4 +1,4 @@
-"""`AssetProcessor`: the engine that stays up, without a window, under O3DE's command line; tools use its control channel."""
+"""`AssetProcessor`: the engine that keeps running, without a window, under O3DE's command line; tools use its control channel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aptui.store.db.schema import uuid_text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `AssetProcessor` and return its exit code: 0 when it worked and nothing is failed, else 1."""
+    """Run `AssetProcessor` and return its exit code: 0 if no job failed, else 1."""
     return run_request.run(LIVE, sys.argv[1:] if arguments is None else arguments, _process)
 
 
@@ -42,11 +42,11 @@ def _process(start: RunRequest) -> int:
 
 
 _Work = tuple[int, int]
-"""How often files were looked at because they changed, and how many jobs have ended."""
+"""Number of processed changes of files, and of completed jobs."""
 
 
 class _IdleWaiter(Struct, eq=False):
-    """A client that waits until all earlier changes are processed and, with `besides`, until more than that was done."""
+    """A client that waits until all earlier changes are processed and, with `besides`, until more work than that was done."""
 
     then: Callable[[], None]
     besides: _Work | None = None
@@ -54,14 +54,14 @@ class _IdleWaiter(Struct, eq=False):
 
 
 class _Processor:
-    """The target of the control channel (`control.Processor`); it also reports events, and runs what is due at idle."""
+    """The target of the control channel (`control.Processor`); it also reports events, and runs tasks that need an idle engine."""
 
     def __init__(self, live: EngineSupervisor, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
         self._live, self._start = live, start
         self._waiting: list[_IdleWaiter] = []
         self._reported: _Work | None = None
-        """What had been done when somebody was told last that it is idle."""
+        """The work that was done when idleness was last reported."""
         self._done_at_idle: _Work | None = None
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
@@ -72,13 +72,13 @@ class _Processor:
         live.parts.append(self)
 
     def begin(self) -> None:
-        """The engine works: say so, and wait for what is to be done when it is idle."""
+        """Report that the engine runs, and plan the tasks that need an idle engine."""
         if not self._start.facts.user.skips_start_scan:
             self.printer.begin_scan(reads_all=not self._live.is_scanning_fast)
         self.when_idle(self._rest)
 
     def end(self) -> int:
-        """Say what came of it; return the exit code."""
+        """Report the result; return the exit code."""
         if self._is_finished:
             processor_run.finish(self._start, self.printer)
         failed = processor_run.find_failed_assets(self._start)
@@ -90,19 +90,19 @@ class _Processor:
     # ------------------------------------------------------------------------------------------------------------- control
 
     def is_idle(self) -> bool:
-        """Whether nothing is left to do of all that was heard."""
+        """Whether all received changes are processed."""
         live = self._live
         return live.engine is not None and live.engine.is_idle and live.watching.is_quiet and not live.is_reopening
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when everything that was changed before now is processed."""
+        """Call `then` when all changes before this call are processed."""
         self._wait(_IdleWaiter(then))
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when it becomes idle the next time, or has become so since somebody was told last.
+        """Call `then` when the engine next becomes idle, or immediately if it did since idleness was last reported.
 
-        Who changes files and asks then cannot know whether the change was not processed already; the reference would keep it
-        waiting. The end of a second look at what had been too fresh is no news.
+        A client that changes files and then asks cannot know whether the change is already processed; O3DE would keep it waiting.
+        The second check of very recent files does not count as work.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again
@@ -124,17 +124,17 @@ class _Processor:
         return self._live.watching.folder_checks, self.printer.ended_count
 
     def quit(self) -> None:
-        """End as soon as that can be done cleanly."""
+        """Stop as soon as all running jobs can be ended cleanly."""
         self._live.stop()
 
     # ---------------------------------------------------------------------------------------------------------------- turns
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: the engine becomes idle by what it does itself."""
+        """Return None: the engine's own events show when it becomes idle."""
         return None
 
     def poll(self, now: float) -> None:
-        """Notice that it has become idle, or is not any more."""
+        """Detect that the engine became idle or busy."""
         is_idle = self.is_idle()
         if is_idle and not self._was_idle:
             self._become_idle(now)
@@ -145,7 +145,7 @@ class _Processor:
             done = self._done
             for waiting in [item for item in self._waiting if item.is_synced and item.besides != done]:
                 if not self.is_idle():
-                    break  # one of them has begun something
+                    break  # a callback started new work
                 self._waiting.remove(waiting)
                 self._reported = done
                 waiting.then()
@@ -154,12 +154,12 @@ class _Processor:
         if self.printer.is_scan_open:
             self.printer.end_scan()
             self.printer.end_analysis(processor_run.source_count(self._start))
-        if self._done_at_idle != self._done:  # not after a second look at what had been too fresh
+        if self._done_at_idle != self._done:  # not after the second check of very recent files
             self._start.console.say(phrases.IDLE.format(now - self._busy_since_s))
         self._done_at_idle = self._done
 
     def _rest(self) -> None:
-        """Process the files that were asked for again, one after the other; then end, if asked to."""
+        """Reprocess the listed files one by one; then quit, if requested."""
         key = next(self._to_reprocess, None)
         if key is not None and self._live.engine is not None:
             self._live.engine.ask("reprocess", keys=[key])

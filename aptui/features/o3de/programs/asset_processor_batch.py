@@ -1,4 +1,4 @@
-"""`AssetProcessorBatch`: the engine until nothing is owed, under O3DE's command line, with its lines, logs and exit codes."""
+"""`AssetProcessorBatch`: the engine until no work is pending, under O3DE's command line, with its lines, logs and exit codes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 _LISTEN_S = 0.2
-"""Beside another engine a signal is noticed after this long."""
+"""Maximum delay of a signal while another engine does the work."""
 _INTERRUPTED = "Asset Processor Batch Processing Interrupted. Quitting."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `AssetProcessorBatch` and return its exit code: 0 when it worked and nothing is failed, else 1."""
+    """Run `AssetProcessorBatch` and return its exit code: 0 if no job failed, else 1."""
     return run_request.run(BATCH, sys.argv[1:] if arguments is None else arguments, _process)
 
 
@@ -47,7 +47,7 @@ def _process(start: RunRequest) -> int:
 
 
 class _Batch:
-    """One run. It is what the control channel controls (`o3de.control.Processor`)."""
+    """One run; the target of the control channel (`control.Processor`)."""
 
     def __init__(self, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
@@ -59,9 +59,9 @@ class _Batch:
         self._builders: dict[str, str] = {}
 
     def run(self) -> bool:
-        """Process everything; return whether nobody ended it before."""
+        """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # the program with a window may listen on the first one
+        first = first and first + 1  # the program with a window may use the first port
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, first),
@@ -91,7 +91,7 @@ class _Batch:
             self._start.console.say_all((*opening.sentences, *(opening.walk.sentences if opening.walk else ())))
             self._end_scan(opening.walk.files_seen if opening.walk else 0)
             return
-        from aptui.engine.loop.engine import Engine  # only where something is owed
+        from aptui.engine.loop.engine import Engine  # imported only if work is pending
 
         is_full_scan = not self._start.given.has("zeroAnalysisMode")
         engine = Engine(
@@ -100,7 +100,7 @@ class _Batch:
         engine.open()
         try:
             self._engine = engine
-            if self._is_quitting:  # somebody said so while there was no engine yet
+            if self._is_quitting:  # quit was requested before there was an engine
                 engine.stop()
             self._roots = {folder.id: folder.path for folder in engine.project.scan_folders}
             engine.start_scan()
@@ -113,7 +113,7 @@ class _Batch:
             engine.close()
 
     def _reprocess(self, engine: Engine, keys: Sequence[PathKey]) -> None:
-        """Process sources again, one at a time, so that their order is that of the list."""
+        """Process sources again, one at a time, in the order of the list."""
         for key in keys:
             if not self._is_quitting:
                 engine.ask("reprocess", keys=[key])
@@ -126,8 +126,8 @@ class _Batch:
     # ---------------------------------------------------------------------------------------------- beside another engine
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
-        """Have the engine that holds the cache process everything that was changed before now."""
-        self._start.console.say("An engine is at work on this cache already: it is asked to process everything.")
+        """Let the engine that holds the cache process all changes before this call."""
+        self._start.console.say("Another engine uses this cache: it is asked to process everything.")
         try:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")
         except NoEngine:
@@ -152,28 +152,28 @@ class _Batch:
             if notices and isinstance(notices[0], KnownError):
                 raise notices[0]
 
-    # --------------------------------------------------------------------------------------------------------- being driven
+    # ------------------------------------------------------------------------------------------------------- control channel
 
     def is_idle(self) -> bool:
-        """Whether everything is done."""
+        """Whether all work is done."""
         return self._engine is not None and self._engine.is_idle
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when everything is done."""
+        """Call `then` when all work is done."""
         self._when_idle.append(then)
 
     at_next_idle = when_idle
-    """There is but one moment at which a batch run becomes idle."""
+    """A batch run becomes idle only once."""
 
     def quit(self) -> None:
-        """End now; what is not done is owed again next time."""
+        """Quit now; remaining work stays pending."""
         self._is_quitting = True
         if self._engine is not None:
             self._engine.stop()
 
     @staticmethod
     def _take_news(selector: selectors.BaseSelector) -> None:
-        """Take in what was said on the control channel so far; an engine that works does that itself."""
+        """Handle commands on the control channel; a running engine does so itself."""
         for key, mask in selector.select(0):
             key.data(mask)
 

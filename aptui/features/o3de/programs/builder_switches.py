@@ -1,4 +1,4 @@
-"""The command line of `AssetBuilder`: what to do with which source, and what is refused and why.
+"""The command line of `AssetBuilder`: its actions, and the switches that are refused, with reasons.
 
 Tests: `tests/features/o3de/programs/test_asset_builder.py`.
 """
@@ -15,29 +15,29 @@ from aptui.features.o3de.project_facts import unquote
 from aptui.shared.errors import UserError
 
 SWITCHES = {
-    "debug": "analyse and process this source (an absolute path), and say all that its builders say",
+    "debug": "analyse and process this source (an absolute path), and print all output of its builders",
     "debug_create": "analyse this source only",
     "debug_process": "analyse and process this source, as -debug",
     "task": "debug, debug_create or debug_process, with -input",
     "input": "the source of -task",
     "project-path": "the project's folder; the nearest one above the source by default",
-    "gamename": "the name of the project's folder beside or above the source; older",
+    "gamename": "older: the name of the project's folder beside or above the source",
     "engine-path": "the engine's folder",
-    "project-cache-path": "where products and the asset database lie",
+    "project-cache-path": "the folder of products and the asset database",
     "regset": "set a value of the settings registry: /json/pointer=value",
     "regremove": "remove a key of the settings registry",
     "help": "print this list",
 }
 IGNORED = {
-    "port": "what is asked is done here, without an asset processor",
-    "id": "only an asset processor gives its children one",
-    "project-name": "the project's own file says it",
-    "module": "builders are those of the configuration",
-    "output": "products are kept in a folder that is named at the end",
-    "register": "builders are those of the configuration",
+    "port": "this program does the work itself, without an asset processor",
+    "id": "ids are only for children of an asset processor",
+    "project-name": "the name is read from the project's own file",
+    "module": "builders are taken from the configuration",
+    "output": "products are stored in a folder that is printed at the end",
+    "register": "builders are taken from the configuration",
 }
 CHILDREN = ("resident", "register", "create", "process")
-WHY_REFUSED = "is for children of O3DE's asset processor; here the engine has workers of its own"
+WHY_REFUSED = "is for children of O3DE's asset processor; this engine has its own workers"
 INSTEAD = "-debug=<absolute path> runs the builders of one source"
 _DEBUGS = ("debug", "debug_create", "debug_process")
 _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
@@ -45,7 +45,7 @@ _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DO
 
 
 class BuilderSwitches(Struct, frozen=True):
-    """What a command line says: `source` absolute; `project` "" = look for it; `processes`: not the analysis alone."""
+    """The parsed command line: `source` is absolute; `project` "" = search for it; `processes`: not only the analysis."""
 
     source: str = ""
     project: str = ""
@@ -56,10 +56,10 @@ class BuilderSwitches(Struct, frozen=True):
 
 
 def parse(arguments: Sequence[str]) -> BuilderSwitches:
-    """Return what `arguments` (without the program's name) say.
+    """Parse the `arguments` (without the program's name).
 
     Raises:
-        UserError: it does not say which source, or asks for what only a child of O3DE's asset processor does.
+        UserError: the source is missing, or a switch is only for a child of O3DE's asset processor.
     """
     given, notes = _parse_given(arguments)
     if "help" in given or "h" in given or not arguments:
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str]) -> BuilderSwitches:
     if task in CHILDREN:
         raise UserError(f"-task={task} {WHY_REFUSED}", hint=INSTEAD)
     if task and task not in _DEBUGS:
-        raise UserError(f"there is no task '{task}'", hint=", ".join(_DEBUGS))
+        raise UserError(f"'{task}' is not a task", hint=", ".join(_DEBUGS))
     mode = task or next((name for name in _DEBUGS if name in given), "")
     if not mode:
         raise UserError("the source is missing", hint="-debug=<absolute path>")
@@ -100,7 +100,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' belongs to no switch", hint="'AssetBuilder --help' lists the switches")
+                raise UserError(f"'{word}' is not the value of a switch", hint="'AssetBuilder --help' lists the switches")
             given[waiting].append(word)
             waiting = ""
             continue
@@ -112,12 +112,12 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
         if name in IGNORED:
             notes.append(f"-{match['name']} is accepted and ignored: {IGNORED[name]}.")
         elif name not in SWITCHES and name != "h":
-            notes.append(f"-{match['name']} is no switch of the asset builder, and ignored.")
+            notes.append(f"-{match['name']} is not a switch of the asset builder, and is ignored.")
     return {name: values or [""] for name, values in given.items()}, tuple(notes)
 
 
 def _find_project_name(name: str, source: str) -> str:
-    """Return the nearest folder above a source, or beside one of those, with a project's name; "" = look as usual."""
+    """Return the nearest folder above a source, or beside one of those, with a project's name; "" = search as usual."""
     folder = os.path.dirname(source)
     while True:
         for path in (folder if os.path.basename(folder) == name else "", os.path.join(folder, name)):

@@ -1,4 +1,4 @@
-"""`bundleSettings`, `bundles` and `bundleSeed` of `AssetBundlerBatch`.
+"""Commands of `AssetBundlerBatch`: `bundleSettings`, `bundles`, `bundleSeed`, `comparisonRules` and `compare`.
 
 Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
 """
@@ -67,7 +67,7 @@ def _version(given: BundlerSwitches) -> int:
 
 def _refuse_version(version: int) -> None:
     if version not in BUNDLE_VERSIONS:
-        raise UserError(f"bundles of version {version} are not written", hint="1 and 2 are read by every version of the engine")
+        raise UserError(f"bundles of version {version} are not written", hint="every version of the engine reads 1 and 2")
 
 
 def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleSettings:
@@ -75,7 +75,7 @@ def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleS
 
 
 class _Order(Struct, frozen=True):
-    """A bundle that is to be made; `assets` None = those of the list."""
+    """A bundle to write; `assets` None = those of the list."""
 
     platform: str
     target: Path
@@ -86,7 +86,7 @@ class _Order(Struct, frozen=True):
 
 
 def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Write the bundles of asset lists."""
+    """Write bundles from asset lists."""
     settings, lists, targets = (list(given.all(name)) for name in ("bundleSettingsFile", "assetListFile", "outputBundlePath"))
     count = max(len(settings), len(lists), len(targets))
     if not count:
@@ -96,7 +96,7 @@ def bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
     for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
         if len(listed_values) not in (0, count):
             raise UserError(
-                f"--{name} has {len(listed_values)} values, and others have {count}",
+                f"--{name} has {len(listed_values)} values, and other switches have {count}",
                 hint="give each switch one value for each bundle",
             )
     orders = []
@@ -110,7 +110,7 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
     loaded = _load_settings(project, settings, platform)
     asset_list, target = asset_list or loaded.asset_list, target or loaded.bundle
     if not asset_list or not target:
-        raise UserError("what to pack, or where to, is missing", hint="see --assetListFile and --outputBundlePath")
+        raise UserError("the list to pack or the bundle to write is missing", hint="see --assetListFile and --outputBundlePath")
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
@@ -121,27 +121,27 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
 
 
 def bundle_seed(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Write the bundle of seeds and what they need, without a list."""
+    """Write a bundle with seeds and their dependencies, without a list."""
     words = given.all("addSeed")
     if not words:
-        raise UserError("'bundleSeed' needs --addSeed", hint="name a product, as in --addSeed=levels/main.spawnable")
+        raise UserError("'bundleSeed' needs --addSeed", hint="give a product, as in --addSeed=levels/main.spawnable")
     settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
     orders = []
     for platform in project.platforms_of(settings, target):
         loaded = _load_settings(project, settings, platform)
         if not (target or loaded.bundle):
-            raise UserError("'bundleSeed' needs --outputBundlePath", hint="name the bundle, as in --outputBundlePath=game.pak")
+            raise UserError("'bundleSeed' needs --outputBundlePath", hint="give the bundle, as in --outputBundlePath=game.pak")
         products = project.products(platform)
         keys = []
         for word in words:
             found = products.find_named(word)
             if not found:
-                output.warn(f"'{word}' is no product for platform '{platform}'")
+                output.warn(f"'{word}' is not a product of platform '{platform}'")
             keys += found
         if not keys:
             raise UserError(
                 f"none of the seeds has a product for platform '{platform}'",
-                hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists them",
+                hint="'AssetProcessorBatch' makes the products; 'aptui jobs' lists its jobs",
             )
         list_assets = products.list_assets(products.closure(keys, ()))
         path = project.path(for_platform(target or loaded.bundle, platform), BUNDLE_SUFFIX)
@@ -163,7 +163,7 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             key = item.guid, item.sub_id
             if key not in products.assets:
                 raise UserError(
-                    f"'{item.path}' is no product for platform '{order.platform}' any more", hint="make the asset list again"
+                    f"'{item.path}' is no longer a product of platform '{order.platform}'", hint="make the asset list again"
                 )
             assets.append(PackedAsset(products.assets[key], products.file_of(key), item.digest))
         made = bundle_files.write_bundles(assets, order.target, version=order.version, max_mib=order.max_mib)
@@ -172,7 +172,7 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# `comparisonRules` and `compare` of `AssetBundlerBatch`: comparisons in a row, of files or of results called `$name`.
+# `comparisonRules` and `compare`: sequences of comparisons, over files or results with a `$name`.
 
 _VARIABLE = "$"
 
@@ -191,7 +191,7 @@ def comparison_rules(given: BundlerSwitches, project: BundlerProject, output: Bu
 
 
 def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Compare asset lists, for each platform by itself."""
+    """Compare asset lists, separately for each platform."""
     name = given.one("comparisonRulesFile")
     ruled = bundle_files.load_rules(project.existing(name, bundle_files.RULES_SUFFIX)) if name else []
     steps = _with_files([*ruled, *_steps(given)], given)
@@ -224,13 +224,13 @@ class _Run:
         self._results: dict[str, list[ListedAsset]] = {}
 
     def refuse(self, steps: Sequence[ComparisonStep]) -> None:
-        """Refuse to write over what is there."""
+        """Refuse to overwrite existing files."""
         outputs = [step.output for step in steps if step.output and not step.output.startswith(_VARIABLE)]
         paths = [self._project.path(for_platform(name, self._platform), asset_lists.SUFFIX) for name in outputs]
         self._output.refuse_overwriting(paths, is_allowed=self._is_allowed)
 
     def perform(self, steps: Sequence[ComparisonStep]) -> None:
-        """Compare, in order."""
+        """Perform the comparisons in order."""
         for step in steps:
             self._results[step.output] = self._result(step)
 
@@ -246,11 +246,11 @@ class _Run:
         if name in self._results:
             return self._results[name]
         if name.startswith(_VARIABLE):
-            raise UserError(f"no comparison before has the output '{name}'", hint="give an earlier comparison this --output")
+            raise UserError(f"no earlier comparison has the output '{name}'", hint="give an earlier comparison this --output")
         return asset_lists.load(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
-        """Print what was asked for: the last result, or lists by name."""
+        """Print the last result, or the lists that were named."""
         if not given.has("print") and steps[-1].output:
             return
         for name in given.all("print") or (steps[-1].output,):
@@ -263,7 +263,7 @@ class _Run:
             self._output.say("-" * 27)
 
     def save(self) -> None:
-        """Write the results that are files."""
+        """Write the results that have a file name."""
         files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
         if not files:
             return
@@ -274,20 +274,20 @@ class _Run:
 
 
 def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return the comparisons that the command line names, without their files."""
+    """Return the comparisons of the command line, without their files."""
     kinds = [asset_lists.kind_of(word) for word in given.all("comparisonType")]
     patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
     wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
     for name, values in (("filePattern", patterns), ("filePatternType", types)):
         if len(values) != wanted:
             raise UserError(
-                f"there are {wanted} comparisons by filePattern, and --{name} has {len(values)} values",
-                hint="give one value for each",
+                f"--{name} has {len(values)} values for {wanted} comparisons by filePattern",
+                hint="give one value for each comparison",
             )
     if any(word not in ("0", "1") for word in types):
         raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
     if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
-        raise UserError("intersectionCount goes with no other comparison", hint="run 'compare' once for each of them")
+        raise UserError("intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each of them")
     count = given.number("intersectionCount", 1, 1_000_000) or 2
     steps = []
     for kind in kinds:
@@ -299,7 +299,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
 
 
 def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return comparisons with the files of the command line, in their order; what that does not say stays as it is."""
+    """Return comparisons with the files of the command line in their order; files that it omits stay as they are."""
     firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
     done = []
     for step in steps:

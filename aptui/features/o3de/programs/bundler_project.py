@@ -1,4 +1,4 @@
-"""The project that is bundled: its platforms, its products as the asset database has them, default seeds, where files lie.
+"""The bundled project: its platforms, its products in the asset database, default seeds, and paths of files.
 
 Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
 """
@@ -30,11 +30,11 @@ from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
 from aptui.shared.sanitize import sanitize
 
-# What `AssetBundlerBatch` prints and writes.
+# Output of `AssetBundlerBatch`: printed lines and written files.
 
 
 class BundlerOutput:
-    """The voice of one command, and its pen."""
+    """The output of one command."""
 
     def __init__(self, stream: TextIO) -> None:
         self.is_verbose = False
@@ -68,26 +68,26 @@ class BundlerOutput:
 
     @staticmethod
     def refuse_overwriting(paths: Iterable[Path], *, is_allowed: bool) -> None:
-        """Refuse to write over what is there, before anything is written.
+        """Refuse to overwrite existing files, before anything is written.
 
         Raises:
-            UserError: something is, and --allowOverwrites was not given.
+            UserError: a file exists, and --allowOverwrites was not given.
         """
         there = [path for path in paths if path.exists()]
         if there and not is_allowed:
-            raise UserError(f"'{there[0]}' is there already", hint="--allowOverwrites writes over it")
+            raise UserError(f"'{there[0]}' exists", hint="--allowOverwrites overwrites it")
 
     def save(self, path: Path, text: str, kind: str) -> None:
-        """Write a file of a kind, and say so as the engine does."""
+        """Write a file of a kind, and print the engine's line about it."""
         self.say(f"Saving {kind} to ( {path} )...")
         self.write(path, text)
         self.say("Save successful!")
 
     def save_lists(self, lists: Mapping[Path, Sequence[ListedAsset]], *, is_quiet: bool = False) -> None:
-        """Write asset lists, all but empty ones.
+        """Write asset lists, except empty ones.
 
         Raises:
-            UserError: one is empty: a bundle of it would have nothing in it.
+            UserError: a list is empty, so that a bundle of it would be empty.
         """
         errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
         for path, assets in lists.items():
@@ -101,7 +101,7 @@ class BundlerOutput:
             raise errors[-1]
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file, whole or not at all.
+        """Write a file atomically.
 
         Raises:
             HostError: it cannot be written.
@@ -125,7 +125,7 @@ AssetKey = tuple[str, int]
 
 
 class PlatformProducts(Struct, frozen=True):
-    """All products of one platform that a runtime may load."""
+    """All products of one platform that a runtime can load."""
 
     platform: str
     folder: Path
@@ -133,11 +133,11 @@ class PlatformProducts(Struct, frozen=True):
     by_path: Mapping[str, AssetKey]
 
     def find_named(self, word: str) -> list[AssetKey]:
-        """Return the products that a path or a pattern names: relative to the platform's folder, or absolute below the cache."""
+        """Return the products that match a path or a pattern, relative to the platform's folder or absolute below the cache."""
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
-                path = path[len(f"{cache}/") :].partition("/")[2]  # without the platform: a path names the product of each platform
+                path = path[len(f"{cache}/") :].partition("/")[2]  # the path below the platform's folder
         path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]
@@ -147,7 +147,7 @@ class PlatformProducts(Struct, frozen=True):
         return [key for name, key in self.by_path.items() if match(name)]
 
     def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
-        """Return what ships: {product: what pulled it in, None for the starts}; what is skipped pulls in nothing."""
+        """Return the transitive dependencies as {product: the product that needs it, None for the starts}, without `skipped`."""
         left_out = {key for word in skipped for key in self.find_named(word)}
         reached: dict[AssetKey, AssetKey | None] = {}
         todo: list[tuple[AssetKey, AssetKey | None]] = [(key, None) for key in starts]
@@ -169,7 +169,7 @@ class PlatformProducts(Struct, frozen=True):
         """Return the entries of an asset list for these products.
 
         Raises:
-            HostError: one cannot be read.
+            HostError: a product cannot be read.
         """
         found = []
         for key in keys:
@@ -184,7 +184,7 @@ class PlatformProducts(Struct, frozen=True):
 
 
 class BundlerProject:
-    """A project for the length of one command."""
+    """A project during one command."""
 
     def __init__(self, config: Config, given: BundlerSwitches) -> None:
         self.config, self._given = config, given
@@ -193,41 +193,41 @@ class BundlerProject:
 
     @cached_property
     def enabled(self) -> tuple[str, ...]:
-        """The platforms that the project makes products for."""
+        """The platforms that are enabled in the project."""
         return tuple(platform.id for platform in self.config.project.platforms if platform.id != "common")
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The platforms that the command line names.
+        """The platforms of the command line.
 
         Raises:
-            UserError: the project does not declare one.
+            UserError: the project does not declare one of them.
         """
         known = {*self.config.project.declared_platforms, *self.enabled}
         for name in self._given.all("platform"):
             if name.lower() not in known:
-                raise UserError(f"there is no platform '{name}'", hint=f"there are {', '.join(sorted(self.enabled))}")
+                raise UserError(f"'{name}' is not a platform of the project", hint=f"platforms: {', '.join(sorted(self.enabled))}")
         return tuple(dict.fromkeys(name.lower() for name in self._given.all("platform")))
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms that a command is for."""
+        """The platforms of a command."""
         return self.asked or self.enabled
 
     def platforms_of(self, *names: str) -> tuple[str, ...]:
-        """Return the platforms that a command is for, given the files it reads: one that is named after a platform is for that one.
+        """Return the platforms of a command, given its input files: a file with a platform in its name is for that platform only.
 
         Raises:
-            UserError: they are for different ones, or for others than were asked for.
+            UserError: the files are for different platforms, or not for those of the command line.
         """
         platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
         if len(platforms) > 1:
             raise UserError(
-                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="name files of one platform"
+                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="give files of one platform"
             )
         if platforms and self.asked and not platforms.issubset(self.asked):
             raise UserError(
-                f"the file is for platform '{next(iter(platforms))}', and --platform says {', '.join(self.asked)}",
+                f"the file is for platform '{next(iter(platforms))}', but --platform is {', '.join(self.asked)}",
                 hint="correct one of the two",
             )
         return tuple(platforms) or self.platforms
@@ -262,7 +262,7 @@ class BundlerProject:
     # ---------------------------------------------------------------------------------------------------------------- seeds
 
     def default_seed_lists(self) -> list[Path]:
-        """Return the seed lists that engine, gems and project bring along."""
+        """Return the seed lists of engine, gems and project."""
         engine, project = Path(self.facts.engine), self.config.project_dir
         names = [engine / "Assets" / "Engine" / "SeedAssetList.seed"]
         names += [Path(path) / "Assets" / "seedList.seed" for _name, path in self.facts.gems]
@@ -270,7 +270,7 @@ class BundlerProject:
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-        """Return the products that files of default dependencies name, and what of it nobody makes although it has to be there."""
+        """Return the products in the files of default dependencies, and messages about required ones that do not exist."""
         engine, project = Path(self.facts.engine), self.config.project_dir
         files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
         files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]
@@ -286,30 +286,30 @@ class BundlerProject:
                 keys = [] if name.startswith(":") else products.find_named(name)
                 found.update(dict.fromkeys(key for key in keys if key not in without))
                 if not keys and not is_optional and not name.startswith(":"):
-                    missing.append(f"{path.name} names '{name}', and platform '{products.platform}' has no such product")
+                    missing.append(f"{path.name} names '{name}', which is not a product of platform '{products.platform}'")
         return list(found), missing
 
     # ---------------------------------------------------------------------------------------------------------------- files
 
     def path(self, name: str, suffix: str) -> Path:
-        """Return where a file lies that the command line names: relative to the engine's folder.
+        """Return the path of a file of the command line, which is relative to the engine's folder.
 
         Raises:
             UserError: it has another suffix.
         """
         name = name.replace("\\", "/")
         if not name.lower().endswith(suffix):
-            raise UserError(f"'{name}' does not end with {suffix}", hint=f"name a {suffix} file")
+            raise UserError(f"'{name}' does not end with {suffix}", hint=f"give a {suffix} file")
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:
-        """Return a file that is to be read; one that is not in the engine's folder may be in the current one."""
+        """Return the path of an input file; if it is not in the engine's folder, it may be in the current one."""
         path = self.path(name, suffix)
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path
 
     def asset_list(self, name: str, platform: str) -> Path:
-        """Return the asset list of a platform that is to be read.
+        """Return the path of the asset list of a platform.
 
         Raises:
             UserError: it does not exist.
@@ -320,7 +320,7 @@ class BundlerProject:
         return path
 
     def seed_list(self, name: str) -> SeedList:
-        """Return a seed list that is to be read.
+        """Return a seed list.
 
         Raises:
             UserError: it does not exist, or is not a seed list.
@@ -332,7 +332,7 @@ class BundlerProject:
 
 
 def platform_of(name: str) -> str:
-    """Return the platform that a file is named after (`list_pc.assetlist`), "" = none."""
+    """Return the platform in the name of a file (`list_pc.assetlist`), or ""."""
     stem = os.path.basename(name.replace("\\", "/")).rpartition(".")[0]
     last = stem.rpartition("_")[2].lower()
     return last if "_" in stem and last in seeds.PLATFORMS else ""
@@ -344,10 +344,10 @@ def missing_list(path: Path, more: str = "") -> UserError:
 
 
 def refuse_missing_lists(given: BundlerSwitches) -> None:
-    """Refuse asset lists to pack that exist for no platform: no project is needed to see that.
+    """Refuse asset lists that exist for no platform; this check needs no project.
 
     Raises:
-        UserError: one does not exist.
+        UserError: a list does not exist.
     """
     for name in given.all("assetListFile") if given.command == "bundles" else ():
         path = Path(os.path.abspath(name.replace("\\", "/")))
@@ -356,13 +356,13 @@ def refuse_missing_lists(given: BundlerSwitches) -> None:
 
 
 def for_platform(name: str, platform: str) -> str:
-    """Return the name that a file has for one platform."""
+    """Return the name of a file for one platform."""
     stem, dot, suffix = name.rpartition(".")
     return name if platform_of(name) else f"{stem}_{platform}{dot}{suffix}"
 
 
 def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-    """Return the products that seeds mean on a platform, and a sentence for each seed that has none there."""
+    """Return the products of seeds on a platform, and a message for each seed without one."""
     found: list[AssetKey] = []
     missing: list[str] = []
     for seed in listed:
@@ -378,7 +378,7 @@ def applying(listed: Iterable[Seed], products: PlatformProducts) -> tuple[list[A
 def registry_asset(
     uuid: bytes, sub_id: int, name: str, kind: bytes, size: int, _digest: bytes, needs: str | None, former: str | None
 ) -> RegistryAsset:
-    """Return a row of the database as a runtime knows it."""
+    """Return a row of the database in the form of the runtime's catalog."""
     words = needs.split() if needs else []
     wanted = tuple(
         (bytes.fromhex(guid), int(sub), int(flags)) for guid, sub, flags in zip(words[::3], words[1::3], words[2::3], strict=True)
@@ -388,7 +388,7 @@ def registry_asset(
 
 
 def _dependencies(path: Path) -> Iterator[tuple[str, bool]]:
-    """Yield (path, whether it may be missing) of a file of default dependencies."""
+    """Yield (path, whether it is optional) from a file of default dependencies."""
     try:
         text = path.read_text("utf-8", "surrogateescape")[: object_stream.MOST_BYTES]
     except OSError as error:

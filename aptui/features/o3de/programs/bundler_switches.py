@@ -1,4 +1,4 @@
-"""The command line of `AssetBundlerBatch`: its sub-commands, the switches of each, and what was given.
+"""The command line of `AssetBundlerBatch`: its commands, their switches, and the given values.
 
 Tests: `tests/features/o3de/programs/test_asset_bundler_batch.py`.
 """
@@ -16,54 +16,54 @@ from aptui.shared.errors import UserError
 
 
 class Takes(Enum):
-    """What follows the name of a switch."""
+    """The form of a switch's value."""
 
     NOTHING = auto()
     ONE = auto()
     MANY = auto()
-    """Values between commas, and the switch may be repeated."""
+    """Comma-separated values; the switch may be repeated."""
     MAYBE = auto()
-    """Nothing, or values between commas."""
+    """Optional comma-separated values."""
 
 
-HELP = "'AssetBundlerBatch {} --help' shows what it takes"
-"""The next step where a command line is wrong, of a command."""
+HELP = "'AssetBundlerBatch {} --help' lists its switches"
+"""The hint for an invalid command line of a command."""
 PROJECT = {
     "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
     "engine-path": (Takes.ONE, "the engine's folder"),
-    "project-cache-path": (Takes.ONE, "where products and the asset database lie"),
+    "project-cache-path": (Takes.ONE, "the folder of products and the asset database"),
     "regset": (Takes.MANY, "set a value of the settings registry: /json/pointer=value"),
-    "verbose": (Takes.NOTHING, "say where files are written"),
+    "verbose": (Takes.NOTHING, "print the paths of written files"),
     "help": (Takes.NOTHING, "print the switches of this command"),
 }
-_PLATFORM = {"platform": (Takes.MANY, "for these platforms; all enabled ones by default")}
-_OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "write over files that are there")}
+_PLATFORM = {"platform": (Takes.MANY, "for these platforms; by default all enabled ones")}
+_OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "overwrite existing files")}
 _COMPARISON = {
     "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules)"),
     "comparisonType": (
         Takes.MANY,
         "delta, union, intersection, complement, filePattern, intersectionCount, or their numbers 0 to 5",
     ),
-    "filePatternType": (Takes.MANY, "of each filePattern: 0 wildcard, 1 regular expression"),
-    "filePattern": (Takes.MANY, "what paths must match, one for each filePattern"),
-    "intersectionCount": (Takes.ONE, "in how many lists an asset must be"),
+    "filePatternType": (Takes.MANY, "the form of each filePattern: 0 wildcard, 1 regular expression"),
+    "filePattern": (Takes.MANY, "the pattern for paths, one for each filePattern"),
+    "intersectionCount": (Takes.ONE, "minimum number of lists that contain an asset"),
     "firstAssetFile": (Takes.MANY, "the first list of each comparison, or a $name"),
-    "secondAssetFile": (Takes.MANY, "the second list of each comparison that takes one, or a $name"),
-    "output": (Takes.MANY, "where the result of each goes: a list, or a $name"),
+    "secondAssetFile": (Takes.MANY, "the second list of each comparison that needs one, or a $name"),
+    "output": (Takes.MANY, "the result of each comparison: a list to write, or a $name"),
 }
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
     "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
-    "maxSize": (Takes.ONE, "how large a bundle may be, in MB; more is split"),
+    "maxSize": (Takes.ONE, "maximum size of a bundle in MB; larger ones are split"),
 }
-_SEEDS = {"addSeed": (Takes.MANY, "products to begin with, relative to the platform's folder or absolute; * and ? are wildcards")}
+_SEEDS = {"addSeed": (Takes.MANY, "products to start with, relative to the platform's folder or absolute; * and ? are wildcards")}
 COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     "seeds": {
         "seedListFile": (Takes.ONE, "the seed list to change (.seed), JSON or XML; a new one is JSON"),
         **_SEEDS,
-        "removeSeed": (Takes.MANY, "take the platforms from these; what has none left goes"),
+        "removeSeed": (Takes.MANY, "remove the platforms from these seeds, and seeds without platforms"),
         "addPlatformToSeeds": (Takes.NOTHING, "add the platforms to every seed that has a product for them"),
-        "removePlatformFromSeeds": (Takes.NOTHING, "take the platforms from every seed that has others"),
+        "removePlatformFromSeeds": (Takes.NOTHING, "remove the platforms from every seed that has others"),
         "updateSeedPath": (Takes.NOTHING, "write the present path of every seed"),
         "removeSeedPath": (Takes.NOTHING, "remove the paths of all seeds"),
         "print": (Takes.NOTHING, "print the list"),
@@ -71,19 +71,19 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "assetLists": {
         "assetListFile": (Takes.ONE, "the list to write, one for each platform (.assetlist); an empty one fails"),
-        "seedListFile": (Takes.MANY, "seed lists to begin with"),
+        "seedListFile": (Takes.MANY, "seed lists to start with"),
         **_SEEDS,
-        "addDefaultSeedListFiles": (Takes.NOTHING, "begin with the default seeds of engine, gems and project too"),
-        "skip": (Takes.MANY, "products that are left out with what they alone need; * and ? are wildcards"),
+        "addDefaultSeedListFiles": (Takes.NOTHING, "also start with the default seeds of engine, gems and project"),
+        "skip": (Takes.MANY, "products to omit, with dependencies that only they need; * and ? are wildcards"),
         "print": (Takes.NOTHING, "print the list"),
         "dryRun": (Takes.NOTHING, "write nothing"),
-        "generateDebugFile": (Takes.NOTHING, "write why each asset is in it (.assetlistdebug)"),
+        "generateDebugFile": (Takes.NOTHING, "write the reason for each asset (.assetlistdebug)"),
         **_OVERWRITE,
         **_PLATFORM,
     },
     "comparisonRules": {
         **_COMPARISON,
-        "addComparison": (Takes.NOTHING, "add the comparisons behind those of the file"),
+        "addComparison": (Takes.NOTHING, "append the comparisons to those of the file"),
         **_OVERWRITE,
     },
     "compare": {**_COMPARISON, "print": (Takes.MAYBE, "print the last result, or these lists"), **_OVERWRITE, **_PLATFORM},
@@ -95,7 +95,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         **_PLATFORM,
     },
     "bundles": {
-        "bundleSettingsFile": (Takes.MANY, "settings to begin with; what is said here comes first"),
+        "bundleSettingsFile": (Takes.MANY, "settings to start with; switches override them"),
         "assetListFile": (Takes.MANY, "the asset list to pack"),
         **_BUNDLE,
         **_OVERWRITE,
@@ -103,24 +103,24 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "bundleSeed": {
         **_SEEDS,
-        "bundleSettingsFile": (Takes.ONE, "settings to begin with"),
+        "bundleSettingsFile": (Takes.ONE, "settings to start with"),
         **_BUNDLE,
         **_OVERWRITE,
         **_PLATFORM,
     },
     "help": {},
 }
-"""{sub-command: {switch: (what follows it, what it does)}}; every command has those about the project too."""
+"""{command: {switch: (form of its value, what it does)}}; every command also has the switches about the project."""
 _ALIASES = {
     "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
     "seedfilelist": "seedlistfile",
 }  # fmt: skip
-IGNORED = {"ignorefilecase": "paths are compared whatever their case anyway"}
+IGNORED = {"ignorefilecase": "paths are always compared without case"}
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
 class BundlerSwitches(Struct, frozen=True):
-    """What a command line says: `values` {switch in lower case: its values}; one without values is there with none."""
+    """The parsed command line: `values` {switch in lower case: its values}; a switch without values has ()."""
 
     command: str
     values: Mapping[str, tuple[str, ...]]
@@ -135,21 +135,21 @@ class BundlerSwitches(Struct, frozen=True):
         return self.values.get(name.lower(), ())
 
     def one(self, name: str) -> str:
-        """Return the value of a switch, "" = it was not given.
+        """Return the value of a switch, "" = not given.
 
         Raises:
             UserError: it was given more than once.
         """
         found = self.all(name)
         if len(found) > 1:
-            raise UserError(f"--{name} takes one value", hint=f"it has {len(found)} here: remove the others")
+            raise UserError(f"--{name} has {len(found)} values", hint="give only one")
         return found[0] if found else ""
 
     def need_switch(self, name: str) -> str:
-        """Return the value of a switch that has to be there.
+        """Return the value of a required switch.
 
         Raises:
-            UserError: it is not.
+            UserError: it was not given.
         """
         found = self.one(name)
         if not found:
@@ -157,10 +157,10 @@ class BundlerSwitches(Struct, frozen=True):
         return found
 
     def number(self, name: str, least: int, most: int) -> int:
-        """Return the value of a switch that is a number, 0 = it was not given.
+        """Return the value of a switch as a number, 0 = not given.
 
         Raises:
-            UserError: it is none, or out of bounds.
+            UserError: it is not a number, or out of bounds.
         """
         text = self.one(name)
         if not text:
@@ -171,17 +171,17 @@ class BundlerSwitches(Struct, frozen=True):
 
 
 def parse(arguments: Sequence[str]) -> BundlerSwitches:
-    """Return what `arguments` (without the program's name) say.
+    """Parse the `arguments` (without the program's name).
 
     Raises:
-        UserError: a command or a switch that there is none of, or one without the value that it wants.
+        UserError: a command or a switch does not exist, or a required value is missing.
     """
     words = [unquote(word) for word in arguments]
     command = "help"
     if words and not words[0].startswith("-"):
         command = next((name for name in COMMANDS if name.lower() == words[0].lower()), "")
         if not command:
-            raise UserError(f"there is no command '{words[0]}'", hint=f"there are {', '.join(COMMANDS)}")
+            raise UserError(f"'{words[0]}' is not a command", hint=f"commands: {', '.join(COMMANDS)}")
         words = words[1:]
     known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT}.items()}
     values: dict[str, tuple[str, ...]] = {}
@@ -191,7 +191,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' belongs to no switch", hint=HELP.format(command))
+                raise UserError(f"'{word}' is not the value of a switch", hint=HELP.format(command))
             values[waiting] += _split(word, known[waiting][1])
             waiting = waiting if known[waiting][1] in (Takes.MANY, Takes.MAYBE) else ""
             continue
@@ -201,7 +201,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         if name in IGNORED:
             notes.append(f"--{match['name']} is accepted and ignored: {IGNORED[name]}.")
         elif name not in known:
-            raise UserError(f"'{command}' has no switch --{match['name']}", hint=f"AssetBundlerBatch {command} --help")
+            raise UserError(f"--{match['name']} is not a switch of '{command}'", hint=f"AssetBundlerBatch {command} --help")
         else:
             takes = known[name][1]
             given = () if match["value"] is None or takes is Takes.NOTHING else _split(match["value"], takes)
@@ -212,7 +212,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
 
 
 def help_lines(command: str) -> list[str]:
-    """Return what `--help` prints."""
+    """Return the lines of `--help`."""
     if command == "help":
         return ["AssetBundlerBatch COMMAND --switch=value ...", "Commands:", *(f"\t{name}" for name in COMMANDS)]
     shown = {**COMMANDS[command], **PROJECT}

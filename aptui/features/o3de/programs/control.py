@@ -1,10 +1,10 @@
-"""The control channel and the port on which no client is served: sockets on 127.0.0.1; the caller decides what idle means.
+"""The control channel, and the port on which no client is served: sockets on 127.0.0.1; the caller defines idle.
 
-Commands are raw text without an end, one a message. What TCP joins or splits is told apart by the words themselves: none begins
-another.
+Commands are raw text without a terminator, one per message. TCP may join or split them; they stay distinct, because no command is a
+prefix of another.
 
-A port of the loopback is open to every user of the machine and to every page in a browser. So only the user who runs the program
-(and root) is answered, by the kernel's word for who holds the other end, and whoever begins as HTTP or TLS does is hung up on.
+Every user of the machine and every web page in a browser can connect to a loopback port. So only the user who runs the program (and
+root) is answered; the kernel reports the owner of the other end. A connection that starts like HTTP or TLS is closed.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from aptui.shared.errors import HostError
 HOST = "127.0.0.1"
 COMMANDS = ("ping", "isidle", "waitforidle", "signalidle", "windowid", "quit")
 DEFAULT_PORT = 45643
-"""What O3DE takes where `/Amazon/AzCore/Bootstrap/remote_port` is not set."""
+"""O3DE's port if `/Amazon/AzCore/Bootstrap/remote_port` is not set."""
 _NO_WINDOW_ID = "0"
 _READ_BYTES = 4096
 _BETWEEN = b" \t\r\n\0"
-"""What may stand between commands: nothing of the reference sends it, people with a terminal do."""
+"""Bytes that may separate commands: O3DE's tools do not send them, but users with a terminal do."""
 _LAST_PORT = 65535
 _PEERS_LIMIT = 16
 _WAITERS_LIMIT = 8
-"""Answers that one peer may wait for."""
+"""Maximum number of pending answers per client."""
 
 
 class Processor(Protocol):
-    """Whoever is controlled."""
+    """The controlled program."""
 
     def is_idle(self) -> bool:
-        """Whether nothing is left to do, as far as anybody can say at once."""
+        """Whether all known work is done."""
         ...
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when everything that was changed before now is processed."""
+        """Call `then` when all changes before this call are processed."""
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when it becomes idle the next time, or has become so since somebody was told last."""
+        """Call `then` when the engine next becomes idle, or immediately if it did since idleness was last reported."""
         ...
 
     def quit(self) -> None:
-        """End as soon as that can be done cleanly."""
+        """Stop as soon as all running jobs can be ended cleanly."""
         ...
 
 
 def commands_in(data: bytes) -> tuple[list[str], bytes]:
-    """Return the commands in what has come so far, and what may be the beginning of another; anything else is dropped."""
+    """Return the complete commands in `data`, and the beginning of an incomplete one; other bytes are dropped."""
     found: list[str] = []
     while data := data.lstrip(_BETWEEN):
         command = next((name for name in COMMANDS if data.startswith(name.encode())), None)
@@ -70,7 +70,7 @@ def commands_in(data: bytes) -> tuple[list[str], bytes]:
 
 
 class _Peer(Struct, eq=False):
-    """Somebody who is connected; `is_gone` once that is over."""
+    """A connected client; `is_gone` after its end."""
 
     channel: socket.socket
     data: bytes = b""
@@ -79,18 +79,18 @@ class _Peer(Struct, eq=False):
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether data begin as no command does, but HTTP (with a capital), TLS, or anything else that is no word in lower case."""
+    """Whether data cannot be a command but HTTP (with a capital), TLS, or any text not in lower case."""
     given = data.lstrip(_BETWEEN)
     return bool(given) and not (given[:1].isalpha() and given[:1].islower())
 
 
 class _Listener:
-    """A listening socket on a selector; where no descriptors are left, whoever knocks is let go of at once."""
+    """A listening socket on a selector; without free descriptors, new connections are closed at once."""
 
     def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
         self._selector, self._channel, self._take = selector, channel, take
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """Given up for a moment to accept and close: a queue that nobody empties would wake the loop for ever."""
+        """Closed for a moment to accept and close a connection: a full queue would wake the loop forever."""
         selector.register(channel, selectors.EVENT_READ, self._accept)
 
     @property
@@ -118,10 +118,10 @@ class _Listener:
 
 
 class ControlChannel:
-    """Answers commands; it lives on somebody else's selector, whose data are called with the event mask.
+    """Answers commands; uses the caller's selector, whose data are called with the event mask.
 
     Args:
-        user_of: tells whose the other end of a connection is; None = nobody's any more.
+        user_of: returns the user at the other end of a connection; None = the connection is closed.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ControlChannel:
 
     @property
     def port(self) -> int:
-        """Where it is."""
+        """The port number."""
         return self._listener.port
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class ControlChannel:
         try:
             is_ours = len(self._peers) < _PEERS_LIMIT and self._user_of(channel) in (os.geteuid(), 0)
         except OSError:
-            is_ours = False  # gone again
+            is_ours = False  # the client is gone already
         if not is_ours:
             channel.close()
             return
@@ -203,7 +203,7 @@ class ControlChannel:
         ask(report)
 
     def _send(self, peer: _Peer, text: str) -> None:
-        """Answer with a few bytes; whoever leaves no room for those does not read at all."""
+        """Send a few bytes; a client whose buffer is full for them does not read at all, and is closed."""
         if peer.is_gone:
             return
         try:
@@ -220,10 +220,10 @@ class ControlChannel:
 
 
 class ListenerClosed:
-    """A port that can be connected to and that closes every connection at once: the reference's own protocol is not spoken here.
+    """A port that accepts and closes every connection: O3DE's own protocol is not supported.
 
     Args:
-        first_port: where to begin to look for a free one; 0 = any.
+        first_port: the first port to try; 0 = any.
         report: called at the first rejected connection.
     """
 
@@ -233,11 +233,11 @@ class ListenerClosed:
 
     @property
     def port(self) -> int:
-        """Where it is."""
+        """The port number."""
         return self._listener.port
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.close()
 
     def _turn_away(self, channel: socket.socket) -> None:
@@ -248,10 +248,10 @@ class ListenerClosed:
 
 
 def listener(port: int) -> socket.socket:
-    """Return a socket that listens on `port` of this machine alone, 0 = any.
+    """Return a socket that listens on `port` of this machine only, 0 = any.
 
     Raises:
-        OSError: somebody else has it.
+        OSError: the port is in use.
     """
     channel = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -269,4 +269,4 @@ def _free_listener(first_port: int) -> socket.socket:
     for port in range(first_port, _LAST_PORT + 1 if first_port else 1):
         with contextlib.suppress(OSError, OverflowError):
             return listener(port)
-    raise HostError(f"no port from {first_port} upwards is free", hint="--randomListeningPort takes any")
+    raise HostError(f"no port from {first_port} upwards is free", hint="use --randomListeningPort for any free port")

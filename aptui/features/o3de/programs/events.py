@@ -1,4 +1,4 @@
-"""Turns an engine's events into the lines of O3DE's asset processor, and counts for the summary at the end."""
+"""Prints an engine's events as the lines of O3DE's asset processor, and collects the numbers of the summary and the times."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from aptui.features.o3de.project_facts import StatsForm
 from aptui.shared.errors import HostError
 from aptui.store import joblog
 
-# The report on times that O3DE's asset processor prints when it ends; nothing is measured here.
+# The report of times that O3DE's asset processor prints when it ends; the callers measure.
 #
-# Names of statistics are those of the reference: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job
-# key>,<platform>,<{guid}>`, `HashFile,<path>`. Unlike there, sums by job key and platform are what they say.
+# Names of statistics are O3DE's: `CreateJobs,<path>,<builder>`, `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>`,
+# `HashFile,<path>`. O3DE's sums by job key and platform are wrong; these are correct.
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _ANALYSIS_TIME, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"
 
 
 class Stat(Struct, frozen=True):
-    """How long something took, and how often it happened."""
+    """A total duration, and the number of occurrences."""
 
     total_ms: int
     count: int = 1
@@ -44,11 +44,11 @@ class Stat(Struct, frozen=True):
 
 
 def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
-    """Return the report's lines, none when neither form is wanted.
+    """Return the lines of the report, [] if neither form is requested.
 
     Args:
-        stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime`
-            count as 0 when they are not there.
+        stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime` are
+            optional.
     """
     if not (form.is_human or form.is_machine):
         return []
@@ -72,7 +72,7 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
 
 
 def human_line(name: str, stat: Stat) -> str:
-    """Return a row for people; count and average only where there is more than one."""
+    """Return a row for humans; count and average only for more than one occurrence."""
     often = f"Count: {stat.count:4}, Average: {duration(stat.average_ms)}, " if stat.count > 1 else ""
     return f"    Time: {duration(stat.total_ms)}, {often}EventName: {name}"
 
@@ -83,7 +83,7 @@ def machine_line(name: str, stat: Stat) -> str:
 
 
 def duration(total_ms: int) -> str:
-    """Return a duration in a column of its own: `00h00m12s345ms`, without the parts in front that are nothing."""
+    """Return a duration with a fixed width: `00h00m12s345ms`, without leading zero parts."""
     seconds, rest_ms = divmod(total_ms, 1000)
     text = f"{seconds // 3600:02}h{seconds // 60 % 60:02}m{seconds % 60:02}s{rest_ms:03}ms"
     cut = 0 if total_ms >= _HOUR_MS else 3 if total_ms >= _MINUTE_MS else 6 if total_ms >= 1000 else 9
@@ -122,7 +122,7 @@ def _add_up(stats: Iterable[Stat]) -> Stat:
 
 
 def _group(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
-    """Return sums by one field of the names, counted from the end: a path may have commas of its own."""
+    """Return sums by one field of the names, counted from the end, because a path can contain commas."""
     groups: dict[str, list[Stat]] = {}
     for name, stat in stats.items():
         groups.setdefault(f"{title},{_field(name, field)}", []).append(stat)
@@ -138,12 +138,12 @@ _ENDED = frozenset({"completed", "failed"})
 
 
 class EventPrinter:
-    """One run's listener; quick, and it never raises.
+    """The listener of one run; it is quick and never raises.
 
     Args:
-        log_dir: where the logs of jobs are.
-        root_of: path of the scan folder with this id, "" when nobody knows.
-        builder_of: UUID in braces of the builder with this name.
+        log_dir: the folder of job logs.
+        root_of: returns the path of the scan folder with an id, "" if unknown.
+        builder_of: returns the UUID in braces of the builder with a name.
     """
 
     def __init__(
@@ -157,10 +157,10 @@ class EventPrinter:
         self.warnings = self.errors = 0
         self.stats: dict[str, Stat] = {}
         self.processed_by: dict[str, list[str]] = {}
-        """{builder's UUID: absolute paths of what it processed, in that order}."""
+        """{builder's UUID: absolute paths of its processed sources, in order}."""
         self.files_seen = 0
         self.last_notice_s = time.time()
-        """When the last news came, in seconds since 1970."""
+        """When the last event was received, in seconds since 1970."""
         self.scan_ms = 0
         self._console = console
         self._log_dir = log_dir
@@ -169,13 +169,13 @@ class EventPrinter:
         self._failed: set[str] = set()
         self._failures: set[tuple[object, ...]] = set()
         self.is_scan_open = False
-        """Whether a scan was begun and it is not told yet what it came to."""
+        """Whether a scan was started whose result is not printed yet."""
         self._is_end_printed = True
         self._reads_all = False
         self._began_s = 0.0
 
     def __call__(self, notice: Notice) -> None:
-        """Take one piece of news."""
+        """Handle one event."""
         self.last_notice_s = time.time()
         match notice:
             case JobChanged():
@@ -190,14 +190,14 @@ class EventPrinter:
                 pass
 
     def begin_scan(self, *, reads_all: bool = False) -> None:
-        """Say that a scan begins; `reads_all`: every file is read in full, whatever its size and times say."""
+        """Print that a scan starts; `reads_all`: every file is read in full, regardless of its size and times."""
         self._reads_all = reads_all
         self._console.say(phrases.SCANNING)
         self._began_s = time.monotonic()
         self.is_scan_open, self._is_end_printed = True, False
 
     def end_scan(self, files_seen: int | None = None) -> None:
-        """Say that the scan has ended, unless that was said; not everybody hears of its end while other things go on."""
+        """Print the end of the scan, unless it was printed; the engine does not report it while other work goes on."""
         if self._is_end_printed:
             return
         self._is_end_printed = True
@@ -208,7 +208,7 @@ class EventPrinter:
         )
 
     def end_analysis(self, source_count: int) -> None:
-        """Say how much of the analysis could be left out; `source_count` sources have jobs."""
+        """Print how many analyses were not needed; `source_count` sources have jobs."""
         unclaimed = max(0, self.files_seen - source_count)
         in_full = self.files_seen if self._reads_all else min(len(self._analysed), self.files_seen)
         self._console.say(phrases.optimization(in_full, self.files_seen, unclaimed))
@@ -228,7 +228,7 @@ class EventPrinter:
             self._job_ended(job)
 
     def _is_new(self, job: JobChanged) -> bool:
-        """Whether it ended now: of what rests it is told too how it ended, and of failures perhaps twice."""
+        """Whether the job ended now: the engine also reports settled jobs, and failures perhaps twice."""
         if job.status == "completed":
             return job.completed_ms >= self._console.started_ms
         failure = job.source, job.platform, job.job_key, job.run_key, job.completed_ms
@@ -267,7 +267,7 @@ class EventPrinter:
         self.errors += job.errors
 
     def _replay(self, job: JobChanged) -> None:
-        """Say what the log of a failed job says, for the first of them."""
+        """Print the log of a failed job, for the first failures."""
         path = self._path(job)
         if path in self._failed:
             return
@@ -280,7 +280,7 @@ class EventPrinter:
             self._console.say(phrases.job_log(line.time_ms, line.level, line.window, line.text))
 
     def _read_log(self, job: JobChanged) -> list[joblog.JobLogLine]:
-        """Return the log of a job, or what is known of it without one."""
+        """Return the log of a job, or its error if there is no log."""
         if job.log_file:
             try:
                 return joblog.parse(self._log_dir / os.fsdecode(from_text(job.log_file)))
@@ -296,7 +296,7 @@ class EventPrinter:
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
             products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
-            for at in range(len(products)):  # the reference has a line for each product
+            for at in range(len(products)):  # O3DE prints a line for each product
                 self._complain(phrases.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
             self._complain(message.text)

@@ -1,4 +1,4 @@
-"""The report of moving and deleting in O3DE's words."""
+"""The last tasks of an asset processor: moving and deleting with O3DE's report, and the search for missing dependencies."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from aptui.store.queries.reader import open_reader
 
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
-ALL_OR_NOTHING = "Nothing was changed: either all of these files can be moved or deleted, or none is."
-"""What is said where the reference would have done a part of it."""
+ALL_OR_NOTHING = "Nothing was changed: if one of these files cannot be moved or deleted, none is."
+"""Printed where O3DE would have done a part."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (
     " The following files have a source / job dependency on this file, we will attempt to fix the references but they may "
@@ -58,7 +58,7 @@ _ADVICE = (
 
 
 def opening_lines(order: Relocate) -> list[str]:
-    """Return what is said before anything is looked at."""
+    """Return the lines that are printed before the relocation."""
     action = "delete" if order.is_delete else "move"
     named = (
         f"Delete Source: {order.source}" if order.is_delete else f"Move Source: {order.source}, Destination: {order.destination}"
@@ -71,7 +71,7 @@ def opening_lines(order: Relocate) -> list[str]:
 
 
 def refusal_lines(report: RelocationReport) -> list[str]:
-    """Return why nothing was done although the order itself is sound; nothing when it was done, or was to be shown alone."""
+    """Return the reasons for refusal of a valid request; [] if it was performed or is a preview."""
     if not report.refusals or report.is_performed:
         return []
     order, own = report.order, {f"'{item.old}': {item.problem}" for item in report.items}
@@ -90,7 +90,7 @@ def _failure_line(item: RelocationItem) -> str:
 
 
 def report_lines(report: RelocationReport) -> Iterator[str]:
-    """Yield what came, or would come, of it, file by file."""
+    """Yield the result, or the preview, file by file."""
     for skipped in report.skipped:
         yield f"File `{skipped.path}` was found/matched but is not a source asset.  Skipping."
     yield "FILE REPORT:"
@@ -105,7 +105,7 @@ def report_lines(report: RelocationReport) -> Iterator[str]:
 
 
 def closing_lines(report: RelocationReport) -> list[str]:
-    """Return the sums, when it was more than a preview, and the end of the report."""
+    """Return the sums, unless it was a preview, and the end of the report."""
     counts, lines = report.counts, []
     if report.order.is_confirmed and report.refusals and not report.is_performed:
         files = counts.sources + counts.metadata
@@ -168,14 +168,14 @@ def _update_failures(updates: Iterable[Update]) -> Iterator[str]:
         yield from (f"\t\t{old} -> {new}" for old, new in update.possible[:1])
 
 
-# Moving and deleting as an asset processor is told on its command line: once, at the end of its work, with O3DE's report.
+# Moving and deleting from the command line of an asset processor: once, at the end of its work, with O3DE's report.
 
 _COMMANDS = ("move", "delete")
 _OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
 
 
 def relocate_sources(start: RunRequest) -> None:
-    """Do what the switches say, and tell it; a rule that says no is an error in the log, not the end of the run."""
+    """Perform the requested relocation and print its report; a violated rule is an error in the log and does not end the run."""
     try:
         order = from_switches(_format_switches(start.given))
     except RelocationError as refusal:
@@ -202,7 +202,7 @@ def relocate_sources(start: RunRequest) -> None:
 
 
 def _format_switches(given: GivenSwitches) -> list[str]:
-    """Return the switches in the form that `from_switches` takes."""
+    """Return the switches in the form for `from_switches`."""
     given_commands = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
     return [*given_commands, *(name for name in _OTHERS if given.has(name))]
 
@@ -217,14 +217,14 @@ def _perform(start: RunRequest, order: Relocate) -> RelocationReport:
         return msgspec.convert(ask_holder(start.config, busy, order), prepare_form(RelocationReport))
 
 
-# The search for missing dependencies that an asset processor makes at the end of its work (`--dsp` and what goes with it).
+# The search for missing dependencies at the end of an asset processor's work (`--dsp` and related switches).
 
 
 def scan_missing(start: RunRequest, pattern: str) -> None:
-    """Search products like `pattern` (SQL LIKE), and files of the additional folders, for what they name and do not declare.
+    """Search products like `pattern` (SQL LIKE), and files of the additional folders, for undeclared references.
 
     Raises:
-        KnownError: a number is none, or the database cannot be used.
+        KnownError: a number is not valid, or the database cannot be used.
     """
     limit = start.given.number("dependencyScanMaxIteration")
     limit = LINE_LIMIT if limit is None else limit
@@ -259,7 +259,7 @@ def _base(name: str) -> str:
 
 
 def _files(start: RunRequest) -> Iterator[str]:
-    """Yield the files below the additional folders; relative ones lie in the project."""
+    """Yield the files below the additional folders; relative folders are in the project."""
     for folder in start.given.all("additionalScanFolders"):
         for parent, below, names in os.walk(os.path.join(start.config.project_dir, folder)):
             below.sort()

@@ -1,7 +1,7 @@
-"""The lines that O3DE's asset processor prints, for people and for tools that parse them.
+"""The output of O3DE's asset processor: its lines, its log, and the console that prints them.
 
-A message has no window in front and no line break at its end; `physical` makes lines of it. Where this room says more than the
-reference does it uses a form that none of its readers looks for.
+Users and tools that parse them read the lines. A message has no window prefix and no line break at its end; `physical` adds them.
+Lines that O3DE does not have use a form that no known reader searches for.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import EngineLog
 
-# The processor's own log, `AP_Batch.log` or `AP_GUI.log`: records of what was said, in the reference's form.
+# The processor's own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's form.
 #
-# What a record is, and that a full log is rolled, is `store.joblog`'s; here is which of them a run has, and that a disk that
-# fails costs the log alone.
+# `store.joblog` has the form of a record and rolls full logs. This class decides which records are written; if the disk fails, only
+# the log is lost.
 
 BATCH, LIVE = "AP_Batch", "AP_GUI"
-"""The names of the logs, without `.log`."""
+"""Names of the logs without `.log`."""
 
 
 class ProgramLog:
     """The log of one run.
 
     Args:
-        folder: where logs are.
+        folder: the folder of the logs.
         base: `BATCH` or `LIVE`.
         started_ms: when the run began.
     """
 
     def __init__(self, folder: Path, base: str, started_ms: int) -> None:
         self.trouble = ""
-        """Why nothing is written any more, "" = it is."""
+        """Why the log is no longer written, "" = it is written."""
         self._log: EngineLog | None = None
         try:
             self._log = EngineLog(folder, base, started_ms)
@@ -46,7 +46,7 @@ class ProgramLog:
             self.trouble = str(error)
 
     def append(self, level: LogLevel, window: str, text: str, time_ms: int) -> None:
-        """Write one record a line of `text`."""
+        """Write one record per line of `text`."""
         if self._log is None:
             return
         try:
@@ -63,13 +63,13 @@ class ProgramLog:
 
 
 WINDOW = "AssetProcessor"
-"""What most lines begin with."""
+"""The window of most lines."""
 SYSTEM_WINDOW = "System"
 BUILDERS_WINDOW = "BuilderManager"
 MOST_FAILURES = 9
-"""So many failed assets replay their log."""
+"""Maximum number of failed assets whose log is printed."""
 FATAL = "Error: "
-"""What stands before an error that ends the run before it began."""
+"""Prefix of an error that ends the run at its start."""
 
 RULER = "-" * 41
 STARTED = "Asset Processor Batch Processing Started."
@@ -107,7 +107,7 @@ CONNECTION_REFUSED = (
     " launchers cannot wait for it. Products are in '{}', one folder for each platform; the control channel (--acceptInput) and"
     " aptui's own screen and verbs answer questions. This is printed once."
 )
-"""{cache folder}; tells users of the Editor and launchers why these do not connect."""
+"""{cache folder}; explains to users of the Editor and launchers why these cannot connect."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
 
 _TRACE_RULER = "=" * 66
@@ -116,7 +116,7 @@ _LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Wa
 
 
 def physical(window: str, text: str) -> list[str]:
-    """Return a message as the lines that are printed: each begins with its window, and none moves a terminal's cursor."""
+    """Return a message as printed lines: each with its window, without terminal control characters."""
     return [f"{window}: {line}" for line in _lines_of(text)]
 
 
@@ -129,19 +129,19 @@ def format_traced(level: LogLevel, text: str, place: str = "", window: str = WIN
 
 
 def _lines_of(text: str) -> list[str]:
-    """Return the lines of a message, made safe; tabs stay, for some lines begin with them."""
+    """Return the safe lines of a message; tabs stay, because some lines begin with them."""
     return ["\t".join(map(sanitize, line.split("\t"))) for line in re.split(r"\r\n|\r|\n", text.rstrip("\r\n"))]
 
 
 def job_slots(asked: int, count: int) -> str:
-    """Say how many jobs run at once, and whether the settings or the machine say so."""
+    """Return the line about the number of parallel jobs, and whether the settings or the machine limit it."""
     if asked <= 1:
         return f"Auto ({asked}) selected for maxJobs: up to {count} jobs run at once on this machine."
     return f"Up to {count} jobs run at once (maxJobs)."
 
 
 def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 0) -> str:
-    """Say how much of the work could be left out."""
+    """Return the line about analyses that were not needed."""
     return (
         f"Builder optimization: {analysed} / {seen} files required full analysis, "
         f"{unclaimed} sources found but not processed by anyone. {overrides} override collisions."
@@ -149,30 +149,30 @@ def optimization(analysed: int, seen: int, unclaimed: int = 0, overrides: int = 
 
 
 def job_log(time_ms: int, level: int, window: str, text: str) -> str:
-    """Return one line of a failed job's log; the form is the one that the reference copies lines in."""
+    """Return one line of a failed job's log, in O3DE's form for copied lines."""
     moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
 
 
 def format_preload_cycle(chain: Sequence[str]) -> str:
-    """Say that products load each other before themselves, for the one that `chain` begins and ends with."""
+    """Return the warning about a cycle of preloaded products; `chain` begins and ends with the same one."""
     return (
         f"Preload circular dependency detected while processing asset ({chain[0]})."
         f" Preload hierarchy is {' -> '.join(chain)} . One of these must not be loaded before the one that needs it."
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------- end
+# ----------------------------------------------------------------------------------------------------------------- totals
 
 
 def format_failed_assets(paths: Iterable[str]) -> list[str]:
-    """Return the block of what failed, nothing when nothing did."""
+    """Return the block of failed assets, [] without failures."""
     listed = sorted(paths)
     return [FAILED_ASSETS, *listed, RULER] if listed else []
 
 
 def totals(processed_count: int, failed_count: int, warnings: int, errors: int, seconds: float) -> list[str]:
-    """Return the sums at the end."""
+    """Return the totals at the end."""
     return [
         f"Number of Assets Successfully Processed: {processed_count}.",
         f"Number of Assets Failed to Process: {failed_count}.",
@@ -183,20 +183,20 @@ def totals(processed_count: int, failed_count: int, warnings: int, errors: int, 
 
 
 def builder_list(builder: str, paths: Iterable[str]) -> list[str]:
-    """Return what one builder processed, in its order, as `--debugOutput` asks; `builder` is its UUID in braces."""
+    """Return the assets that one builder processed, in order, for `--debugOutput`; `builder` is its UUID in braces."""
     return [f"Builder {builder} processed these assets:", *(f"Builder with ID {builder} processed {path}" for path in paths)]
 
 
-# Output of an asset processor: lines on stdout for its parent, records in its log for tools; `lines` has their text.
+# Output of an asset processor: lines on stdout for its parent, records in its log for tools.
 
 
 class ProgramConsole:
-    """The voice of one run.
+    """The output of one run.
 
     Args:
-        stream: stdout, unless somebody tests.
-        now_ms: milliseconds since 1970.
-        window: what stands before warnings and errors.
+        stream: stdout, except in tests.
+        now_ms: returns milliseconds since 1970.
+        window: the window of warnings and errors.
     """
 
     def __init__(
@@ -210,10 +210,10 @@ class ProgramConsole:
         self._now_ms = now_ms
         self._log: ProgramLog | None = None
         self._early: list[tuple[LogLevel, str, str, int]] = []
-        """What was said before there was a log."""
+        """Records from before the log was opened."""
 
     def keep(self, log: ProgramLog) -> None:
-        """Write everything to `log` too, from the beginning of the run."""
+        """Write everything to `log` too, including the earlier records."""
         self._log = log
         for record in self._early:
             log.append(*record)
@@ -221,26 +221,26 @@ class ProgramConsole:
         self._print_trouble(log)
 
     def say(self, text: str, window: str = WINDOW) -> None:
-        """Say a message."""
+        """Print a message."""
         self._print(physical(window, text))
         self._record(LogLevel.INFO, window, text)
 
     def say_all(self, texts: Iterable[str], window: str = WINDOW) -> None:
-        """Say several messages."""
+        """Print several messages."""
         for text in texts:
             self.say(text, window)
 
     def note(self, text: str, window: str = WINDOW) -> None:
-        """Write a record of debug severity, if the log is to be verbose."""
+        """Write a record of debug severity, if the log is verbose."""
         if self.is_verbose:
             self._record(LogLevel.DEBUG, window, text)
 
     def warn(self, text: str, place: str = "") -> None:
-        """Say a warning."""
+        """Print a warning."""
         self._trace(LogLevel.WARNING, text, place)
 
     def complain(self, error: KnownError | str) -> None:
-        """Say an error."""
+        """Print an error."""
         if isinstance(error, KnownError):
             text = f"{error.what}; {error.hint}" if error.hint else error.what
             self._trace(LogLevel.ERROR, text, error.where)
@@ -248,7 +248,7 @@ class ProgramConsole:
             self._trace(LogLevel.ERROR, error, "")
 
     def complain_fatal(self, error: KnownError) -> None:
-        """Say an error that ends the run before it began, in the form in which the reference says those."""
+        """Print an error that ends the run at its start, in O3DE's form for those."""
         text = f"{error.what}; {error.hint}" if error.hint else error.what
         self._trace(LogLevel.ERROR, f"{FATAL}{text}", error.where)
 
@@ -266,7 +266,7 @@ class ProgramConsole:
             return
         try:
             self._stream.write("".join(f"{line}\n" for line in shown))
-            self._stream.flush()  # tools read line by line, and wait for some of them
+            self._stream.flush()  # tools read line by line, and wait for some lines
         except (BrokenPipeError, ValueError):
             self._stream = None
 

@@ -1,6 +1,6 @@
-"""What an asset processor does when nothing is left in the queue, and what it says at the end; the same for both programs.
+"""The parts that both asset processors share: signals, ports, the session, and the tasks and output at the end.
 
-Order, as in the reference: files of `--reprocessFileList` one after the other, missing dependencies, moving and deleting, catalogs.
+The last tasks run in O3DE's order: files of `--reprocessFileList` one by one, missing dependencies, moving and deleting, catalogs.
 
 Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 """
@@ -41,7 +41,7 @@ RELOCATION = (
     "excludeMetaDataFiles",
 )
 _ELSEWHERE = ("common", "all")
-"""Where intermediate products and failed analyses stand."""
+"""Platforms of intermediate products and failed analyses."""
 
 
 # ------------------------------------------------------------------------------------------------------- signals and ports
@@ -49,14 +49,14 @@ _ELSEWHERE = ("common", "all")
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal to end, and let the second one end the program; restore the handlers at the end."""
+    """Call `stop` at the first signal to end, let the second one end the program, and restore the handlers."""
     previous: list[tuple[int, object]] = []
 
     def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         stop()
 
-    with suppress(ValueError):  # not the main thread: the program around this one has the signals
+    with suppress(ValueError):  # not the main thread: the calling program handles the signals
         wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         previous += [(number, signal.signal(number, handle)) for number in wanted]
         previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))  # the kernel reports a broken lease
@@ -92,10 +92,11 @@ def open_ports(start: RunRequest, selector: BaseSelector, processor: Processor, 
 
 
 def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSession:
-    """Take the cache and find out what there is to do.
+    """Lock the cache and find the pending work.
 
     Raises:
-        BusyError: another engine has it. KnownError: it cannot be used.
+        BusyError: another engine holds the cache.
+        KnownError: the cache cannot be used.
     """
     delete_newer_database(start)
     opening = PreparedSession(start.config, trusts_times=trusts_times)
@@ -104,7 +105,7 @@ def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSes
 
 
 def delete_newer_database(start: RunRequest) -> None:
-    """With `--ignoreFutureAssetDatabaseVersionError`: delete a database that a newer program wrote, and say so."""
+    """With `--ignoreFutureAssetDatabaseVersionError`, delete a database of a newer version and print that."""
     if not start.given.has("ignoreFutureAssetDatabaseVersionError"):
         return
     project = start.config.project
@@ -122,7 +123,7 @@ def delete_newer_database(start: RunRequest) -> None:
 
 
 def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
-    """Yield the sources of `--reprocessFileList`, in its order; what is no source of the project is said."""
+    """Yield the sources in `--reprocessFileList`, in its order; print paths that are not sources of the project."""
     name = start.given.first("reprocessFileList")
     if name is None:
         return
@@ -137,13 +138,13 @@ def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
     for path in listed:
         key = key_in(start.config.project, path)
         if key is None:
-            start.console.complain(f"'{path}' of the reprocess file list lies in no scan folder.")
+            start.console.complain(f"'{path}' of the reprocess file list is not in a scan folder.")
         else:
             yield key
 
 
 def key_in(project: Project, path: str) -> PathKey | None:
-    """Return the key of a source given by its absolute path or relative to its scan folder; None when no scan folder has it."""
+    """Return the key of a source given by its absolute or relative path; None if no scan folder contains it."""
     if not os.path.isabs(path):
         return key_of(to_text(os.fsencode(os.path.normpath(path))))
     path = os.path.normpath(path)
@@ -157,10 +158,9 @@ def key_in(project: Project, path: str) -> PathKey | None:
 
 
 def find_failed_assets(start: RunRequest) -> set[str]:
-    """Return the absolute paths of all sources that have a failed job now, whichever run that was.
+    """Return the absolute paths of all sources with a job that is failed now, in this run or an earlier one.
 
-    An asset is out of the set as soon as none of its jobs is failed: unlike in the reference, the order in which they ended has no
-    part in it.
+    In O3DE the order in which jobs end decides whether an asset counts as failed; here it does not.
     """
     level = start.given.number("warningLevel") or 0
     if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
@@ -184,29 +184,29 @@ def _is_failed(row: JobRow, level: int) -> bool:
 
 
 def roots_in_database(start: RunRequest) -> dict[int, str]:
-    """Return {id of a scan folder: its path} as the database has them."""
+    """Return {id of a scan folder: its path} from the database."""
     with closing(open_reader(start.database)) as database:
         return dict(database.ask("SELECT ScanFolderID, ScanFolder FROM ScanFolders"))
 
 
 def source_count(start: RunRequest) -> int:
-    """Return how many sources the database knows."""
+    """Return the number of sources in the database."""
     with closing(open_reader(start.database)) as database:
         return database.totals().sources
 
 
-# --------------------------------------------------------------------------------------------------------------------- end
+# ------------------------------------------------------------------------------------------------------------------ end
 
 
 def finish(start: RunRequest, printer: EventPrinter) -> None:
-    """Do what is done once, when nothing is left in the queue and this process does not hold the cache any more."""
+    """Run the last tasks, when no work is pending and this process no longer holds the cache."""
     pattern = start.given.first("dependencyScanPattern")
     if pattern is not None:
-        from aptui.features.o3de.programs.final_tasks import scan_missing  # only where it is asked for
+        from aptui.features.o3de.programs.final_tasks import scan_missing  # imported on demand
 
         scan_missing(start, pattern)
     if any(start.given.has(name) for name in RELOCATION):
-        from aptui.features.o3de.programs.final_tasks import relocate_sources  # only where it is asked for
+        from aptui.features.o3de.programs.final_tasks import relocate_sources  # imported on demand
 
         relocate_sources(start)
     start.console.say(phrases.SHUTTING_DOWN)
@@ -215,7 +215,7 @@ def finish(start: RunRequest, printer: EventPrinter) -> None:
 
 
 def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platform: str) -> None:
-    """Say that a catalog was saved, if this run did: the engine saves those that are out of date as soon as it has come to rest."""
+    """Print that a catalog was saved, if this run did: the engine saves outdated catalogs when it becomes idle."""
     try:
         saved_s = path.stat().st_mtime
         with path.open("rb") as file:
@@ -227,12 +227,12 @@ def _print_catalog(start: RunRequest, printer: EventPrinter, path: Path, platfor
 
 
 def print_totals(start: RunRequest, printer: EventPrinter, failed_count: int, seconds: float) -> None:
-    """Print the sums."""
+    """Print the totals."""
     start.console.say_all(phrases.totals(printer.processed_count, failed_count, printer.warnings, printer.errors, seconds))
 
 
 def print_end(start: RunRequest, printer: EventPrinter) -> None:
-    """Print what comes last: with `--debugOutput` what each builder processed, and the report on times."""
+    """Print the last lines: with `--debugOutput` the assets of each builder, and the report of times."""
     if start.given.has("debugOutput"):
         for builder, paths in printer.processed_by.items():
             start.console.say_all(phrases.builder_list(builder, paths), phrases.BUILDERS_WINDOW)

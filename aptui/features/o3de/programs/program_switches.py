@@ -1,7 +1,7 @@
-"""The command line of O3DE's asset processor: which switches there are, how they may be spelled, what was given.
+"""The command line of O3DE's asset processor: its switches, their spellings, and the given values.
 
-Spellings: `--name=value`, `--name value`, `-name`, `/name=value`, any case, values perhaps wrapped in literal quotes
-because LyTestTools writes them without a shell. A slash begins a switch only before a name of the table: `/home/x` is a path.
+Spellings: `--name=value`, `--name value`, `-name`, `/name=value`, in any case; values may have literal quotes around them, because
+LyTestTools adds them without a shell. A slash begins a switch only before a known name: `/home/x` is a path.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class SwitchArity(Enum):
-    """What follows the name of a switch."""
+    """The form of a switch's value."""
 
     NOTHING = auto()
     TEXT = auto()
     LIST = auto()
-    """Texts between commas."""
+    """Comma-separated texts."""
     MAYBE_NUMBER = auto()
-    """A number, or nothing."""
+    """An optional number."""
 
 
 class Switch(Struct, frozen=True):
-    """A switch of the reference; `why_ignored` says why it changes nothing here, "" = it works."""
+    """A switch of O3DE; `why_ignored` is the reason why it has no effect here, "" = it works."""
 
     name: str
     takes: SwitchArity
@@ -47,68 +47,68 @@ SWITCHES = (
     Switch("regset", SwitchArity.TEXT, "set a value of the settings registry: /json/pointer=value"),
     Switch("regremove", SwitchArity.TEXT, "remove a key of the settings registry: /json/pointer"),
     Switch("regset-file", SwitchArity.TEXT, "merge a file into the settings registry: file[::/anchor]"),
-    Switch("regdump", SwitchArity.TEXT, "print what the settings registry holds below a pointer"),
+    Switch("regdump", SwitchArity.TEXT, "print the settings registry below a pointer"),
     Switch("regdumpall", SwitchArity.NOTHING, "print the whole settings registry"),
     Switch("project-path", SwitchArity.TEXT, "the project's folder"),
     Switch("engine-path", SwitchArity.TEXT, "the engine's folder"),
-    Switch("project-cache-path", SwitchArity.TEXT, "where products and the asset database lie"),
+    Switch("project-cache-path", SwitchArity.TEXT, "the folder of products and the asset database"),
     Switch("project-user-path", SwitchArity.TEXT, "the project's user folder"),
     Switch("project-log-path", SwitchArity.TEXT, "the project's log folder"),
     Switch("project-build-path", SwitchArity.TEXT, "the project's build folder"),
-    Switch("o3de-manifest-path", SwitchArity.TEXT, "the file that says which engines, projects and gems there are"),
+    Switch("o3de-manifest-path", SwitchArity.TEXT, "the file that lists engines, projects and gems"),
     Switch("gamefolder", SwitchArity.TEXT, "older: the name of the project's folder below the asset root"),
     Switch("platforms", SwitchArity.LIST, "exactly these platforms"),
-    Switch("assetroot", SwitchArity.TEXT, "what @ROOT@ stands for; the engine's folder by default"),
+    Switch("assetroot", SwitchArity.TEXT, "the folder for @ROOT@; by default the engine's folder"),
     Switch("scanfolders", SwitchArity.LIST, "more scan folders, before all others"),
-    Switch("noConfigScanFolders", SwitchArity.NOTHING, "leave out the scan folders of the configuration"),
-    Switch("noGemScanFolders", SwitchArity.NOTHING, "leave out the scan folders of gems"),
+    Switch("noConfigScanFolders", SwitchArity.NOTHING, "omit the scan folders of the configuration"),
+    Switch("noGemScanFolders", SwitchArity.NOTHING, "omit the scan folders of gems"),
     Switch("scanfolderpattern", SwitchArity.LIST, "keep only scan folders of the configuration whose 'watch' matches"),
-    Switch("logDir", SwitchArity.TEXT, "where logs are written"),
-    Switch("zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: what seems unchanged is not read again"),
-    Switch("disableFileCache", SwitchArity.NOTHING, "keep no directory cache", "every scan looks at the disk itself"),
+    Switch("logDir", SwitchArity.TEXT, "the folder of logs"),
+    Switch(
+        "zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: do not read files again whose size and time are unchanged"
+    ),
+    Switch("disableFileCache", SwitchArity.NOTHING, "keep no directory cache", "every scan reads the disk itself"),
     Switch(
         "truncatefingerprint",
         SwitchArity.MAYBE_NUMBER,
-        "round file times to so many milliseconds before fingerprinting",
-        "fingerprints are made of bytes, never of times",
+        "round file times to this number of milliseconds before fingerprinting",
+        "fingerprints depend on bytes, not on times",
     ),
-    Switch("reprocessFileList", SwitchArity.TEXT, "a file with one path a line: each is processed again, one after the other"),
-    Switch(
-        "debugOutput", SwitchArity.NOTHING, "ask builders for what helps to debug them, and list at the end what each processed"
-    ),
+    Switch("reprocessFileList", SwitchArity.TEXT, "a file with one path per line: each is processed again, one after the other"),
+    Switch("debugOutput", SwitchArity.NOTHING, "request debug output of builders, and list at the end the assets of each builder"),
     Switch("warningLevel", SwitchArity.TEXT, "1: an asset with errors in its log counts as failed; 2: one with warnings too"),
-    Switch("enableQueryLogging", SwitchArity.NOTHING, "log database queries", "the statements are not those of the reference"),
+    Switch("enableQueryLogging", SwitchArity.NOTHING, "log database queries", "the statements differ from O3DE's"),
     Switch(
         "ignoreFutureAssetDatabaseVersionError",
         SwitchArity.NOTHING,
         "delete an asset database of a newer version instead of quitting",
     ),
     Switch("acceptInput", SwitchArity.NOTHING, "open the control channel: ping, isidle, waitforidle, signalidle, windowid, quit"),
-    Switch("waitOnLaunch", SwitchArity.NOTHING, "sleep 20 seconds first, so that a debugger can be attached"),
-    Switch("enablescm", SwitchArity.NOTHING, "let Git move and delete what it tracks"),
+    Switch("waitOnLaunch", SwitchArity.NOTHING, "sleep 20 seconds first to attach a debugger"),
+    Switch("enablescm", SwitchArity.NOTHING, "move and delete tracked files with Git"),
     Switch(
         "randomListeningPort",
         SwitchArity.NOTHING,
-        "listen on any free port; nobody is served there, every connection is refused, and the log says so once",
+        "listen on any free port; every connection is refused there, and the log reports the first one",
     ),
     Switch("port", SwitchArity.TEXT, "listen on this port (45643 by default); see randomListeningPort"),
     Switch("start-hidden", SwitchArity.NOTHING, "show no window at the start", _NO_WINDOW),
-    Switch("quitonidle", SwitchArity.NOTHING, "quit as soon as nothing is left to do"),
+    Switch("quitonidle", SwitchArity.NOTHING, "quit when all work is done"),
     Switch("ap_disableAssetTreeView", SwitchArity.NOTHING, "show no asset trees", _NO_WINDOW),
-    Switch("sortJobsByDBSourceName", SwitchArity.NOTHING, "older: sort jobs by source", "jobs always start in one order"),
-    Switch("dependencyScanPattern", SwitchArity.TEXT, "look for missing dependencies in products like this (% is any text)"),
-    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "look for missing dependencies only in files like this (* by default)"),
-    Switch("additionalScanFolders", SwitchArity.LIST, "look for missing dependencies in these folders too"),
-    Switch("dependencyScanMaxIteration", SwitchArity.TEXT, "how many matches of one text are followed (800 by default)"),
+    Switch("sortJobsByDBSourceName", SwitchArity.NOTHING, "older: sort jobs by source", "jobs always start in the same order"),
+    Switch("dependencyScanPattern", SwitchArity.TEXT, "search products like this for missing dependencies (% is any text)"),
+    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "search only files like this for missing dependencies (* by default)"),
+    Switch("additionalScanFolders", SwitchArity.LIST, "search these folders for missing dependencies too"),
+    Switch("dependencyScanMaxIteration", SwitchArity.TEXT, "maximum number of matches in one text (800 by default)"),
     Switch("move", SwitchArity.LIST, "move sources: <source>,<destination>"),
     Switch("delete", SwitchArity.TEXT, "delete sources"),
-    Switch("confirm", SwitchArity.NOTHING, "really move or delete, instead of a preview"),
-    Switch("leaveEmptyFolders", SwitchArity.NOTHING, "do not remove folders that moving or deleting leaves empty"),
-    Switch("allowBrokenDependencies", SwitchArity.NOTHING, "move or delete although something depends on it"),
-    Switch("updateReferences", SwitchArity.NOTHING, "change what refers to a moved source"),
-    Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "leave metadata files where they are"),
+    Switch("confirm", SwitchArity.NOTHING, "move or delete; without it a preview is printed"),
+    Switch("leaveEmptyFolders", SwitchArity.NOTHING, "keep folders that become empty"),
+    Switch("allowBrokenDependencies", SwitchArity.NOTHING, "move or delete even if other files depend on it"),
+    Switch("updateReferences", SwitchArity.NOTHING, "update references to moved sources"),
+    Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "do not move or delete metadata files"),
 )
-"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, those for relocation too, and what older documentation names."""
+"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, including relocation and switches of older documentation."""
 
 ALIASES = {
     "h": "help",
@@ -123,9 +123,9 @@ _SLASHED = re.compile(r"/(?P<name>[A-Za-z_][A-Za-z0-9_-]*)(?P<value>=.*)?", re.D
 
 
 class GivenSwitches(Struct, frozen=True):
-    """What a command line says: `values` {name in lower case: values in their order}; a switch without a value is there with none.
+    """The parsed command line: `values` {name in lower case: values in order}; a switch without a value has ().
 
-    `order` are all names with their values as they stood.
+    `order` has all names with their values in the order of the command line.
     """
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -138,26 +138,26 @@ class GivenSwitches(Struct, frozen=True):
         return name.lower() in self.values
 
     def all(self, name: str) -> tuple[str, ...]:
-        """Return every value of a switch, those of repeated ones after each other."""
+        """Return every value of a switch, with those of repeated switches in order."""
         return self.values.get(name.lower(), ())
 
     def in_order(self, *names: str) -> tuple[tuple[str, str], ...]:
-        """Return (name, value) of these switches, in lower case, as they stood among each other."""
+        """Return (name in lower case, value) of these switches in the order of the command line."""
         return tuple((name, value) for name, value in self.order if name in names)
 
     def first(self, name: str) -> str | None:
-        """Return the value that counts for most switches (the reference asks for the first)."""
+        """Return the first value, which counts for most switches, as in O3DE."""
         return next(iter(self.all(name)), None)
 
     def last(self, name: str) -> str | None:
-        """Return the value that counts for whatever is set in the registry."""
+        """Return the last value, which counts for settings of the registry."""
         return next(reversed(self.all(name)), None)
 
     def number(self, name: str) -> int | None:
-        """Return the value of a switch that is a number.
+        """Return the value of a switch as a number.
 
         Raises:
-            UserError: it is none.
+            UserError: it is not a number.
         """
         text = self.first(name)
         try:
@@ -169,22 +169,22 @@ class GivenSwitches(Struct, frozen=True):
 
     @property
     def ignored(self) -> list[Switch]:
-        """The switches that were given and change nothing here."""
+        """The given switches that have no effect here."""
         return [_BY_NAME[name] for name in self.values if _BY_NAME[name].why_ignored]
 
 
 def parse(arguments: Sequence[str]) -> GivenSwitches:
-    """Return what `arguments` (without the program's name) say.
+    """Parse the `arguments` (without the program's name).
 
     Raises:
-        UserError: a switch that needs a value has none.
+        UserError: a required value is missing.
     """
     values: dict[str, tuple[str, ...]] = {}
     unknown: list[str] = []
     positional: list[str] = []
     order: list[tuple[str, str]] = []
     waiting: str | None = None
-    """The switch that the next word may belong to; "" one that nobody knows."""
+    """The switch whose value may be the next word; "" for an unknown switch."""
     for word in map(unquote, arguments):
         found = None if waiting and _must_be_value(waiting, word) else _switch_in(word)
         if found is None:
@@ -210,7 +210,7 @@ def parse(arguments: Sequence[str]) -> GivenSwitches:
 
 
 def help_lines() -> list[str]:
-    """Return the list of switches as the reference prints it."""
+    """Return the list of switches in O3DE's form."""
     shown = [f"\t{switch.name} : {switch.help}{_remark(switch)}" for switch in SWITCHES]
     return ["Asset Processor Command Line Flags:", *shown, *(f"\t{old} : the same as {new}" for old, new in ALIASES.items())]
 
@@ -220,7 +220,7 @@ def _remark(switch: Switch) -> str:
 
 
 def _switch_in(word: str) -> tuple[str, str | None] | None:
-    """Return (name, value) when a word is a switch."""
+    """Return (name, value) if a word is a switch."""
     match = _DASHED.fullmatch(word) or _SLASHED.fullmatch(word)
     if match is None:
         return None
@@ -232,7 +232,7 @@ def _switch_in(word: str) -> tuple[str, str | None] | None:
 
 
 def _must_be_value(waiting: str, word: str) -> bool:
-    """Whether a word is taken for the value that is wanted, whatever it looks like: `/h` is a folder there."""
+    """Whether a word is the value of the previous switch, regardless of its form: `/h` is a folder there."""
     return word.startswith("/") and "=" not in word and not _may_be_alone(waiting)
 
 
@@ -259,8 +259,8 @@ def _refuse_without_value(name: str | None, values: Mapping[str, tuple[str, ...]
 # -------------------------------------------------------------------------------------------------------------- reference
 
 _INTRODUCTION = """\
-Every switch that O3DE documents for its programs, and whether it *works* here, is *accepted* and ignored, or *refused*; what is
-ignored is said in one line on standard output, with its reason. Names are those of the reference in any case, with `--`, `-` or,
+The switches that O3DE documents for its programs. A switch *works*, is *accepted* and ignored, or is *refused*. Each ignored
+switch is reported in one line on standard output, with the reason. Names are O3DE's in any case, with `--`, `-` or,
 for the asset processor, `/` before them.
 """
 

@@ -1,4 +1,4 @@
-"""The request for a run, as command line and configuration state it, and its form for an engine that owns the cache already.
+"""The request for a run from command line and configuration, its start, and its form for another engine that holds the cache.
 
 Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 """
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 class RunRequest(Struct):
-    """A run as its command line and its configuration want it.
+    """A requested run.
 
     Args:
         load: reads the configuration again.
-        facts: what the project's settings say beyond the configuration.
+        facts: settings of the project that the configuration does not have.
     """
 
     given: GivenSwitches
@@ -52,7 +52,7 @@ class RunRequest(Struct):
 
     @property
     def first_port(self) -> int:
-        """Where to begin to look for a port to listen on, 0 = any will do."""
+        """The first port to try for listening, 0 = any."""
         asked = self.given.number("port")
         if asked is not None or self.given.has("randomListeningPort"):
             return asked or 0
@@ -60,17 +60,17 @@ class RunRequest(Struct):
         return int(port) if port.isdecimal() else DEFAULT_PORT
 
     def report_rejected(self) -> None:
-        """Say what whoever connects to the listening port should know."""
+        """Print advice for a program that connected to the listening port."""
         self.console.say(phrases.CONNECTION_REFUSED.format(str(self.config.cache_dir)))
 
     @property
     def database(self) -> Path:
-        """Where the asset database is."""
+        """The path of the asset database."""
         return asset_database(self.config.cache_dir)
 
 
 def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
-    """Have the engine that holds the cache do it, and return its answer; raise `busy` where whoever holds it cannot be asked."""
+    """Send the request to the engine that holds the cache, and return its answer; raise `busy` if the holder cannot be asked."""
     try:
         client = EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
@@ -79,25 +79,25 @@ def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
         return client.ask(verb)
 
 
-# Starts an asset processor: O3DE's command line and settings become our configuration, a console and a log.
+# The start of an asset processor: from O3DE's command line and settings to a configuration, a console and a log.
 
 FAILED = 1
 JOB_LOGS = "JobLogs"
-"""The folder of job logs, below the folder of logs, as O3DE's tools look for it."""
+"""The folder of job logs below the log folder, where O3DE's tools expect it."""
 _ATTACH_S = 20.0
-"""So long somebody has to attach a debugger."""
+"""Time to attach a debugger, in seconds."""
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
-"""The section of the settings registry that names the project, the cache and the port."""
+"""Section of the settings registry with the project, the cache and the port."""
 _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
-"""What stands before `-path` in switches that are short for a key of the registry."""
+"""Prefixes of `-path` in switches that are short for a registry key."""
 
 
 def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
     """Start, work, and return the exit code.
 
     Args:
-        base: the name of the log: `log_file.BATCH` or `LIVE`.
-        work: does everything once it is clear what is wanted; returns the exit code.
+        base: the name of the log: `phrases.BATCH` or `LIVE`.
+        work: performs the run; returns the exit code.
     """
     printing.prepare()
     console = ProgramConsole(sys.stdout)
@@ -109,7 +109,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
         if given.has("waitOnLaunch"):
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
-        if log_dir is not None:  # what is wrong with the settings stands in the log then
+        if log_dir is not None:  # the log then has the errors of the settings
             console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
         return work(_prepare(given, base, console))
     except KnownError as error:
@@ -121,7 +121,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
 
 
 def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunRequest:
-    """Return what is to be done; say what the command line asks to be said, and what of it changes nothing."""
+    """Return the request; print the requested registry values, and the switches without effect."""
     if given.has("regdump") or given.has("regdumpall"):
         _print_settings(given, base)
     config = load(given, base)
@@ -130,8 +130,8 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     if given.first("logDir") is None:
         console.keep(ProgramLog(config.log_dir, base, console.started_ms))
     console.is_verbose = facts.user.is_verbose
-    with contextlib.suppress(OSError):  # whoever needs it will say why it cannot be made
-        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools look for it, whether any job writes a log or not
+    with contextlib.suppress(OSError):  # the first program that needs it reports the error
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect it, even if no job writes a log
     _print_doubts(given, config, console)
     console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))
@@ -139,10 +139,10 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
 
 
 def load(given: GivenSwitches, base: str) -> Config:
-    """Return the configuration that a command line asks for.
+    """Return the configuration for a command line.
 
     Raises:
-        KnownError: everything that is wrong with it.
+        KnownError: all errors of the configuration.
     """
     folder, options, platforms = project_dir(given), options_of(given, base), given.all("platforms")
     try:
@@ -166,7 +166,7 @@ def _registry(folder: str, options: Options) -> Registry:
 
 
 def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
-    """Say in the reference's words that a platform is asked for, or enabled, which nobody declares."""
+    """Report in O3DE's words a requested or enabled platform that is not declared."""
     from aptui.features.o3de.project.project_roots import SETTINGS
     from aptui.features.o3de.registry.settings_registry import truth
 
@@ -181,7 +181,7 @@ def _refuse_unknown_platform(registry: Registry, asked: Sequence[str]) -> None:
 
 
 def options_of(given: GivenSwitches, base: str) -> Options:
-    """Return what the command line adds to the project's own settings."""
+    """Return the options that the command line adds to the project's settings."""
     shorthands = [
         f"{_BOOTSTRAP}/{place.replace('-', '_')}_path={os.path.abspath(value)}"
         for place in _PLACES
@@ -202,10 +202,10 @@ def options_of(given: GivenSwitches, base: str) -> Options:
 
 
 def project_dir(given: GivenSwitches) -> str:
-    """Return the project's folder: as it was named, else the nearest one from the current folder upwards.
+    """Return the project's folder: the named one, or the nearest one from the current folder upwards.
 
     Raises:
-        UserError: it has no project.
+        UserError: the folder has no project.
     """
     named = given.last("project-path") or _regset(given, f"{_BOOTSTRAP}/project_path")
     older = given.last("gamefolder")
@@ -214,7 +214,7 @@ def project_dir(given: GivenSwitches) -> str:
     if named:
         named = os.path.abspath(named)
         if not os.path.isfile(os.path.join(named, MARKER)):
-            raise UserError(f"no '{MARKER}' in '{named}'", hint="name the folder that has it, with '--project-path=DIR'")
+            raise UserError(f"no '{MARKER}' in '{named}'", hint="give its folder with '--project-path=DIR'")
         return named
     folder = os.getcwd()
     while not is_project(folder):
@@ -225,12 +225,12 @@ def project_dir(given: GivenSwitches) -> str:
 
 
 def _regset(given: GivenSwitches, pointer: str) -> str:
-    """Return what `--regset` says of a key, "" for nothing; the last says it."""
+    """Return the last value of a key in `--regset`, or ""."""
     options = [option.partition("=") for option in given.all("regset")]
     return next((value.strip(' "') for key, _, value in reversed(options) if key.strip().lower() == pointer.lower()), "")
 
 
-# ------------------------------------------------------------------------------------------------------------------ saying
+# ---------------------------------------------------------------------------------------------------------------- output
 
 
 def _print_settings(given: GivenSwitches, base: str) -> None:
@@ -241,12 +241,12 @@ def _print_settings(given: GivenSwitches, base: str) -> None:
 
 
 def _print_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
-    """Say once what is accepted and changes nothing, and what nobody understands."""
+    """Print once the switches without effect, and the unknown words."""
     for switch in given.ignored:
         console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")
     for word in given.unknown:
-        console.say(f"{word} is no switch of the asset processor, and ignored.")
+        console.say(f"{word} is not a switch of the asset processor, and is ignored.")
     for word in given.positional:
-        console.say(f"'{word}' belongs to no switch, and is ignored.")
+        console.say(f"'{word}' is not the value of a switch, and is ignored.")
     for warning in config.warnings:
         console.say(warning)

@@ -1,1 +1,1 @@
-"""An O3DE project read into the configuration that the compiler takes: layout, gems, scan folders, rules."""
+"""Reads an O3DE project into a configuration: roots, gems, scan folders, rules."""

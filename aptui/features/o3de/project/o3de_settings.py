@@ -1,4 +1,4 @@
-"""Translates a project's settings registry to the tree of an `aptui.yaml` that says the same, and to facts without a key there."""
+"""Translates a project's settings registry to an equal tree of an `aptui.yaml`, and to facts without a key there."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from aptui.shared.errors import UserError
 
 # `BuilderConfig.ini` of a project: overrides of builders (`[Builder NAME]`) and jobs (`[Job KEY]`).
 #
-# `checkExclusiveLock` and `checkServer` are accepted and change nothing: no file is read while it is being written, and the
-# patterns of the shared cache say what is shared.
+# `checkExclusiveLock` and `checkServer` are accepted without effect: files are not read while they are being written, and the
+# patterns of the shared cache decide what is shared.
 
 FILE_NAME = "BuilderConfig.ini"
 
 
 def read_overrides(data: bytes, name: str) -> tuple[list[JobOverride], list[JobOverride], list[str]]:
-    """Return what is said of builders, what of jobs, and what cannot be understood, a line each.
+    """Return the overrides of builders, those of jobs, and messages about invalid ones.
 
     Raises:
-        UserError: a line is none of an INI file.
+        UserError: a line is not valid in an INI file.
     """
     builders: list[JobOverride] = []
     jobs: list[JobOverride] = []
@@ -90,11 +90,11 @@ OWN = "/O3DE/AssetProcessor"
 _IMPORTER = "/O3DE/SceneAPI/AssetImporter/SupportedFileTypeExtensions"
 _FEW_CORES, _SOME_CORES = 4, 6
 _NAMED_GEMS = 5
-"""How many gems that are not there a warning names."""
+"""Maximum number of missing gems in a warning."""
 
 
 class OpenedO3deProject(Struct, frozen=True):
-    """A project as its settings say it is: `tree` in the terms of an `aptui.yaml`."""
+    """A project and its settings: `tree` in the form of an `aptui.yaml`."""
 
     tree: Node
     facts: ProjectFacts
@@ -104,11 +104,11 @@ class OpenedO3deProject(Struct, frozen=True):
 
 
 def open_project(project: str, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
-    """Read everything that the settings of the project in this folder say.
+    """Read all settings of the project in this folder.
 
     Raises:
-        ConfigErrors: all mistakes that were found.
-        UserError: there is no project, or no engine for it.
+        ConfigErrors: all errors that were found.
+        UserError: the project or its engine was not found.
     """
     places = locate(project, options, recorder)
     return _Translation(places, options, read_registry(places, options, recorder), recorder).translate()
@@ -125,7 +125,7 @@ class _Translation:
         self._warnings = list(registry.warnings)
 
     def translate(self) -> OpenedO3deProject:
-        """Translate, or raise all that is wrong."""
+        """Translate, or raise all errors."""
         if self._places.missing and self._options.has_gem_scan_folders:
             self._warnings.append(_missing_gems(self._places.missing))
         platforms = self._platforms()
@@ -167,7 +167,7 @@ class _Translation:
     # ── platforms ──
 
     def _platforms(self) -> Node:
-        """Return {id: its tags, and whether it is enabled}; a platform that nobody declares cannot be enabled."""
+        """Return {id: its tags, and whether it is enabled}; an undeclared platform cannot be enabled."""
         found: dict[str, Node] = {}
         for name, node in iter_named(self._settings, "platform"):
             where = node.key_where or node.where
@@ -175,7 +175,7 @@ class _Translation:
             entry = {"tags": Node(tags, where), "enabled": Node(value=name.lower() == host_platform(), where=where)}
             found[name.lower()] = Node(entry, where, where)
         if not found:
-            hint = f"is '{self._places.engine}' the engine? there, Registry/AssetProcessorPlatformConfig.setreg declares some"
+            hint = f"is '{self._places.engine}' the engine? its Registry/AssetProcessorPlatformConfig.setreg declares platforms"
             self._mistakes.append(UserError("the settings declare no platform", where=self._places.project, hint=hint))
         for name, node in self._members("Platforms").items():
             key = name.strip().lower()
@@ -209,7 +209,7 @@ class _Translation:
     def _builders(self, rules: AssetRules) -> list[Node]:
         builders = rules.builders(self._settings)
         if not builders:
-            what, hint = "the settings hold no rule that copies anything", 'such a rule is "RC txt": {"glob": "*.txt", …}'
+            what, hint = "the settings have no rule that copies files", 'an example is "RC txt": {"glob": "*.txt", …}'
             self._mistakes.append(UserError(what, where=self._places.project, hint=hint))
         return builders
 
@@ -225,7 +225,7 @@ class _Translation:
         return builders, jobs
 
     def _workers(self) -> Node:
-        """Return how many workers run: as told, or by the reference's rule, though never more than there are cores."""
+        """Return the number of workers: the configured one, or the one of O3DE's rule; at most one per core."""
         node = self._members("Jobs").get("maxJobs")
         asked = self._count(node, 0)
         if node is not None and asked > 1:
@@ -245,12 +245,13 @@ class _Translation:
             found["meta_delay"] = replace(delay, value=self._count(delay, 0) / 1000)
         return found
 
-    # ── what has no place in an aptui.yaml ──
+    # ── settings without a key in an aptui.yaml ──
 
     def _facts(self) -> ProjectFacts:
         if not truth(self._members("Fingerprinting").get("UseFileHashing"), default=True):
             self._warn(
-                self._members("Fingerprinting")["UseFileHashing"], "files are always known by what is in them; it is not used"
+                self._members("Fingerprinting")["UseFileHashing"],
+                "files are always identified by their content; this setting is not used",
             )
         return ProjectFacts(
             engine=self._places.engine,
@@ -270,7 +271,7 @@ class _Translation:
         switch = server.get("enableCacheServer")
         word = plain_text(mode).strip().lower() if mode is not None else "server" if truth(switch) else "inactive"
         if word not in ("inactive", "server", "client"):
-            self._warn(mode or self._node(""), f"'{word}' is none of inactive, server and client; it is not used")
+            self._warn(mode or self._node(""), f"'{word}' is not inactive, server or client; it is not used")
             word = "inactive"
         folder = plain_text(address) if address is not None else ""
         patterns = []
@@ -289,13 +290,13 @@ class _Translation:
         return O3deSharedCache(word, folder, tuple(patterns))
 
     def _sharing(self, shared: O3deSharedCache) -> dict[str, Node]:
-        """Return the shared cache in the terms of an `aptui.yaml`."""
+        """Return the shared cache in the form of an `aptui.yaml`."""
         if not shared.address and not shared.patterns:
             return {}
         mode, folder = shared.mode, os.path.join(self._places.project, os.path.expanduser(shared.address))
         if mode != "inactive" and "://" not in shared.address and not (shared.address and self._recorder.is_folder(folder)):
             self._warnings.append(
-                f"Server address ({shared.address}) is invalid! Reverting back to (), for there is no such folder; no shared "
+                f"Server address ({shared.address}) is invalid! Reverting back to (), because the folder does not exist; no shared "
                 f"cache is used"
             )
             mode = "inactive"
@@ -346,4 +347,4 @@ def _missing_gems(names: Iterable[str]) -> str:
     listed_names = list(names)
     shown = ", ".join(listed_names[:_NAMED_GEMS])
     more = f" and {len(listed_names) - _NAMED_GEMS} more" if len(listed_names) > _NAMED_GEMS else ""
-    return f"gems that were not found: {shown}{more}; their settings and assets are missing"
+    return f"gems were not found: {shown}{more}; their settings and assets are missing"

@@ -1,7 +1,7 @@
-"""O3DE projects as `aptui.config.model` loads them: the seam between its layers of YAML and the settings registry.
+"""O3DE projects for `aptui.config.model`: the connection between its layers of YAML and the settings registry.
 
-An unchanged project costs no parsing: what was looked at when it was compiled is kept beside the compiled form, and looked at
-again. Nothing heavy may be imported at the top of this module.
+An unchanged project is not parsed: the inputs of its compilation are stored beside the compiled form and compared. So nothing heavy
+may be imported at the top of this module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aptui.features.o3de.project.o3de_settings import OpenedO3deProject
 
 
-# Keys of the settings registry that are accepted and change nothing here, and why; shown when the effect of a key is asked for.
+# Keys of the settings registry that are accepted without effect, with the reason; shown when a key is explained.
 
 _SETTINGS = "/amazon/assetprocessor/settings"
 _RULE = f"{_SETTINGS}/[rs][cj] *"
@@ -41,17 +41,17 @@ _BOOTSTRAP = "/amazon/azcore/bootstrap"
 _NO_CLIENTS = "no client of O3DE's own protocol is served"
 
 UNUSED = {
-    f"{_SETTINGS}/jobs/minjobs": "maxJobs alone says how many run",
+    f"{_SETTINGS}/jobs/minjobs": "only maxJobs sets how many run",
     f"{_SETTINGS}/jobs/alwaysusemaxjobs": "no worker is kept free: a critical job may have one more than there are",
     f"{_SETTINGS}/buildermanager/startuptimeoutseconds": "workers start at once, and one that ends is replaced",
-    f"{_SETTINGS}/fingerprinting/usefilehashing": "files are always known by what is in them",
+    f"{_SETTINGS}/fingerprinting/usefilehashing": "files are always identified by their content",
     f"{_SETTINGS}/scanfolder */display": "folders are called by their keys",
-    f"{_RULE}/locksource": "no file is read while it is being written",
+    f"{_RULE}/locksource": "files are never read while they are being written",
     f"{_RULE}/checkserver": "copying costs less than fetching",
     f"{_RULE}/supportscreatejobs": "a rule has one job for each platform",
-    f"{_RULE}/outputproductdependencies": "what is only copied is not searched for dependencies",
+    f"{_RULE}/outputproductdependencies": "copied files are not searched for dependencies",
     "/amazon/assetbuilder/settingsregistry/excludes": "no settings registry is exported",
-    "/amazon/settings/enablesourcecontrol": "--enablescm says whether Git moves and deletes",
+    "/amazon/settings/enablesourcecontrol": "--enablescm enables Git",
     **dict.fromkeys(
         (
             *(f"{_BOOTSTRAP}/{key}" for key in ("remote_ip", "allowed_list", "assets", "assetprocessor_branch_token")),
@@ -60,23 +60,23 @@ UNUSED = {
         _NO_CLIENTS,
     ),
 }
-"""{pattern of a pointer in lower case: why it changes nothing}."""
+"""{pattern of a pointer in lower case: why it has no effect}."""
 
 
 def why_unused(pointer: str) -> str:
-    """Return why a key changes nothing, "" for one that does, or that nobody knows."""
+    """Return why a key has no effect, "" for a key with an effect and for an unknown one."""
     return next((why for pattern, why in UNUSED.items() if fnmatchcase(pointer.lower(), pattern)), "")
 
 
 _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store", "products", "lfs_pointers")
-"""What an `aptui.yaml` beside a `project.json` may say; the rest is said by the settings registry."""
+"""Keys of an `aptui.yaml` beside a `project.json`; the settings registry has the others."""
 _COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
 _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/O3DE/AssetProcessor", "/Amazon/AzCore/Bootstrap")
-"""Where a key that is no pointer is looked for."""
+"""Roots for a key that is not a pointer."""
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is to be opened as an O3DE project: one whose `aptui.yaml` names scan folders speaks for itself."""
+    """Whether a folder is opened as an O3DE project; not if its `aptui.yaml` names scan folders."""
     if not is_project(str(folder)):
         return False
     try:
@@ -86,7 +86,7 @@ def claims(folder: Path) -> bool:
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` where the marker is no JSON object; one that names no project is another program's, and left alone."""
+    """Raise a `UserError` if the marker is not a JSON object; a marker that names no project belongs to another program."""
     from aptui.features.o3de.project.project_roots import read_manifest
 
     read_manifest(str(folder / MARKER), InputRecorder())
@@ -95,15 +95,15 @@ def refuse_unreadable(folder: Path) -> None:
 def load(
     project_dir: Path, sets: Sequence[str] = (), wanted: tuple[str, ...] | None = None, options: Options | None = None
 ) -> Config:
-    """Return the configuration of a project; its number of workers is as configured.
+    """Return the configuration of a project, with its configured number of workers.
 
     Args:
         sets: `KEY=VALUE` of `--set`: keys that begin with a slash are the registry's, others those of an `aptui.yaml`.
-        wanted: exactly these platforms instead of the enabled ones.
-        options: what else a command line says.
+        wanted: use exactly these platforms instead of the enabled ones.
+        options: other options of a command line.
 
     Raises:
-        ConfigErrors: all mistakes that were found.
+        ConfigErrors: all errors that were found.
     """
     options, sets = _options(options, sets)
     file = compiled.find_compiled_file(project_dir, sets, wanted, options)
@@ -120,7 +120,7 @@ def load(
 
 
 def _remember_engine(project_dir: Path, config: Config) -> None:
-    """Note the engine that a switch or the called program led to: later commands without them use it if they find none."""
+    """Store the engine from a switch or the called program, for later commands that find no engine."""
     from aptui.features.o3de.project_facts import facts_of
 
     facts, file = facts_of(config), compiled.find_compiled_file(ENGINE_MEMORY, project_dir)
@@ -135,14 +135,14 @@ def _remember_engine(project_dir: Path, config: Config) -> None:
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
-    """Return the layers one by one, what the registry says being the first after the shipped ones."""
+    """Return the layers in order; the registry follows the shipped ones."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     return _trees(_open(project_dir, options, recorder).tree, _layers(project_dir, recorder), sets)[0]
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Options | None = None) -> list[ConfigMessage]:
-    """Return all that was said about a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
+    """Return all settings of a key: a pointer into the registry, the end of one, or a key of an `aptui.yaml`."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     opened = _open(project_dir, options, recorder)
@@ -156,7 +156,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
 
 
 def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
-    """Return what was said about a key, with a remark where it changes nothing here."""
+    """Return settings of a key, with a remark if it has no effect."""
     why = why_unused(pointer)
     return [*messages[:-1], replace(messages[-1], where=f"{messages[-1].where} (accepted and ignored: {why})")] if why else messages
 
@@ -170,7 +170,7 @@ def code_folders(config: Config) -> list[str]:
 
 
 def check_with(project_dir: Path, file: Path, data: bytes) -> None:
-    """Check the configuration as it would be if `file`, the project's YAML or the person's, held `data`."""
+    """Check the configuration with `data` as the content of `file`, the YAML of the project or the user."""
     recorder = InputRecorder()
     options, _ = _options(None, ())
     layers = [(name, held) for name, held in _layers(project_dir, recorder) if name != str(file)]
@@ -183,7 +183,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Return the options with those of `sets` that are meant for the registry, and the rest of `sets`."""
+    """Return the options with those of `sets` that are for the registry, and the rest of `sets`."""
     options = options or Options()
     regset = tuple(text for text in sets if text.startswith("/"))
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
@@ -211,7 +211,7 @@ def _compile(
 
 
 def _open(project_dir: Path, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
-    from aptui.features.o3de.project.o3de_settings import open_project  # the registry is read only where something changed
+    from aptui.features.o3de.project.o3de_settings import open_project  # the registry is read only after a change
 
     return open_project(str(project_dir), options, recorder)
 
@@ -239,7 +239,7 @@ def _compile_project(
                 builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
                 debug_output=opened.facts.user.debug_output,
                 resting_platforms=_resting(opened, config, recorder),
-                linked_folders=("/",),  # as the reference does
+                linked_folders=("/",),  # as in O3DE
             ),
             project_dir,
         ),
@@ -251,7 +251,7 @@ def _compile_project(
 
 
 def _list_unshared_copies(config: Config) -> list[str]:
-    """Return a sentence if patterns of the shared cache are meant for plain copies: to fetch one costs as much as to copy it."""
+    """Return a message if patterns of the shared cache match plain copies: fetching one costs as much as copying it."""
     if not config.sharing.is_remote:
         return []
     rules = [rule for rule in config.sharing.patterns if rule.is_enabled]
@@ -263,13 +263,13 @@ def _list_unshared_copies(config: Config) -> list[str]:
     ]
     if not copies:
         return []
-    return [f"plain copies are not in the shared cache, for to fetch one costs as much as to copy it: {', '.join(copies)}"]
+    return [f"plain copies are not shared, because fetching one costs as much as copying it: {', '.join(copies)}"]
 
 
 def _resting(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products are left alone: those not asked for, and those not enabled (any more) that have some.
+    """Return the platforms whose products stay: those not requested, and those with products that are no longer enabled.
 
-    What is not enabled is left alone in the reference, so that runs for one platform after the other need no cache each.
+    O3DE keeps products of platforms that are not enabled, so that runs for one platform at a time can share a cache.
     """
     enabled = {platform.id for platform in config.project.platforms}
     return tuple(
@@ -281,7 +281,7 @@ def _resting(opened: OpenedO3deProject, config: Config, recorder: InputRecorder)
 
 
 def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
-    """Return what stands for the builders of scripts, and note where scripts lie or may come to lie."""
+    """Return the stand-in for the builders of scripts, and record the possible paths of scripts."""
     from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder, to_text
 
     places, facts = opened.places, opened.facts
@@ -297,13 +297,13 @@ def _script_builders(opened: OpenedO3deProject, project: Project, recorder: Inpu
 
 
 def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:
-    """Return the YAML: what is shipped, the file beside the project's manifest, the person's."""
+    """Return the YAML layers: the shipped one, the file beside the project's manifest, the user's."""
     files = [*config_load.find_shipped_files(), project_dir / dirs.FILE_NAME, dirs.user_file()]
     return [(str(file), data) for file in files if (data := recorder.read(str(file))) is not None]
 
 
 def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:
-    """Return all layers, the translated registry among them, and what of the project's YAML is not used, a line each."""
+    """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
     parsed = merge.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
     for key in ("ignore", "companions"):  # the registry has its own

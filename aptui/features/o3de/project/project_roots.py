@@ -1,6 +1,6 @@
-"""Where an O3DE project's parts are: project, engine, gems, cache, logs; which settings files that gives is `layout`'s business.
+"""Paths of an O3DE project: project, engine, gems, cache, logs; and the settings files that they contribute, in order.
 
-Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.json`) are read as leniently as settings are.
+Manifests (`project.json`, `engine.json`, `gem.json`, `~/.o3de/o3de_manifest.json`) are parsed as leniently as settings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
 _PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
-"""Whose list of active gems is asked for, the first that is there."""
+"""The list of active gems of the first existing program is used."""
 _NAME = re.compile(r"[^=<>~!\s]+")
 """The name in `PhysX5>=1.0`."""
 
@@ -42,9 +42,9 @@ class Gem(Struct, frozen=True):
 
 
 class ProjectRoots(Struct, frozen=True):
-    """Where everything is, absolute. `program` is the folder of the engine's built programs, "" when none is known.
+    """Absolute paths of all parts. `program` is the folder of the engine's built programs, "" if unknown.
 
-    `missing` are gems that are asked for and were not found.
+    `missing` are requested gems that were not found.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ProjectRoots(Struct, frozen=True):
 
 
 def merge_options(registry: Registry, options: Options) -> None:
-    """Merge what the command line sets and removes, files apart."""
+    """Merge the settings and removals of the command line, without its files."""
     for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
         if name == "regremove":
             registry.remove(option)
@@ -66,7 +66,7 @@ def merge_options(registry: Registry, options: Options) -> None:
 
 
 def early_registry(options: Options, recorder: InputRecorder) -> Registry:
-    """Return what is known before it is known where things are: the person's settings and the command line."""
+    """Return the settings that are available before the roots are known: the user's and the command line's."""
     registry = Registry(recorder, options.tags)
     registry.merge_folder(user_registry())
     merge_options(registry, options)
@@ -74,20 +74,20 @@ def early_registry(options: Options, recorder: InputRecorder) -> Registry:
 
 
 def user_registry() -> str:
-    """Return the folder of a person's own settings."""
+    """Return the folder of the user's own settings."""
     return os.path.join(os.path.expanduser("~"), ".o3de", "Registry")
 
 
 def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRoots:
-    """Find what belongs to the project in this folder.
+    """Find the parts of the project in this folder.
 
     Raises:
-        UserError: there is no project, or no engine for it.
+        UserError: the project or its engine was not found.
     """
     early = early_registry(options, recorder)
     own = read_manifest(os.path.join(project, MARKER), recorder)
     if own is None:
-        raise UserError(f"no '{MARKER}' in '{project}'", hint="name the folder that has it, with '-C DIR'")
+        raise UserError(f"no '{MARKER}' in '{project}'", hint="give its folder with '-C DIR'")
     known = read_manifest(_manifest_path(early), recorder)
     engine = _engine(project, own, early, options, known, recorder)
     engine_file = read_manifest(os.path.join(engine, "engine.json"), recorder)
@@ -109,15 +109,15 @@ def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRo
 
 
 def read_manifest(path: str, recorder: InputRecorder) -> Node | None:
-    """Return what a manifest says, None where there is none.
+    """Return the content of a manifest, None if the file does not exist.
 
     Raises:
-        UserError: it is no JSON object.
+        UserError: it is not a JSON object.
     """
     data = recorder.read(path)
     found = None if data is None else read_json(data, path)
     if found is not None and not isinstance(found.value, dict):
-        raise UserError("no JSON object stands here", where=found.where, hint='a manifest is one, like {"project_name": "…"}')
+        raise UserError("not a JSON object", where=found.where, hint='a manifest is an object like {"project_name": "…"}')
     return found
 
 
@@ -135,10 +135,10 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine's folder: the first way that leads to one.
+    """Return the engine's folder from the first source that has one.
 
-    As given, around the project, as the project's `engine` in the person's manifest, around the program, one with the settings,
-    as an earlier command was told.
+    The sources: the options, the folders around the project, the project's `engine` in the user's manifest, the folders around the
+    program, a folder in the settings, the engine of an earlier command.
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
         read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
@@ -146,7 +146,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if asked:
         asked = os.path.abspath(os.path.expanduser(asked))
         if not recorder.is_folder(asked):
-            raise UserError(f"the engine's folder '{asked}' is not there", hint="see --engine-path")
+            raise UserError(f"the engine's folder '{asked}' does not exist", hint="see --engine-path")
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
     around, wanted = _engine_among(roots, recorder), _bare(_plain(own, "engine"))
@@ -154,7 +154,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
-        return around  # a project inside of an engine belongs to it, unless it names another one that is registered
+        return around  # a project inside an engine belongs to it, unless it names another registered engine
     found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found
@@ -164,14 +164,14 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if remembered := _find_remembered_engine(project, recorder):
         return remembered
     raise UserError(
-        f"no engine is found for project '{project}'",
+        f"no engine was found for project '{project}'",
         where=os.path.join(project, MARKER),
-        hint="say where it is: --engine-path DIR",
+        hint="give it with --engine-path DIR",
     )
 
 
 def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
-    """Return the engine that an earlier command used with this project, "" if there is none."""
+    """Return the engine that an earlier command used with this project, "" if it is unknown."""
     data = recorder.read(find_compiled_file(ENGINE_MEMORY, project))
     try:
         engine = json.loads(data or b'""')
@@ -181,12 +181,12 @@ def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
 
 
 def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
-    """Return the first of these folders that is an engine's, "" when none is."""
+    """Return the first of these folders that is an engine, "" if none is."""
     return next((folder for folder in folders if recorder.read(os.path.join(folder, "engine.json")) is not None), "")
 
 
 def _program_roots(program: str) -> Iterator[str]:
-    """Yield the folders above a program, as it was called and as it really lies."""
+    """Yield the folders above a program, by its called path and by its real path."""
     yield from _upwards(os.path.dirname(program))
     yield from _upwards(os.path.dirname(os.path.realpath(program)))
 
@@ -201,7 +201,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 def _find_registered_engine(wanted: str, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine of this name in the person's manifest; the only one there if the project names none."""
+    """Return the engine with this name in the user's manifest; the only one if the project names none."""
     name = _bare(wanted)
     if known is None:
         return ""
@@ -228,7 +228,7 @@ class _Source(Struct, frozen=True):
 
 
 def _gem_folders(owners: Sequence[tuple[str, Node | None]], recorder: InputRecorder) -> dict[str, _Source]:
-    """Return {gem: its folder} of all gems that manifests lead to; of two with one name the first counts."""
+    """Return {gem: its folder} of all gems in the manifests; the first of equal names is used."""
     found: dict[str, _Source] = {}
     todo = [os.path.normpath(os.path.join(folder, each)) for folder, file in owners for each in _subfolders(file)]
     seen = set(todo)
@@ -251,7 +251,7 @@ def _subfolders(file: Node | None) -> Iterable[str]:
 
 
 def _gem_entries(file: Node | None) -> Iterator[tuple[str, bool]]:
-    """Yield (name, whether it is optional) of the gems that a manifest lists; an entry is a name, or an object with one."""
+    """Yield (name, whether it is optional) of the gems in a manifest; an entry is a name, or an object with one."""
     entries = file.get("gem_names") if file is not None else None
     for node in entries.value if entries is not None and isinstance(entries.value, list) else ():
         is_object = isinstance(node.value, dict)
@@ -266,10 +266,10 @@ def _bare(name: str) -> str:
 
 
 def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
-    """Return the gems that are active, in the order they are asked for, what they need behind them; and those that were not found.
+    """Return the active gems in the order of the request, each after the gems that it needs; and the missing ones.
 
     Args:
-        wanted: {name: folder, if it is known}.
+        wanted: {name: its folder, or ""}.
     """
     gems: dict[str, Gem] = {}
     missing: list[str] = []
@@ -285,11 +285,11 @@ def _active(wanted: dict[str, str], sources: dict[str, _Source]) -> tuple[tuple[
     return tuple(gems.values()), tuple(missing)
 
 
-# ── the built programs, which know their gems exactly ──────────────────────────────────────────────────────────────────
+# ── built programs, which list their gems exactly ────────────────────────────────────────────────────────────────────────
 
 
 def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:
-    """Return the folder of built programs, and {active gem: its folder or ""} as the build wrote it down."""
+    """Return the folder of built programs, and {active gem: its folder or ""} from their build."""
     asked = early.text(_BUILD_PATH) or early.text(f"{BOOTSTRAP}/project_build_path")
     builds = [os.path.normpath(os.path.join(project, asked))] if asked else []
     builds += [os.path.join(root, "build", *name) for root in (project, engine) for name in ((), ("linux",))]
@@ -308,8 +308,8 @@ def _program(project: str, engine: str, own: Node, early: Registry, recorder: In
 def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
-    Today those are objects below `/O3DE/Gems`, called as the gem is, which name built modules alone. Older ones below
-    `/Amazon/Gems` are called as what was built of a gem (`Name.Editor`) and say where it lies, relative to the engine.
+    Current files have an object below `/O3DE/Gems` for each gem, which only names built modules. Older files have one below
+    `/Amazon/Gems` for each target of a gem (`Name.Editor`), with its path relative to the engine.
     """
     registry = Registry(recorder)
     registry.merge_file(path)
@@ -322,7 +322,7 @@ def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     return found
 
 
-# The order in which the settings of engine, gems, project, person and command line are merged: later ones win, as in O3DE.
+# The order in which the settings of engine, gems, project, user and command line are merged: later ones win, as in O3DE.
 
 SETTINGS = "/Amazon/AssetProcessor/Settings"
 
@@ -331,7 +331,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
     """Return the settings of a project.
 
     Raises:
-        ConfigErrors: all files that cannot be understood.
+        ConfigErrors: all files that cannot be parsed.
     """
     registry = Registry(recorder, _tags(places, options))
     mistakes: list[UserError] = []
@@ -347,7 +347,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations: the project's name is one too, and stands with the names of programs."""
+    """Return the active specialisations, which include the project's name among those of programs."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 
@@ -371,7 +371,7 @@ def _steps(registry: Registry, places: ProjectRoots, options: Options, recorder:
 
 
 def _own_files(registry: Registry, places: ProjectRoots, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
-    """Yield what an asset processor merges on its own account, beyond the folders that every program reads."""
+    """Yield the files that only an asset processor merges, in addition to the folders that every program reads."""
     for root in dict.fromkeys((places.engine, places.asset_root)):
         yield _merging(registry, os.path.join(root, PLATFORM_CONFIG))
         for path in _platform_files(root, recorder):
@@ -389,7 +389,7 @@ def _merging(registry: Registry, path: str) -> Callable[[], object]:
 
 
 def _platform_files(root: str, recorder: InputRecorder) -> list[str]:
-    """Return the files of `AssetProcessorConfig`, of the engine itself and of what lies under restrictions."""
+    """Return the files of `AssetProcessorConfig`, of the engine and of the folders under `restricted`."""
     restricted = os.path.join(root, "restricted")
     folders = [os.path.join(root, "AssetProcessorConfig")]
     folders += [os.path.join(restricted, name, "AssetProcessorConfig") for name in recorder.names(restricted)]
@@ -411,7 +411,7 @@ def _below(folder: str, recorder: InputRecorder) -> list[str]:
 
 
 def _set_found(registry: Registry, places: ProjectRoots) -> None:
-    """Begin with the places that were found, for whoever reads the registry."""
+    """Set the found paths first, for readers of the registry."""
     for key, path in (
         ("project_path", places.project),
         ("engine_path", places.engine),

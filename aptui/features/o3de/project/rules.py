@@ -1,7 +1,7 @@
-"""Recognisers (`RC`, `SJ`), excludes and metadata types → the builders, ignore rules and companions of an `aptui.yaml`.
+"""Translates recognizers (`RC`, `SJ`), excludes and metadata types to builders, ignore rules and companions of an `aptui.yaml`.
 
-In the reference the patterns of recognisers match absolute paths, those of excludes paths relative to their scan folder; both
-ignore case and match the whole (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
+In O3DE, patterns of recognizers match absolute paths, and those of excludes match paths relative to their scan folder. Both ignore
+case and match the whole path (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
 
 Tests: `tests/features/o3de/project/test_o3de_settings.py`.
 """
@@ -43,13 +43,13 @@ _CLASSES = {
     "w": r"\w",
     "s": r"\s",
 }
-"""POSIX names of classes, which ECMAScript in C++ knows and Python does not."""
+"""POSIX names of character classes, which ECMAScript in C++ supports and Python does not."""
 _ONE_END = re.compile(r"\*[^*?/\\]+")
-"""A glob that says only how a path ends, and no more of it than a name: it means the same on relative and absolute paths."""
+"""A glob for the end of a file name: it matches relative and absolute paths alike."""
 
 
 def python_regex(text: str) -> str:
-    """Translate a pattern of the settings for Python: doubled backslashes are halved, POSIX classes written out."""
+    """Translate a pattern of the settings for Python: halve doubled backslashes, and expand POSIX classes."""
     text = text.replace("\\\\", "\\")
     return re.sub(r"\[:(\w+):\]", lambda found: _CLASSES.get(found[1].lower(), found[0]), text)
 
@@ -63,11 +63,11 @@ def iter_named(settings: Mapping[str, Node], *prefixes: str) -> Iterable[tuple[s
 
 
 class AssetRules:
-    """Translates rules; what cannot be honoured becomes a warning.
+    """Translates rules; a rule that is not supported becomes a warning.
 
     Args:
         references: the ids and tags of all declared platforms, in lower case.
-        jobs: what `BuilderConfig.ini` says over jobs, by their keys.
+        jobs: the overrides of jobs in `BuilderConfig.ini`, by key.
     """
 
     def __init__(self, references: Iterable[str], jobs: Iterable[JobOverride] = ()) -> None:
@@ -78,17 +78,17 @@ class AssetRules:
     def _warn(self, node: Node, text: str) -> None:
         self.warnings.append(f"{node.key_where or node.where}: {text}")
 
-    # ── recognisers ──
+    # ── recognizers ──
 
     def builders(self, settings: Mapping[str, Node]) -> list[Node]:
-        """Return a copy builder for each recogniser, in their order."""
+        """Return a copy builder for each recognizer, in order."""
         found: dict[str, Node] = {}
         for name, node in iter_named(settings, "rc", "sj"):
             builder = self._builder(name, node)
             if builder is None:
                 continue
             if name in found:
-                self._warn(node, f"this rule is used instead of the other one that is called '{name}'")
+                self._warn(node, f"this rule replaces the other one with the name '{name}'")
             found[name] = builder
         return list(found.values())
 
@@ -105,7 +105,7 @@ class AssetRules:
         if platforms.value:
             entry["platforms"] = platforms
         entry |= self._extras(keys)
-        entry["critical"] = Node(value=True, where=where)  # as every copy job of the reference
+        entry["critical"] = Node(value=True, where=where)  # as every copy job of O3DE
         return self._overridden(Node(entry, where, where))
 
     def _pattern(self, name: str, keys: Mapping[str, Node], node: Node) -> Node | None:
@@ -128,10 +128,9 @@ class AssetRules:
         return pattern
 
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
-        """Return which platforms the rule skips: an id beats a tag, a tag beats `params`; whatever is not called skip is copied.
+        """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`; all others are copied.
 
-        Of two tags of one platform the one that stands first in the alphabet decides; the reference asks them in the order of a
-        hash table.
+        Of two tags of one platform, the first in alphabetical order decides; in O3DE the order of a hash table does.
         """
         params = keys.get("params")
         is_copied = params is None or self._is_copied(f"'params' of rule '{name}'", params)
@@ -167,7 +166,7 @@ class AssetRules:
         return found
 
     def _overridden(self, builder: Node) -> Node | None:
-        """Return the builder as `BuilderConfig.ini` changes it, None if that lets it skip."""
+        """Return the builder with the changes of `BuilderConfig.ini`, None if the result is skipped."""
         job = self._jobs.get(builder.value["name"].value)
         if job is None:
             return builder
@@ -209,8 +208,8 @@ class AssetRules:
         """Return {glob of sources: companions}.
 
         A type is an extension that is appended (its value is empty) or replaces another (its value), or a path: one file on which
-        all sources with the extension depend. Every importer extension has `.assetinfo`; what a `.meta` file says is part of a
-        source anyway.
+        all sources with the extension depend. Every importer extension has `.assetinfo`. A `.meta` file is always part of its
+        source.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 
@@ -223,7 +222,7 @@ class AssetRules:
             suffix = key.strip().strip(".")
             if "/" in suffix or "\\" in suffix:
                 if not extension:
-                    self._warn(node, f"which sources depend on '{key}' is not said; it is not used")
+                    self._warn(node, f"'{key}' has no extension of sources; it is not used")
                     continue
                 add(extension, "", "", suffix.replace("\\", "/"), node)
             elif extension and suffix.lower().startswith(f"{extension.lower()}."):
@@ -251,11 +250,11 @@ def _list_of(rules: list[Node]) -> Node:
     return Node(rules, first.where, first.where)
 
 
-# What `BuilderConfig.ini` says about builders, laid over builders of an `aptui.yaml`; those of scripts ask `facts` themselves.
+# Overrides of `BuilderConfig.ini` for builders of an `aptui.yaml`; builders of scripts get them from `facts`.
 
 
 def with_overrides(root: Node, overrides: Sequence[JobOverride]) -> Node:
-    """Return the tree with version, fingerprint, patterns and flags of builders as they are overridden by name."""
+    """Return the tree with the overridden version, fingerprint, patterns and flags of builders."""
     builders = root.get("builders")
     by_name = {override.name.lower(): override for override in overrides}
     if builders is None or not by_name:

@@ -1,4 +1,4 @@
-"""Which folders an O3DE project scans: those of its settings (`ScanFolder *`), with macros, and those of its gems.
+"""The scan folders of an O3DE project: those of its settings (`ScanFolder *`) with macros, and those of its gems.
 
 Tests: `tests/features/o3de/project/test_project_format.py`.
 """
@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Key of the project's own scan folder, against which gems inside the project can be placed."""
+"""Key of the project's own scan folder; gems inside the project can be placed before or after it."""
 
 
 class ScanFolderEntry(Struct, frozen=True):
@@ -38,11 +38,11 @@ class ScanFolderEntry(Struct, frozen=True):
 
 
 class ScanFolderSettings:
-    """Finds the scan folders; what is left out although it is asked for becomes a warning.
+    """Finds the scan folders; a requested folder that cannot be used becomes a warning.
 
     Args:
         references: ids and tags of all declared platforms, in lower case.
-        is_folder: whether there is a folder.
+        is_folder: whether a path is a folder.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ScanFolderSettings:
         self.warnings: list[str] = []
 
     def find(self, settings: Mapping[str, Node]) -> list[ScanFolderEntry]:
-        """Return the folders that are there, by order; those whose files all belong to another one are left out."""
+        """Return the existing folders in order, without those whose files all belong to another one."""
         found = {folder.name.lower(): folder for folder in self._list_asked(settings)}
         there = [folder for folder in found.values() if self._is_there(folder)]
         there.sort(key=lambda folder: folder.order)
@@ -88,7 +88,7 @@ class ScanFolderSettings:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # for platforms only that nobody has declared
+            return None  # only for undeclared platforms
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,
@@ -110,7 +110,7 @@ class ScanFolderSettings:
         return tuple(found)
 
     def _expand(self, text: str, node: Node, name: str) -> str | None:
-        """Return an absolute path, None if a macro stands for nothing here."""
+        """Return an absolute path, None if a macro has no value."""
         missing: list[str] = []
 
         def value(macro: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ class ScanFolderSettings:
 
         path = _MACRO.sub(value, text)
         if missing:
-            self.warnings.append(f"{node.where}: '{missing[0]}' stands for nothing here; scan folder '{name}' is not scanned")
+            self.warnings.append(f"{node.where}: '{missing[0]}' has no value here; scan folder '{name}' is not scanned")
             return None
         return os.path.normpath(os.path.join(self._places.asset_root, path.replace("\\", "/")))
 
@@ -138,10 +138,7 @@ class ScanFolderSettings:
         return known.get(name.upper())
 
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
-        """Yield `Assets` and `Registry` of each gem; those of gems inside the project may stand against the project's own folder.
-
-        All folders of gems are counted through, the first being 1, wherever they stand.
-        """
+        """Yield `Assets` and `Registry` of each gem; gems in the project can place them before or after its folder."""
         start = _whole(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")
         side = {"lower": 1, "higher": -1}.get(plain_text(placed).strip().lower() if placed is not None else "", 0)
@@ -159,8 +156,8 @@ class ScanFolderSettings:
     def _is_there(self, folder: ScanFolderEntry) -> bool:
         if self._is_folder(folder.path):
             return True
-        if folder.where != "aptui":  # gems need not have both
-            self.warnings.append(f"{folder.where}: scan folder '{folder.name}' is not there: '{folder.path}'")
+        if folder.where != "aptui":  # gems can lack either folder
+            self.warnings.append(f"{folder.where}: scan folder '{folder.name}' does not exist: '{folder.path}'")
         return False
 
     def _drop_shadowed(self, folders: list[ScanFolderEntry]) -> list[ScanFolderEntry]:
@@ -172,7 +169,7 @@ class ScanFolderSettings:
                 remaining.append((real, folder))
             else:
                 self.warnings.append(
-                    f"{folder.where}: all files of scan folder '{folder.name}' belong to '{owner.name}', which stands before it"
+                    f"{folder.where}: all files of scan folder '{folder.name}' belong to '{owner.name}', which comes first"
                 )
         return [folder for _path, folder in remaining]
 
@@ -182,7 +179,7 @@ def _is_taken(path: str, by: str, *, recursive: bool) -> bool:
 
 
 def _whole(node: Node | None, default: int) -> int:
-    """Return a whole number, which may be written as text."""
+    """Return a whole number, which may be a text."""
     text = plain_text(node).strip() if node is not None else ""
     if not text:
         return default

@@ -1,4 +1,4 @@
-"""`aptui init --from-o3de`: the `aptui.yaml` that says what a project's settings registry says.
+"""`aptui init --from-o3de`: write an `aptui.yaml` that is equal to a project's settings registry.
 
 Tests: `tests/features/o3de/project/test_project_format.py`.
 """
@@ -30,21 +30,21 @@ _HEAD = """\
 
 
 def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Write the `aptui.yaml` that equals the settings of the O3DE project in `folder`; return it, and what could not be said.
+    """Write the `aptui.yaml` for the settings of the O3DE project in `folder`; return it, and messages about omitted settings.
 
     Raises:
-        UserError: there is no such project, or there is an `aptui.yaml` already.
+        UserError: the folder has no O3DE project, or an `aptui.yaml` exists.
     """
     folder = Path(os.path.abspath(folder))
     if not is_project(str(folder)):
-        raise UserError(f"'{folder}' holds no '{MARKER}' of an O3DE project", hint="name its folder: aptui init --from-o3de DIR")
+        raise UserError(f"'{folder}' has no '{MARKER}' of an O3DE project", hint="give its folder: aptui init --from-o3de DIR")
     opened = open_project(str(folder), Options(), InputRecorder())
     file = folder / FILE_NAME
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(_HEAD + "".join(f"{line}\n" for line in _lines(opened, str(folder))))
     except FileExistsError:
-        raise UserError(f"'{file}' exists already", hint="remove it first") from None
+        raise UserError(f"'{file}' exists", hint="remove it first") from None
     except OSError as error:
         raise HostError(
             f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
@@ -54,12 +54,12 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
-    """Yield what the file cannot say: builders of O3DE's scripts belong to the registry's projects alone."""
+    """Yield messages about builders of O3DE's scripts, which only work with the settings registry."""
     places = opened.places
     for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
         script = os.path.join(root, "Editor", "Scripts", "bootstrap.py")
         if os.path.isfile(script):
-            yield f"{script}: the builders of this script have no place in an '{FILE_NAME}'; they do not run with it"
+            yield f"{script}: an '{FILE_NAME}' cannot have the builders of this script; they do not run with it"
 
 
 def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
@@ -82,13 +82,13 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
 
 
 def _list_shipped_companions() -> list[str]:
-    """Return what has companions unless a project says otherwise."""
+    """Return the globs with companions by default."""
     trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 
 
 def _path(path: str, project: str) -> str:
-    """Return a path relative to the project where that stays true when both are moved together."""
+    """Return a path relative to the project if both are in the same tree."""
     relative = os.path.relpath(path, project)
     return relative if not relative.startswith("../..") else path
 
@@ -104,7 +104,7 @@ def _mapping(key: str, items: dict[str, Any]) -> Iterator[str]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value in YAML on one line."""
+    """Return a value as YAML on one line."""
     match value:
         case dict():
             return f"{{{', '.join(f'{_flow(key)}: {_flow(child)}' for key, child in value.items())}}}"

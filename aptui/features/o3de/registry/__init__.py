@@ -1,1 +1,1 @@
-"""O3DE's settings registry: files, merge patches, values with their provenance."""
+"""O3DE's settings registry: files, merge patches, values with their places."""

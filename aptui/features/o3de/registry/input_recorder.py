@@ -1,4 +1,4 @@
-"""What the room reads of the disk, and remembers having read: an unchanged configuration is known by looking at just that again.
+"""Reads from the disk that are recorded, so that an unchanged configuration is detected by repeating them.
 
 Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """
@@ -18,52 +18,52 @@ _LFS = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.gi
 _FILE, _FOLDER, _NAMES = "file", "folder", "names"
 
 Probe = tuple[str, str]
-"""(what was looked at it for, absolute path)."""
+"""(kind of read, absolute path)."""
 
 
 class InputRecorder:
-    """Files and folders as they are; every look is remembered with a digest of what was seen ("" = nothing there)."""
+    """Reads files and folders, and records each read with a digest of its result ("" = it does not exist)."""
 
     def __init__(self) -> None:
         self.seen: dict[Probe, str] = {}
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, None where there is none.
+        """Return the bytes of a file, None if it does not exist.
 
         Raises:
-            UserError: it cannot be read, is no regular file, is too large, or is a Git LFS pointer.
+            UserError: it cannot be read, is not a regular file, is too large, or is a Git LFS pointer.
         """
         data = _read(path)
         self.seen[_FILE, path] = "" if data is None else hashlib.sha256(data).hexdigest()
         if data is not None and data.startswith(_LFS):
-            raise UserError("a Git LFS pointer stands where the file should be", where=path, hint="run 'git lfs pull'")
+            raise UserError("it is a Git LFS pointer, not the file itself", where=path, hint="run 'git lfs pull'")
         if data is not None and len(data) > MAX_BYTES:
             raise UserError(f"larger than {MAX_BYTES >> 20} MiB", where=path, hint="settings are much smaller than that")
         return data
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder."""
+        """Whether a folder exists."""
         found = os.path.isdir(path)
         self.seen[_FOLDER, path] = "yes" if found else ""
         return found
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted; none where there is no folder."""
+        """Return the sorted names in a folder, [] if it does not exist."""
         found = _names(path)
         self.seen[_NAMES, path] = _digest_of(found)
         return found
 
     def layers(self) -> tuple[tuple[str, str], ...]:
-        """Return (file, SHA-256 in hex) of each file that was read and is there, in the order of reading."""
+        """Return (file, SHA-256 in hex) of each file that was read, in order."""
         return tuple((path, digest) for (kind, path), digest in self.seen.items() if kind == _FILE and digest)
 
     def folders(self) -> tuple[str, ...]:
-        """Return the folders whose files were asked for."""
+        """Return the folders that were listed."""
         return tuple(path for (kind, path), digest in self.seen.items() if kind == _NAMES and digest)
 
 
 def probe_again(probes: Iterable[Probe]) -> dict[Probe, str]:
-    """Return what is seen now where an earlier `InputRecorder` looked."""
+    """Repeat the reads of an earlier `InputRecorder`, and return their digests."""
     recorder = InputRecorder()
     for kind, path in probes:
         try:
@@ -79,10 +79,10 @@ def _read(path: str) -> bytes | None:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise UserError("not a regular file", where=path)
             return stream.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a NUL in it
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file name contains a NUL
         return None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:  # nor one that is so long
+        if error.errno == errno.ENAMETOOLONG:  # no file name is that long
             return None
         raise UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
 

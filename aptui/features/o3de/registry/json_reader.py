@@ -1,6 +1,6 @@
-"""Reads the JSON of settings registry files: comments and trailing commas are allowed, every value has its place.
+"""Reads the JSON of settings registry files: comments and trailing commas are allowed, and every value has its place.
 
-As in the reference reading stops at the end of the first value: what stands behind it is not looked at.
+As in O3DE, text after the first value is not read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aptui.shared.errors import UserError
 
 MAX_DEPTH = 100
 _BEYOND = 1 << 64
-"""What is no whole number of 64 bits is read as one with a fraction."""
+"""Numbers that do not fit into 64 bits are read as floats."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"')
@@ -32,12 +32,12 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     """Parse the first value of `data`.
 
     Args:
-        name: what stands in front of `:line:column` in every place.
-        warn: takes a sentence about text in another encoding, which is read with U+FFFD for each byte that is not UTF-8;
-            None = that is a mistake. The reference reads any bytes between quotes.
+        name: prefix of `:line:column` in every place.
+        warn: receives a message about text in another encoding, which is read with U+FFFD for each byte that is not UTF-8; None =
+            that is an error. O3DE accepts any bytes between quotes.
 
     Raises:
-        UserError: at the first mistake.
+        UserError: at the first error.
     """
     try:
         return _JsonReader(data.decode("utf-8-sig"), name).value(1)
@@ -109,7 +109,7 @@ class _JsonReader:
         return found
 
     def _ends(self, closing: str, opened: int) -> bool:
-        """Skip blanks; whether the list or object ends here, and if so, step over its end."""
+        """Skip blanks; return whether the list or object ends here, and skip its end."""
         self._skip()
         if self._at >= len(self._text):
             self._wrong(f"'{closing}' is missing", opened)
@@ -118,7 +118,7 @@ class _JsonReader:
         return is_end
 
     def _separate(self, closing: str, opened: int) -> None:
-        """Step over a comma; only the end may follow without one."""
+        """Skip a comma; without one, only the end may follow."""
         self._skip()
         if self._at >= len(self._text):
             self._wrong(f"'{closing}' is missing", opened)
@@ -131,7 +131,7 @@ class _JsonReader:
     def _string(self) -> str:
         found = _STRING.match(self._text, self._at)
         if found is None:
-            self._wrong("a text that does not end on its line")
+            self._wrong("an unterminated text")
         start, self._at = self._at, found.end()
         if "\\" not in found[1]:
             return found[1]
@@ -141,7 +141,7 @@ class _JsonReader:
         code, second, character = escape.groups()
         if character is not None:
             if character not in _ESCAPES:
-                self._wrong(f"'\\{character}' is not an escape", start + escape.start(), "a backslash itself is written twice")
+                self._wrong(f"'\\{character}' is not an escape", start + escape.start(), "write a backslash twice")
             return _ESCAPES[character]
         number = int(code, 16)
         if second is not None and number in _HIGH:
@@ -155,7 +155,7 @@ class _JsonReader:
         if number:
             value = float(number[0])
             if not math.isfinite(value):
-                self._wrong("a number that nothing can hold")
+                self._wrong("a number out of range")
             self._at = number.end()
             if number[1] or number[2]:
                 return value
@@ -164,9 +164,13 @@ class _JsonReader:
         word = _WORD.match(self._text, self._at)
         if word is None or word[0] not in _WORDS:
             what = (
-                f"'{word[0]}' is no value" if word else "a value is expected" if self._at < len(self._text) else "there is no value"
+                f"'{word[0]}' is not a value"
+                if word
+                else "a value is expected"
+                if self._at < len(self._text)
+                else "there is no value"
             )
-            self._wrong(what, hint="texts stand in double quotes" if word else "")
+            self._wrong(what, hint="put texts in double quotes" if word else "")
         self._at = word.end()
         return _WORDS[word[0]]
 
@@ -174,7 +178,7 @@ class _JsonReader:
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         if self._text.startswith("/*", self._at):
-            self._wrong("a comment that does not end")
+            self._wrong("an unterminated comment")
 
     def _where(self, at: int) -> str:
         line = bisect_right(self._lines, at)
@@ -185,7 +189,7 @@ class _JsonReader:
 
 
 def _both(first: Node, second: Node) -> Node:
-    """Return what a key means that stands twice in one object: both are merged one after the other, as the reference does."""
+    """Return the value of a duplicate key: both values are merged in order, as in O3DE."""
     if not isinstance(first.value, dict) or not isinstance(second.value, dict):
         return second
     both = dict(first.value)

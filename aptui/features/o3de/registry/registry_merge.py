@@ -1,7 +1,7 @@
 """Merges registry values: merge patch (RFC 7396), JSON patch (RFC 6902), pointers (RFC 6901) and `$import`.
 
-Nothing is changed in place: each function answers with a new tree that shares what stayed, so that an older tree remains what it
-was and can be compared with the newer one.
+Nothing is changed in place: each function returns a new tree that shares unchanged parts, so that the old tree can be compared with
+the new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IMPORT = "$import"
 
 
 def steps_of(pointer: str) -> list[str]:
-    """Return the keys of a JSON pointer, "" for the whole.
+    """Return the keys of a JSON pointer, [] for the root.
 
     Raises:
         UserError: it does not begin with a slash.
@@ -32,12 +32,12 @@ def steps_of(pointer: str) -> list[str]:
 
 
 def step_text(key: str) -> str:
-    """Return a key as it stands in a pointer."""
+    """Return a key as it is written in a pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 def find(root: Node, steps: Sequence[str]) -> Node | None:
-    """Return the value at a way of keys and indices, or None."""
+    """Return the value at a sequence of keys and indices, or None."""
     node: Node | None = root
     for step in steps:
         if node is None:
@@ -50,7 +50,7 @@ def find(root: Node, steps: Sequence[str]) -> Node | None:
 
 
 def put(root: Node, steps: Sequence[str], node: Node) -> Node:
-    """Return `root` with `node` at a way of keys; objects on the way are made, and replace what is none."""
+    """Return `root` with `node` at a sequence of keys; missing objects are created, and other values replaced."""
     if not steps:
         return node
     members = dict(root.value) if isinstance(root.value, dict) else {}
@@ -60,7 +60,7 @@ def put(root: Node, steps: Sequence[str], node: Node) -> Node:
 
 
 def without(root: Node, steps: Sequence[str]) -> Node:
-    """Return `root` without the value at a way of keys; the same if there is none."""
+    """Return `root` without the value at a sequence of keys, or unchanged if it does not exist."""
     if not steps:
         return Node({}, root.where)
     if not isinstance(root.value, dict) or steps[0] not in root.value:
@@ -77,7 +77,7 @@ def without(root: Node, steps: Sequence[str]) -> Node:
 
 
 def merge_patch(target: Node | None, patch: Node) -> Node:
-    """Return `target` with a merge patch applied (RFC 7396 §2): null deletes, objects are merged, all else replaces."""
+    """Return `target` with a merge patch applied (RFC 7396 §2): null deletes, objects are merged, other values replace."""
     if not isinstance(patch.value, dict):
         return patch
     is_object = target is not None and isinstance(target.value, dict)
@@ -91,10 +91,10 @@ def merge_patch(target: Node | None, patch: Node) -> Node:
 
 
 def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
-    """Return `node` with what its `$import` keys pull in, in the order of the keys: what stands later wins.
+    """Return `node` with its `$import` keys resolved, in the order of the keys: later ones win.
 
     Args:
-        read: gives the value of the file with this name; the second argument is the place that asks.
+        read: returns the value of the file with this name; the second argument is the place of the import.
     """
     if isinstance(node.value, list):
         return replace(node, value=[resolve_imports(item, read) for item in node.value])
@@ -115,7 +115,7 @@ def resolve_imports(node: Node, read: Callable[[str, str], Node]) -> Node:
 
 
 def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
-    """Return what one `$import` means: the name of a file, or an object with `filename` and a `patch` of it."""
+    """Return the value of one `$import`: the name of a file, or an object with `filename` and a `patch` for it."""
     name, patch = (node.get("filename"), node.get("patch")) if isinstance(node.value, dict) else (node, None)
     if name is None or not isinstance(name.value, str):
         raise UserError(f"'{IMPORT}' is the name of a file", where=node.where, hint='for example "$import": "other.setreg"')
@@ -126,7 +126,7 @@ def _import_node(node: Node, read: Callable[[str, str], Node]) -> Node:
 
 
 def _overlay(base: Node, top: Node) -> Node:
-    """Lay a patch over a patch: like `merge_patch`, but a null stays, for it has still to delete."""
+    """Merge a patch into a patch: like `merge_patch`, but null stays, because it must still delete."""
     if not isinstance(base.value, dict) or not isinstance(top.value, dict):
         return top
     members = dict(base.value)
@@ -142,7 +142,7 @@ def json_patch(target: Node, patch: Node) -> Node:
     """Return `target` with a JSON patch applied (RFC 6902).
 
     Raises:
-        UserError: an operation is not one, or cannot be done; the place is the operation's.
+        UserError: an operation is not valid or fails; the place is the operation's.
     """
     if not isinstance(patch.value, list):
         raise UserError("a JSON patch is a list of operations", where=patch.where)
@@ -202,7 +202,7 @@ def _value(operation: Node) -> Node:
 def _there(root: Node, steps: Sequence[str], operation: Node) -> Node:
     node = find(root, steps)
     if node is None:
-        raise UserError(f"there is nothing at '{_pointer(steps)}'", where=operation.where)
+        raise UserError(f"no value at '{_pointer(steps)}'", where=operation.where)
     return node
 
 
@@ -217,7 +217,7 @@ def _add(root: Node, steps: Sequence[str], node: Node, operation: Node) -> Node:
         at = len(parent.value) if last == "-" else _index(last, len(parent.value), steps, operation)
         grown = [*parent.value[:at], node, *parent.value[at:]]
     else:
-        raise UserError(f"'{_pointer(steps[:-1])}' can hold nothing", where=operation.where)
+        raise UserError(f"'{_pointer(steps[:-1])}' is not an object or a list", where=operation.where)
     return _exchange(root, steps[:-1], replace(parent, value=grown))
 
 
@@ -242,7 +242,7 @@ def _index(text: str, last: int, steps: Sequence[str], operation: Node) -> int:
 
 
 def _exchange(root: Node, steps: Sequence[str], node: Node) -> Node:
-    """Return `root` with `node` in place of what is at `steps`, which is there."""
+    """Return `root` with `node` in place of the existing value at `steps`."""
     if not steps:
         return node
     if isinstance(root.value, list):
@@ -256,7 +256,7 @@ def _pointer(steps: Sequence[str]) -> str:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Compare as RFC 6902 §4.6 says: true is not 1."""
+    """Compare as in RFC 6902 §4.6: true is not equal to 1."""
     if isinstance(one, bool) is not isinstance(other, bool):
         return False
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""The settings registry: files and options merged step by step into one tree; which folders there are is `layout`'s business."""
+"""The settings registry: files and options merged step by step into one tree. `project_roots` chooses the folders."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from aptui.features.o3de.registry.registry_merge import (
 )
 from aptui.shared.errors import UserError
 
-# Which files of a `Registry` folder are merged, and in which order: names, tags, platforms; what is in them is not looked at.
+# Which files of a `Registry` folder are merged, and in which order: by names, tags and platforms, not by content.
 
 MAX_FILES = 128
 MERGE, PATCH = "setreg", "setregpatch"
 _PLATFORM = "Platform"
 _HASH_START, _HASH_PRIME, _HASH_MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
-"""FNV-1a of 64 bits, by which the reference sorts the tags of a file."""
+"""FNV-1a of 64 bits, by which O3DE sorts the tags of a file."""
 
 
 class SettingsFile(Struct, frozen=True):
-    """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as the reference does."""
+    """One settings file, `name.tag.tag.setreg`: the name as spelled, tags in lower case, sorted as in O3DE."""
 
     path: str
     name: str
@@ -45,23 +45,23 @@ class SettingsFile(Struct, frozen=True):
 
 
 def os_name() -> str:
-    """Return what the folder of this machine's own settings is called."""
+    """Return the name of the folder with this platform's own settings."""
     return {"darwin": "Mac", "win32": "Windows"}.get(sys.platform, "Linux")
 
 
 def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
-    """Return the files of a folder in the order in which they are merged, and what is doubtful about it, a line each.
+    """Return the files of a folder in the order of their merging, and warnings about the folder.
 
-    Names are compared as they are spelled, with the dot behind them. Of two files with one name and as many tags, their first
-    different tags decide: the one whose tag stands later in `tags` is merged later. Which tags are first is a matter of hash
-    values, as in the reference (`SettingsRegistryImpl::IsLessThan`).
+    Names are compared as they are spelled, including the dot after them. For two files with one name and the same number of tags,
+    the first different tags decide: the file whose tag comes later in `tags` is merged later. The order of a file's tags depends on
+    hash values, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
 
     Args:
         tags: the active specialisations.
 
     Raises:
-        UserError: more than 128 files that are used, a name with a tag twice, or two files with the same name and tags, whether
-            they are merge patches or JSON patches.
+        UserError: more than 128 used files, a name with a tag twice, or two files with the same name and tags, whether they are
+            merge patches or JSON patches.
     """
     own = os.path.join(folder, _PLATFORM, os_name())
     found: list[SettingsFile] = []
@@ -72,7 +72,7 @@ def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple
             if name.rpartition(".")[2].lower() in (MERGE, PATCH):
                 found.append(_parse_name(path, is_platform=is_platform))
             elif "." not in name and not os.path.isdir(path):
-                doubts.append(f"{path}: a settings file has an extension, .{MERGE} or .{PATCH}; this file is not used")
+                doubts.append(f"{path}: a settings file must have the extension .{MERGE} or .{PATCH}; this file is not used")
     ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
     used = [file for file in found if ranks.keys() >= set(file.tags)]
     if len(used) > MAX_FILES:
@@ -90,7 +90,7 @@ def _parse_name(path: str, *, is_platform: bool) -> SettingsFile:
     tags = [tag.lower() for tag in tags]
     for tag in tags:
         if tags.count(tag) > 1:
-            raise UserError(f"tag '{tag}' stands twice in the file's name", where=path)
+            raise UserError(f"tag '{tag}' is twice in the file's name", where=path)
     return SettingsFile(path, name, tuple(sorted(tags, key=_hash)), is_platform)
 
 
@@ -107,15 +107,15 @@ def _refuse_duplicates(files: Iterable[SettingsFile]) -> None:
         key = (file.name.lower(), file.tags, file.is_platform)
         if key in seen:
             what = f"has the same name and tags as '{os.path.basename(seen[key])}'"
-            raise UserError(what, where=file.path, hint="which of them wins is not defined; rename one")
+            raise UserError(what, where=file.path, hint="their order is undefined; rename one")
         seen[key] = file.path
 
 
-# Reads the INI files that the reference still has: sections of `key = value`, each value with its place.
+# Reads the INI files that O3DE still has: sections of `key = value`, each value with its place.
 
 
 def read_ini(data: bytes, name: str) -> dict[str, Node]:
-    """Return {section: its keys}; every value is text.
+    """Return {section: its keys}; every value is a text.
 
     Raises:
         UserError: a line is neither a section, a key, nor a comment.
@@ -137,7 +137,7 @@ def read_ini(data: bytes, name: str) -> dict[str, Node]:
         if not equals:
             raise UserError(f"'{line}' is not 'key = value'", where=where)
         if not sections:
-            raise UserError(f"'{key}' stands before the first [section]", where=where)
+            raise UserError(f"'{key}' is before the first [section]", where=where)
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]
         keys[key] = Node(value, where, where)
@@ -151,18 +151,18 @@ _BEYOND = 1 << 63
 
 
 class RegistryMessage(Struct, frozen=True):
-    """One thing that was said about a key: `text` is the value it had from then on, None when it was removed by this."""
+    """One setting of a key: `text` is its value from then on, None if it was removed."""
 
     where: str
     text: str | None
 
 
 class Registry:
-    """A tree of settings. It can be asked for a value, and for all that was ever said about one.
+    """A tree of settings that returns values, and all settings of a key.
 
     Args:
         recorder: reads the files.
-        tags: active specialisations.
+        tags: the active specialisations.
     """
 
     def __init__(self, recorder: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
@@ -173,17 +173,17 @@ class Registry:
         self._history: list[tuple[str, Node]] = []
         self._parsed: dict[str, Node] = {}
 
-    # ── what is merged ──
+    # ── merging ──
 
     def merge_folder(self, folder: str) -> None:
-        """Merge the settings files of a `Registry` folder that are meant for this program and machine."""
+        """Merge the settings files of a `Registry` folder that are for this program and machine."""
         files, doubts = files_of(folder, self._tags, self._recorder)
         self.warnings += [doubt for doubt in doubts if doubt not in self.warnings]
         for file in files:
             self.merge_file(file.path)
 
     def merge_file(self, path: str, anchor: str = "") -> bool:
-        """Merge one file below `anchor`: a `.setregpatch` is a JSON patch, all else a merge patch. Return whether it is there."""
+        """Merge one file below `anchor`: a `.setregpatch` is a JSON patch, others are merge patches. Return whether it exists."""
         patch = self._read(path)
         if patch is None:
             return False
@@ -193,13 +193,13 @@ class Registry:
             merged = json_patch(base or Node({}, path), patch)
         else:
             if not isinstance(patch.value, dict) and not anchor:
-                raise UserError("settings are an object: { … }", where=patch.where)
+                raise UserError("settings must be an object: { … }", where=patch.where)
             merged = merge_patch(base, patch)
         self._take(path, put(self.root, steps, merged))
         return True
 
     def merge_ini(self, path: str, anchor: str) -> bool:
-        """Merge an INI file: sections are objects below `anchor`. Return whether it is there."""
+        """Merge an INI file: sections are objects below `anchor`. Return whether it exists."""
         data = self._recorder.read(path)
         if data is None:
             return False
@@ -209,7 +209,7 @@ class Registry:
         return True
 
     def set(self, option: str) -> None:
-        """Set one value: `/json/pointer=value`, as `--regset` takes it; what names no key is only warned of."""
+        """Set one value: `/json/pointer=value`, as `--regset` does; text without a key is only a warning."""
         pointer, equals, text = unquote(option).partition("=")
         if not equals or not pointer.startswith("/"):
             self._doubt(f"--regset {option}: not /json/pointer=value; it is ignored")
@@ -218,7 +218,7 @@ class Registry:
         self._take(where, put(self.root, steps_of(pointer), Node(parse_typed(unquote(text)), where, where)))
 
     def begin_with(self, pointer: str, node: Node) -> None:
-        """Set what is known before any file is read."""
+        """Set a value that is known before any file is read."""
         self._take(node.where, put(self.root, steps_of(pointer), node))
 
     def remove(self, pointer: str) -> None:
@@ -230,14 +230,14 @@ class Registry:
         self._take(f"--regremove {pointer}", without(self.root, steps_of(pointer)))
 
     def merge_option(self, option: str) -> None:
-        """Merge `file[::/anchor]`, as `--regset-file` takes it.
+        """Merge `file[::/anchor]`, as `--regset-file` does.
 
         Raises:
-            UserError: there is no such file.
+            UserError: the file does not exist.
         """
         path, _, anchor = unquote(option).partition("::")
         if not self.merge_file(os.path.abspath(os.path.expanduser(path)), anchor):
-            raise UserError(f"there is no file '{path}'", where=f"--regset-file {option}")
+            raise UserError(f"the file '{path}' does not exist", where=f"--regset-file {option}")
 
     def _doubt(self, text: str) -> None:
         if text not in self.warnings:
@@ -248,7 +248,7 @@ class Registry:
         self._history.append((label, root))
 
     def _read(self, path: str) -> Node | None:
-        """Return a file's value with its imports; what is merged twice is parsed once."""
+        """Return a file's value with its imports; a file that is merged twice is parsed once."""
         if path not in self._parsed:
             data = self._recorder.read(path)
             if data is None:
@@ -263,34 +263,34 @@ class Registry:
                 raise UserError(f"'{name}' imports itself", where=asked)
             data = self._recorder.read(file)
             if data is None:
-                raise UserError(f"there is no file '{file}' to import", where=asked)
+                raise UserError(f"the imported file '{file}' does not exist", where=asked)
             return resolve_imports(read_json(data, file, self._doubt), self._importer(file, (*chain, file)))
 
         return read
 
-    # ── what is asked ──
+    # ── reading ──
 
     def node(self, pointer: str) -> Node | None:
         """Return the value at a pointer with its place, or None."""
         return find(self.root, steps_of(pointer))
 
     def text(self, pointer: str, default: str = "") -> str:
-        """Return a value as text; "" and what is no plain value are `default`."""
+        """Return a value as text; `default` for "" and for lists, objects and null."""
         node = self.node(pointer)
         return default if node is None else plain_text(node) or default
 
     def members(self, pointer: str) -> dict[str, Node]:
-        """Return the members of an object; nothing where there is none."""
+        """Return the members of an object, {} if it does not exist."""
         node = self.node(pointer)
         return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
 
     def dump(self, pointer: str = "") -> str:
-        """Return what is below a pointer as JSON, as `--regdump` prints it; the whole for ""."""
+        """Return the JSON below a pointer, as `--regdump` prints it; everything for ""."""
         node = self.node(pointer)
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 
     def explain(self, pointer: str) -> list[RegistryMessage]:
-        """Return all that was said about a key, the first first; the last is in force."""
+        """Return all settings of a key, the oldest first; the last one is in force."""
         steps = steps_of(pointer)
         messages: list[RegistryMessage] = []
         before: Node | None = None
@@ -306,27 +306,27 @@ class Registry:
 
 
 def _place(node: Node, label: str) -> str:
-    """Return the line that says a value; where an object was only added to, the file that did."""
+    """Return the place that set a value; for an object that was only extended, the file that did."""
     if not isinstance(node.value, dict | list):
         return node.where
     return next((where for where in (node.key_where, node.where) if where.startswith(f"{label}:")), label)
 
 
 def _is_same(one: Node, other: Node) -> bool:
-    """Whether two values are the same, said by the same line."""
+    """Whether two values are equal and set at the same place."""
     if isinstance(one.value, dict) and isinstance(other.value, dict):
         return bool(one.plain() == other.plain())
     return one.where == other.where and bool(one.plain() == other.plain())
 
 
 def describe_node(node: Node) -> str:
-    """Return a value on one line, for people."""
+    """Return a value on one line for display."""
     text = json.dumps(node.plain(), ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def parse_typed(text: str) -> bool | float | str:
-    """Return the value of an option: true, false, whole numbers (also 0x…), numbers; all else is text."""
+    """Return the value of an option: true, false, whole numbers (also 0x…), numbers; otherwise a text."""
     if text in ("true", "false"):
         return text == "true"
     if _INTEGER.fullmatch(text) and len(text) <= _SHOWN:
@@ -335,7 +335,7 @@ def parse_typed(text: str) -> bool | float | str:
 
 
 def plain_text(node: Node) -> str:
-    """Return a plain value as text, "" for an object, a list or null."""
+    """Return a simple value as text, "" for an object, a list or null."""
     value: Any = node.value
     if isinstance(value, bool):
         return str(value).lower()
@@ -343,7 +343,7 @@ def plain_text(node: Node) -> str:
 
 
 def truth(node: Node | None, *, default: bool = False) -> bool:
-    """Return a value as yes or no: settings say true, 1, "1", "true" and "enabled" (and their opposites) alike."""
+    """Return a value as a boolean: true, 1, "1", "true" and "enabled" (and their opposites) are equivalent."""
     if node is None:
         return default
     text = plain_text(node).strip().lower()
@@ -351,10 +351,10 @@ def truth(node: Node | None, *, default: bool = False) -> bool:
 
 
 def whole(number: float) -> int:
-    """Return a number of settings as a whole one.
+    """Return a number of settings as a whole number.
 
     Raises:
-        ValueError: databases and wires hold none that is so large.
+        ValueError: it is too large for databases and messages.
     """
     if not -_BEYOND < number < _BEYOND:
         raise ValueError("too large")
@@ -362,7 +362,7 @@ def whole(number: float) -> int:
 
 
 def split_texts(node: Node | None) -> list[Node]:
-    """Return a list of texts, which may be one text with commas, as nodes without blanks."""
+    """Return a list of texts, or one text with commas, as nodes without blanks."""
     if node is None:
         return []
     if isinstance(node.value, list):

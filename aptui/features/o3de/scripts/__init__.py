@@ -1,1 +1,1 @@
-"""O3DE's Python builder scripts run unchanged: `azlmbr` as they know it, adapted to the SDK."""
+"""O3DE's Python builder scripts run unchanged: a stand-in for `azlmbr`, adapted to the SDK."""

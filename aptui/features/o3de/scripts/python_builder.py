@@ -1,7 +1,7 @@
-"""Builders that O3DE's scripts register (`azlmbr.asset.builder`), as builders of ours; their code runs in workers alone.
+"""Adapts builders of O3DE's scripts (`azlmbr.asset.builder`) to the SDK; their code runs only in workers.
 
-`scripts_builder` stands in a configuration for all of them, and runs nothing. The registry has `find` called in a process of its
-own, and a worker calls `load`; both take the builder's record, whose `environment` tells which scripts to run.
+`scripts_builder` represents all of them in a configuration, and runs nothing. The registry calls `find` in a separate process, and
+a worker calls `load`; both get the builder's record, whose `environment` names the scripts to run.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -34,14 +34,14 @@ from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.features.o3de.scripts.azlmbr.math import crc_of, uuid_of
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
-# Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.builder_config` reads that file.
+# Overrides of `BuilderConfig.ini` for builders of scripts and their jobs; `project.o3de_settings` reads the file.
 
 _ONE_END = re.compile(r"\*[^*?/]+")
-"""A wildcard pattern that says only how a name ends: it means the same on relative paths, where it is looked up faster."""
+"""A wildcard pattern for the end of a name: it matches relative paths too, where it is faster."""
 
 
 def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str:
-    """Return overrides in the form in which scripts' surroundings hold them, "" for none."""
+    """Return overrides as text for the surroundings of scripts, "" for none."""
     if not builders and not jobs:
         return ""
     return json.dumps(
@@ -50,9 +50,9 @@ def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str
 
 
 def override_builder(builder: Builder, overrides: str) -> Builder:
-    """Return a builder as the file changes it.
+    """Return a builder with its overrides.
 
-    What is said about jobs is part of the analysis fingerprint: it is laid over jobs when their sources are analysed.
+    Overrides of jobs are part of the analysis fingerprint: they are applied to jobs when their sources are analysed.
     """
     known = _index_overrides(overrides)
     if known["jobs"]:
@@ -72,7 +72,7 @@ def override_builder(builder: Builder, overrides: str) -> Builder:
 
 
 def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
-    """Return a job as the file changes it."""
+    """Return a job with its overrides."""
     found = _index_overrides(overrides)["jobs"].get(job.job_key.lower())
     if found is None:
         return job
@@ -87,15 +87,15 @@ def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
 
 
 def param_key(name: object) -> str:
-    """Return how a parameter is called in our jobs: by its checksum."""
+    """Return the name of a parameter in our jobs: its checksum."""
     return f"0x{crc_of(name):08x}"
 
 
 def pattern_of(text: str, *, is_regex: bool) -> Pattern:
-    """Return a pattern of O3DE's, which is for absolute paths.
+    """Return a pattern of O3DE, which matches absolute paths.
 
     Raises:
-        re.error: it is none.
+        re.error: it is not a regular expression.
     """
     if is_regex:
         return Pattern(PatternKind.REGEX, text, re.compile(text).pattern, is_absolute=True)
@@ -109,25 +109,25 @@ def _pattern(text: str) -> Pattern:
 
 @lru_cache(maxsize=4)
 def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
-    """Return {"builders" or "jobs": {name in lower case: what is said}}."""
+    """Return {"builders" or "jobs": {name in lower case: overrides}}."""
     overrides_by_kind: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
     return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
 
 
-# What scripts of O3DE answer (the classes of `azlmbr.asset.builder`), in the terms of our SDK.
+# Translates the answers of O3DE's scripts (classes of `azlmbr.asset.builder`) to our SDK.
 
 _EXCLUSION = ":"
-"""Leads a path of O3DE's that takes away from what the others name; ours have `!` there."""
+"""Prefix of an excluding path in O3DE; the SDK uses `!`."""
 
 
 class ScriptAnswerError(Exception):
-    """What a script answered cannot be done; the text says why."""
+    """The answer of a script is not valid; the text is the reason."""
 
 
 def plans(answer: Any, overrides: str, log: sdk.JobLog) -> sdk.CreateJobsResponse:
-    """Return what a script said about the jobs of a source, as `BuilderConfig.ini` changes it."""
+    """Return a script's analysis of a source, with the overrides of `BuilderConfig.ini`."""
     if answer is None:
-        raise ScriptAnswerError("the script answered nothing to 'OnCreateJobsRequest'")
+        raise ScriptAnswerError("the script returned nothing from 'OnCreateJobsRequest'")
     if answer.result == azlmbr.CreateJobsResponse_ResultShuttingDown:
         raise sdk.Cancelled
     if answer.result != azlmbr.CreateJobsResponse_ResultSuccess:
@@ -154,7 +154,7 @@ def _job_dependency(edge: Any, log: sdk.JobLog) -> sdk.JobDependency | None:
     source = edge.sourceFile
     path, uuid = (source, None) if isinstance(source, str) else (source.sourceFileDependencyPath, _uuid_of(source))
     if not path and uuid is None:
-        log.warning(f"a job dependency on {edge.jobKey!r} names no source, neither by path nor by UUID; left out")
+        log.warning(f"a job dependency on {edge.jobKey!r} has neither a path nor a UUID of a source; ignored")
         return None
     return sdk.JobDependency(
         str(path),
@@ -180,9 +180,9 @@ def _uuid_of(dependency: Any) -> UUID | None:
 
 
 def make_response(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
-    """Return what a script said that it made."""
+    """Return a script's result of a job."""
     if answer is None:
-        raise ScriptAnswerError("the script answered nothing to 'OnProcessJobRequest'")
+        raise ScriptAnswerError("the script returned nothing from 'OnProcessJobRequest'")
     result = sdk.Result(answer.resultCode)
     if result is not sdk.Result.SUCCESS:
         return sdk.ProcessJobResponse(result, keep_temp=bool(answer.keepTempFolder), error=_RESULTS.get(result, ""))
@@ -195,8 +195,8 @@ def make_response(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJob
 
 
 _RESULTS = {
-    sdk.Result.CRASHED: "the script says that it crashed",
-    sdk.Result.NETWORK_ISSUE: "the script says that the network failed",
+    sdk.Result.CRASHED: "the script reported a crash",
+    sdk.Result.NETWORK_ISSUE: "the script reported a network failure",
 }
 
 
@@ -228,11 +228,11 @@ def _path_dependency(dependency: Any) -> sdk.PathDependency:
     return sdk.PathDependency(path, sdk.PathDependencyKind(dependency.dependencyType))
 
 
-# What a script prints while it is asked something: lines of its job's log.
+# Captures the output of a script during a request as lines of its job's log.
 
 
 class _Lines(io.TextIOBase):
-    """A stream whose lines go to `say`, as soon as they are whole."""
+    """A stream that passes complete lines to `say`."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -248,7 +248,7 @@ class _Lines(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Say what has no end of line."""
+        """Pass on the last line without a line end."""
         if self._rest:
             self._say(self._rest)
             self._rest = ""
@@ -256,7 +256,7 @@ class _Lines(io.TextIOBase):
 
 @contextlib.contextmanager
 def capture_output(log: sdk.JobLog) -> Iterator[None]:
-    """Have what a script prints in the job's log, in its place among the rest: `stderr` as errors, as O3DE does it."""
+    """Capture a script's output in the job's log, in order: `stderr` as errors, as in O3DE."""
     out, errors = _Lines(log.info), _Lines(log.error)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -267,7 +267,7 @@ def capture_output(log: sdk.JobLog) -> Iterator[None]:
 
 
 SCRIPTS = Path("Editor/Scripts/bootstrap.py")
-"""Where a bootstrap file lies below the engine's Assets, a gem, a project."""
+"""Path of a bootstrap file below the engine's Assets, a gem, or a project."""
 _NAME = "scripts of O3DE"
 _MODULE = "aptui.features.o3de.scripts.python_builder"
 _Answer = TypeVar("_Answer")
@@ -288,14 +288,14 @@ def scripts_builder(
     overrides: str = "",
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
-    """Return what stands for all builders of scripts in a configuration, nothing where there is no script.
+    """Return the stand-in for all builders of scripts in a configuration, () without scripts.
 
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
         platforms: the enabled ones.
-        packages: folders of Python packages that scripts may import from.
-        overrides: what `script_overrides.to_text` makes of a `BuilderConfig.ini`.
-        unlisted: what the project says about builders without an entry (`Project.unlisted_builder`).
+        packages: folders of Python packages that scripts can import.
+        overrides: the text of the overrides (`to_text`).
+        unlisted: the project's default for builders without an entry (`Project.unlisted_builder`).
     """
     scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
     if not scripts:
@@ -309,9 +309,9 @@ def scripts_builder(
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
-    """Run all scripts; return the builders they register, each with the files of its code, and what went wrong.
+    """Run all scripts; return the builders they register with the files of their code, and the problems.
 
-    What went wrong are (script, sentence, whether it stays so until the script's code changes).
+    Problems are (script, message, whether it stays until the script's code changes).
     """
     around = script_runner.surroundings(stand_in.environment)
     script_sandbox = script_runner.enter(around)
@@ -325,7 +325,11 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
             continue
         if builder.name in found:
             problems.append(
-                (registered.script, f"'{registered.script}': a second builder is called {builder.name!r}; left out", True)
+                (
+                    registered.script,
+                    f"'{registered.script}': another builder has the name {builder.name!r}; this one is ignored",
+                    True,
+                )
             )
             continue
         found[builder.name] = builder, script_sandbox.code[registered.script]
@@ -354,10 +358,10 @@ def _describe(registered: registrations.Registered, stand_in: Builder, overrides
 
 
 def load(builder: Builder) -> ScriptBuilder:
-    """Run all scripts, once in this process; return the builder that one of them registers under this one's UUID.
+    """Run all scripts once in this process, and return the builder that has this one's UUID.
 
     Raises:
-        LookupError: none does.
+        LookupError: no script registers it.
     """
     script_sandbox = script_runner.enter(script_runner.surroundings(builder.environment))
     if registrations.find(builder.uuid) is None:
@@ -370,7 +374,7 @@ def load(builder: Builder) -> ScriptBuilder:
 
 
 class ScriptBuilder:
-    """A builder of a script (`sdk.Builder`): turns questions and answers into those the script knows."""
+    """A builder of a script (`sdk.Builder`): translates requests and answers."""
 
     def __init__(self, builder: Builder) -> None:
         self.name, self.version = builder.name, builder.version
@@ -379,7 +383,7 @@ class ScriptBuilder:
         self._overrides = script_runner.surroundings(builder.environment).overrides if builder.environment else ""
 
     def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
-        """Let the script say which jobs a source needs."""
+        """Call the script's analysis of a source."""
         question = _fill(
             azlmbr.CreateJobsRequest(),
             builderId=uuid_of(self._bus_id),
@@ -398,7 +402,7 @@ class ScriptBuilder:
         )
 
     def process_job(self, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
-        """Let the script do a job."""
+        """Call the script to process a job."""
         job = azlmbr.JobDescriptor(request.additional_fingerprint, request.job_key, request.platform.id)
         question = _fill(
             azlmbr.ProcessJobRequest(),
@@ -419,13 +423,13 @@ class ScriptBuilder:
         )
 
     def shutdown(self) -> None:
-        """Let the script know that this process ends."""
+        """Notify the script that this process ends."""
         self._report("OnShutdown")
 
     def _call_script(
         self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
     ) -> _Answer:
-        """Ask the script; return its answer in our terms, or the failed one that says why there is none."""
+        """Call the script; return its answer in the SDK's form, or a failed answer with the reason."""
         callback = registrations.callback(self._bus_id, name)
         if callback is None:
             return failed(error=f"the script has no callback {name!r}")
@@ -441,7 +445,7 @@ class ScriptBuilder:
             log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
             return failed(error=text)
         except BaseException:
-            self._report("OnCancel")  # this process is told to end
+            self._report("OnCancel")  # this process is asked to end
             raise
 
     def _report(self, name: str) -> None:
@@ -464,6 +468,6 @@ def _first_line(error: Exception) -> str:
 
 def _trace_lines(error: Exception) -> Iterator[str]:
     frames = error.__traceback__
-    own = frames.tb_next if frames else None  # our call of it is nobody's business
+    own = frames.tb_next if frames else None  # omit our own call
     for line in traceback.format_exception(type(error), error, own):
         yield from line.rstrip("\n").split("\n")

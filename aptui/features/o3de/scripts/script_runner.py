@@ -1,7 +1,7 @@
 """Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr` and their folders; never in the engine.
 
-All bootstrap files of a project are run in order in one interpreter, as O3DE does it, so that one may rely on another. One that
-fails spoils no other. What code a builder is made of is what its bootstrap file loaded, and what that imports in turn.
+All bootstrap files of a project run in order in one interpreter, as in O3DE, so that one can depend on another. A failing one does
+not affect the others. The code of a builder is the modules that its bootstrap file loaded, and those that they import.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -34,9 +34,9 @@ _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
 
 
 class Surroundings(Struct, frozen=True):
-    """What scripts of a project find: the bootstrap files in the order of their run, roots, and folders of packages for Python.
+    """The inputs of a project's scripts: the bootstrap files in order, roots, and folders of Python packages.
 
-    `overrides` is what `scripts.overrides` lays over what they answer.
+    `overrides` is the text of the overrides for their answers (`python_builder.to_text`).
     """
 
     scripts: tuple[str, ...]
@@ -51,12 +51,12 @@ class Surroundings(Struct, frozen=True):
 
 
 def surroundings(text: str) -> Surroundings:
-    """Return what `to_json` was made of."""
+    """Return the surroundings that `to_json` wrote."""
     return msgspec.json.decode(text, type=Surroundings)
 
 
 class SandboxProblem(Struct, frozen=True):
-    """Why a script did not come to its end; one that `is_lasting` does not go away before its code changes."""
+    """Why a script failed; `is_lasting` = it fails until its code changes."""
 
     script: str
     text: str
@@ -64,7 +64,7 @@ class SandboxProblem(Struct, frozen=True):
 
 
 class ScriptSandbox(Struct):
-    """What running the scripts came to. `code` are the files of each, itself the first."""
+    """The result of running the scripts. `code` has the files of each script, itself first."""
 
     problems: list[SandboxProblem] = field(default_factory=list)
     code: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -90,11 +90,11 @@ def enter(wanted: Surroundings) -> ScriptSandbox:
 
 
 class _Finder:
-    """Refuses what the stand-in does not have, with a sentence of its own."""
+    """Refuses modules that the stand-in does not have, with a clear message."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """Raise for a module below `azlmbr`; all others are none of our business."""
+        """Raise for a module below `azlmbr`, and ignore all others."""
         for root in ("azlmbr.", f"{_REAL}."):
             if name.startswith(root) and f".{name.removeprefix(root)}" not in (*_MODULES, ".reflected"):
                 raise MissingModule(f"azlmbr.{name.removeprefix(root)}")
@@ -102,7 +102,7 @@ class _Finder:
 
 
 def _install(wanted: Surroundings) -> None:
-    sys.dont_write_bytecode = True  # scripts may lie in scan folders, where nothing is written
+    sys.dont_write_bytecode = True  # scripts may be in scan folders, where nothing may be written
     for name in _MODULES:
         sys.modules[f"azlmbr{name}"] = importlib.import_module(f"{_REAL}{name}")
     if _Finder not in sys.meta_path:
@@ -115,7 +115,7 @@ def _install(wanted: Surroundings) -> None:
 
 
 def _run(script: str, script_sandbox: ScriptSandbox) -> None:
-    module = ModuleType("__main__")  # as O3DE runs them
+    module = ModuleType("__main__")  # as in O3DE
     module.__file__ = script
     before = set(sys.modules)
     registrations.enter(script)
@@ -144,7 +144,7 @@ def _describe_error(error: BaseException, script: str) -> str:
 
 
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
-    """Return the files of a script's code: its own, those it loaded, those they import that somebody had loaded before."""
+    """Return the files of a script's code: its own, those it loaded, and imported ones that were loaded earlier."""
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
     packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}
@@ -160,7 +160,7 @@ def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
 
 
 def _own_file(module: ModuleType | None) -> str:
-    """Return the source file of a module that is part of a project, "" for Python's, those of installed packages and ours."""
+    """Return the source file of a module of a project, "" for modules of Python, installed packages and aptui."""
     path = getattr(module, "__file__", None) or ""
     is_source = path.endswith(".py") and not path.startswith(_elsewhere()) and "/site-packages/" not in path
     return path if is_source else ""

@@ -33,7 +33,7 @@ def test_comparison_of_two_lists(kind: ComparisonKind, kept: list[ListedAsset]) 
 def test_paths_match_wildcard_or_regex_in_any_case() -> None:
     assert matching([A, B], "A*.TXT", is_regex=False) == [A]
     assert matching([A, B], "[bc].txt", is_regex=True) == [B]
-    with pytest.raises(UserError, match="no regular expression"):
+    with pytest.raises(UserError, match="not a regular expression"):
         matching([A], "(", is_regex=True)
 
 

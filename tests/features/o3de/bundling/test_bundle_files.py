@@ -59,6 +59,6 @@ def test_refused_bundle_leaves_no_files(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="'large' has 2 MiB, and a bundle may have 1"):
         write_bundles([large], tmp_path / "x.pak", version=2, max_mib=1)
-    with pytest.raises(HostError, match="'wrong' is not what the asset list says"):
+    with pytest.raises(HostError, match="'wrong' differs from the asset list"):
         write_bundles([wrong], tmp_path / "x.pak", version=2, max_mib=1)
     assert {path.name for path in tmp_path.iterdir()} == {"large", "wrong"}

@@ -48,12 +48,12 @@ def test_new_stream_has_the_format_of_the_current_engine() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no ObjectStream"),
-        ("{}", "does not belong"),
-        ("<Class/>", "no ObjectStream"),
-        (SPACES[: SPACES.index("  </Class>")], "in the middle"),
+        ("", "not an ObjectStream"),
+        ("{}", "is not valid in"),
+        ("<Class/>", "not an ObjectStream"),
+        (SPACES[: SPACES.index("  </Class>")], "truncated"),
         (SPACES + "<ObjectStream>", "after the end"),
-        ("<!DOCTYPE x>" + SPACES, "does not belong"),
+        ("<!DOCTYPE x>" + SPACES, "is not valid in"),
         ("<ObjectStream></Class>", "do not match"),
         ("<ObjectStream>" + "<Class>" * 70, "too deep"),
     ],

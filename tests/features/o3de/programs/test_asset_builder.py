@@ -87,7 +87,7 @@ def test_source_outside_the_named_project_uses_its_own_project(
     said = capsys.readouterr().out
     assert code == 0, said
     assert "AssetBuilder: Source = a.txt" in said
-    assert f"project '{project.project}', in which it lies, is used" in said
+    assert f"its own project '{project.project}' is used" in said
 
 
 @pytest.mark.real
@@ -147,10 +147,10 @@ def test_job_dependencies_are_listed_with_their_status(project: O3deProject, cap
     ("arguments", "why"),
     [
         (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
-        (["-task=paint"], "there is no task 'paint'"),
+        (["-task=paint"], "'paint' is not a task"),
         (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
         (["-port=1"], "the source is missing"),
-        (["stray"], "'stray' belongs to no switch"),
+        (["stray"], "'stray' is not the value of a switch"),
     ],
 )
 def test_invalid_command_line_is_refused(arguments: list[str], why: str) -> None:

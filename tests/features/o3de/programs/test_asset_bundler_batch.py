@@ -113,21 +113,21 @@ def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
         (["seeds", "--seedListFile=s.txt"], "'s.txt' does not end with .seed"),
         (["seeds", "--seedListFile=s.seed", "--addPlatformToSeeds"], "--addPlatformToSeeds needs --platform"),
         (["seeds", "--seedListFile=s.seed", "--removePlatformFromSeeds"], "--removePlatformFromSeeds needs --platform"),
-        (["seeds", "--seedListFile=s.seed", "--addSeed=none.txt"], "'none.txt' is no product for any of"),
-        (["seeds", "--seedListFile=s.seed", "--platform=amiga"], "there is no platform 'amiga'"),
+        (["seeds", "--seedListFile=s.seed", "--addSeed=none.txt"], "'none.txt' is not a product of any of"),
+        (["seeds", "--seedListFile=s.seed", "--platform=amiga"], "'amiga' is not a platform of the project"),
         (["seeds", "--seedListFile=s.seed", "--colour"], "'seeds' has no switch --colour"),
         (["assetLists"], "'assetLists' needs --assetListFile or --print"),
         (["assetLists", "--print", "--addSeed=a", "--generateDebugFile"], "--generateDebugFile needs --assetListFile"),
         (["comparisonRules", "--comparisonRulesFile=r.rules"], "needs --comparisonType"),
-        (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount goes with no other comparison"),
+        (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount cannot be combined with another comparison"),
         (["compare", "--comparisonType=4"], "there are 1 comparisons by filePattern, and --filePattern has 0 values"),
         (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
-        (["bundles", "--outputBundlePath=x.pak"], "what to pack, or where to, is missing"),
+        (["bundles", "--outputBundlePath=x.pak"], "the list to pack or the bundle to write is missing"),
         (["bundleSeed", "--outputBundlePath=x.pak"], "'bundleSeed' needs --addSeed"),
         (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--maxSize=9999"], "--maxSize is a number from 1 to 2048"),
         (["bundleSettings", "--bundleSettingsFile=x.bundlesettings", "--bundleVersion=3"], "bundles of version 3 are not written"),
-        (["paint"], "there is no command 'paint'"),
+        (["paint"], "'paint' is not a command"),
     ],
 )  # fmt: skip
 def test_invalid_command_is_refused_without_writing(bundler: Bundler, arguments: list[str], why: str) -> None:
@@ -172,7 +172,7 @@ def test_asset_list_from_seeds_wildcards_defaults_and_skips(bundler: Bundler) ->
     assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt"]
     lines = bundler.run("assetLists", "--addSeed=*.txt", "--addDefaultSeedListFiles", "--print", "--platform=linux", "--dryRun")
     assert [line for line in lines if line.startswith("- ")] == ["- a.ini", "- lone.txt", "- rock.txt", "- tree.txt"]
-    assert any("names 'gone.cfg', and platform 'linux' has no such product" in line for line in lines)
+    assert any("names 'gone.cfg', which is not a product of platform 'linux'" in line for line in lines)
 
 
 def test_seed_may_be_an_absolute_path_below_the_cache(bundler: Bundler) -> None:
@@ -306,7 +306,7 @@ def test_bundles_from_lists_settings_and_seeds_are_equal(bundler: Bundler) -> No
         assert archive.read("rock.txt") == b"rock.txt"
         assert b"sub/other.scene" in archive.read("DeltaCatalog.xml")
 
-    assert "is there already" in bundler.run("bundles", *settings, code=1)[0]
+    assert "bundlesettings' exists" in bundler.run("bundles", *settings, code=1)[0]
     bundler.run("bundles", *settings, "--allowOverwrites")
 
 
@@ -316,5 +316,5 @@ def test_outdated_asset_list_is_refused(bundler: Bundler) -> None:
     path.write_text(path.read_text().replace('field="element" value="', 'field="element" value="1', 1))
 
     (line,) = bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=x.pak", "--platform=pc", code=1)
-    assert "'rock.txt' is not what the asset list says" in line
+    assert "'rock.txt' differs from the asset list" in line
     assert not (bundler.root / "x_pc.pak").exists()

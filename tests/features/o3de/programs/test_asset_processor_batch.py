@@ -198,7 +198,7 @@ def test_missing_project_is_refused_with_project_path_hint(
     assert asset_processor_batch.main(["/platforms=pc", *words]) != 0
 
     said = capsys.readouterr().out
-    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; name the folder that has it, with '--project-path=DIR'" in said
+    assert f"no 'project.json' in '{tmp_path / 'Samples'}'; give its folder with '--project-path=DIR'" in said
 
 
 def test_older_command_line_finds_the_project(batch: Batch) -> None:
@@ -272,7 +272,7 @@ def test_mended_asset_is_not_listed_as_failed(batch: Batch) -> None:
         (["--warningLevel=3"], "--warningLevel is 1 or 2, not 3"),
         (["--port=no"], "--port expects a number, not 'no'"),
         (["--project-path"], "--project-path needs a value"),
-        (["--regset-file=/nowhere.setreg"], "there is no file '/nowhere.setreg'"),
+        (["--regset-file=/nowhere.setreg"], "the file '/nowhere.setreg' does not exist"),
     ],
 )
 def test_invalid_option_exits_with_1(batch: Batch, more: list[str], text: str) -> None:
@@ -334,7 +334,7 @@ def test_listed_files_are_reprocessed_in_order(batch: Batch) -> None:
     assert run.numbers["Successes"] == 2
     done = [line for line in run.lines if line.startswith(("Processing", "Processed"))]
     assert [re.sub(r".*[/ ]([abc]).txt.*", r"\1", line) for line in done] == ["c", "c", "a", "a"]
-    assert "'/etc/elsewhere.txt' of the reprocess file list lies in no scan folder." in batch.output
+    assert "'/etc/elsewhere.txt' of the reprocess file list is not in a scan folder." in batch.output
 
 
 @pytest.mark.parametrize(

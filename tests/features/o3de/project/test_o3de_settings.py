@@ -108,7 +108,7 @@ def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
     [
         ({**SCAN_FOLDERS, **RULES}, "the settings declare no platform"),
         ({**PLATFORMS, **RULES}, "no folder is scanned"),
-        ({**PLATFORMS, **SCAN_FOLDERS}, "the settings hold no rule that copies anything"),
+        ({**PLATFORMS, **SCAN_FOLDERS}, "the settings have no rule that copies files"),
     ],
 )
 def test_settings_need_platforms_folders_and_rules(engine: SmallEngine, settings: dict[str, Any], message: str) -> None:
@@ -156,8 +156,8 @@ def test_macros_are_replaced_by_folders(engine: SmallEngine) -> None:
 
     assert [Path(folder.path).name for folder in config.project.scan_folders[:4]] == ["one", "two", "three", "four"]
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
-        "'@EXEFOLDER@' stands for nothing here; scan folder 'x' is not scanned",
-        "'@GEMROOT:None@' stands for nothing here; scan folder 'y' is not scanned",
+        "'@EXEFOLDER@' has no value here; scan folder 'x' is not scanned",
+        "'@GEMROOT:None@' has no value here; scan folder 'y' is not scanned",
     ]
 
 
@@ -186,8 +186,8 @@ def test_missing_and_shadowed_scan_folders_are_reported(engine: SmallEngine) -> 
 
     assert "in" not in dict(folders(config))
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
-        f"scan folder 'gone' is not there: '{engine.root}/gone'",
-        "all files of scan folder 'in' belong to 'Project/Assets', which stands before it",
+        f"scan folder 'gone' does not exist: '{engine.root}/gone'",
+        "all files of scan folder 'in' belong to 'Project/Assets', which comes first",
     ]
 
 
@@ -377,7 +377,7 @@ def test_last_rule_of_a_name_counts(engine: SmallEngine) -> None:
     config = engine.load()
 
     assert [pattern.text for pattern in builder(config, "txt").patterns] == ["*.text"]
-    assert "used instead of the other one that is called 'txt'" in config.warnings[0]
+    assert "replaces the other one with the name 'txt'" in config.warnings[0]
 
 
 def test_unknown_keys_are_accepted(engine: SmallEngine) -> None:
@@ -440,7 +440,7 @@ def test_metadata_types_have_three_forms(engine: SmallEngine) -> None:
         ("*.i_caf", "", "", "Animations/List.xml"),
         ("*.STL", "assetinfo", "", ""),
     ]
-    assert "which sources depend on 'lost/path.xml' is not said" in config.warnings[0]
+    assert "'lost/path.xml' has no extension of sources" in config.warnings[0]
 
 
 # the rest
@@ -496,7 +496,7 @@ def test_settings_without_own_key_are_kept_as_facts(engine: SmallEngine) -> None
     assert (found.engine, found.bootstrap["project_path"]) == (str(engine.root), str(engine.project))
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
-        "files are always known by what is in them; it is not used",
+        "files are always identified by their content; this setting is not used",
         "Server address (/mnt/shared) is invalid! Reverting back to (), for there is no such folder; no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"

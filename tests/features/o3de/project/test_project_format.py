@@ -162,14 +162,14 @@ def test_engine_of_an_earlier_switch_is_remembered(engine: SmallEngine, tmp_path
     alone = tmp_path / "Alone"
     alone.mkdir()
     (alone / "project.json").write_text('{"project_name": "Alone"}')
-    with pytest.raises(UserError, match="no engine is found"):
+    with pytest.raises(UserError, match="no engine was found"):
         load.load(alone)
 
     project_format.load(alone, options=Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
 
     assert facts_of(load.load(alone)).engine == str(engine.root)  # type: ignore[union-attr]  # it is an O3DE project
     engine.root.rename(tmp_path / "moved")
-    with pytest.raises(UserError, match="no engine is found"):
+    with pytest.raises(UserError, match="no engine was found"):
         load.load(alone)
 
 
@@ -189,10 +189,10 @@ def test_shared_cache_patterns_for_plain_copies_warn_once(
     server = {"cacheServerAddress": str(tmp_path), "assetCacheServerMode": mode, "ACS Text": pattern}
     engine.write("Game/Registry/acs.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    said = [text for text in engine.load().warnings if "plain copies are not in the shared cache" in text]
+    said = [text for text in engine.load().warnings if "plain copies are not shared" in text]
 
     assert said == (
-        ["plain copies are not in the shared cache, for to fetch one costs as much as to copy it: 'txt'"]
+        ["plain copies are not shared, because fetching one costs as much as copying it: 'txt'"]
         if is_said and mode == "server"
         else []
     )
@@ -271,7 +271,7 @@ def test_yaml_key_is_explained_in_an_o3de_project(rich: SmallEngine) -> None:
     ("key", "value", "why"),
     [
         ("Jobs/AlwaysUseMaxJobs", True, "no worker is kept free: a critical job may have one more than there are"),
-        ("RC txt/lockSource", True, "no file is read while it is being written"),
+        ("RC txt/lockSource", True, "files are never read while they are being written"),
         ("Jobs/maxJobs", 4, ""),
         ("RC txt/critical", True, ""),
     ],
@@ -424,14 +424,14 @@ def test_init_reports_script_builders(rich: SmallEngine, capsys: pytest.CaptureF
     script = rich.write("Game/Editor/Scripts/bootstrap.py", "")
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
-    assert f"{script}: the builders of this script have no place" in capsys.readouterr().err
+    assert f"{script}: an 'aptui.yaml' cannot have the builders of this script" in capsys.readouterr().err
 
 
 def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     rich.write("Game/aptui.yaml", YAML)
 
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 3
-    assert "exists already" in capsys.readouterr().err
+    assert "aptui.yaml' exists" in capsys.readouterr().err
     assert main.main(["init", "--from-o3de", str(rich.root)]) == 3
     assert "holds no 'project.json'" in capsys.readouterr().err
 

@@ -138,7 +138,7 @@ def test_asset_root_with_platform_settings_is_an_engine(engine: SmallEngine) -> 
 
 
 def test_missing_engine_gets_a_hint(engine: SmallEngine) -> None:
-    with pytest.raises(UserError, match=r"no engine is found for project '.*lone'; say where it is: --engine-path DIR"):
+    with pytest.raises(UserError, match=r"no engine was found for project '.*lone'; give it with --engine-path DIR"):
         find(engine, lone(engine))
 
 

@@ -112,7 +112,7 @@ def test_files_of_other_platforms_are_not_used(tmp_path: Path) -> None:
     [
         (["a.x.y.setreg", "a.y.x.setreg"], "has the same name and tags as 'a.x.y.setreg'"),
         (["a.setreg", "a.setregpatch"], "has the same name and tags as 'a.setreg'"),
-        (["a.x.x.setreg"], "tag 'x' stands twice"),
+        (["a.x.x.setreg"], "tag 'x' is twice"),
         ([f"{number}.setreg" for number in range(MAX_FILES + 1)], f"more than {MAX_FILES} settings files"),
     ],
 )
@@ -166,7 +166,7 @@ def test_file_is_merged_below_an_anchor(tmp_path: Path) -> None:
 
 
 def test_missing_regset_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no file"):
+    with pytest.raises(UserError, match="does not exist"):
         Registry().merge_option(f"{tmp_path}/none.setreg")
 
 
@@ -199,7 +199,7 @@ def test_imports_are_relative_to_the_importing_file(tmp_path: Path) -> None:
     [
         ({"a.setreg": {"$import": "a.setreg"}}, r"a\.setreg:1:13: 'a\.setreg' imports itself"),
         ({"a.setreg": {"$import": "b.setreg"}, "b.setreg": {"$import": "a.setreg"}}, "imports itself"),
-        ({"a.setreg": {"$import": "none.setreg"}}, "there is no file '.*none.setreg' to import"),
+        ({"a.setreg": {"$import": "none.setreg"}}, "the imported file '.*none.setreg' does not exist"),
     ],
 )
 def test_broken_import_is_reported_with_its_place(tmp_path: Path, files: dict[str, Any], message: str) -> None:

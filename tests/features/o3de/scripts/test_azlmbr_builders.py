@@ -197,8 +197,8 @@ def test_exception_fails_the_job_with_a_traceback(project):
     ("body", "error"),
     [
         ("response = api.ProcessJobResponse()", "builder reported failure"),
-        ("response = None", "the script answered nothing to 'OnProcessJobRequest'"),
-        ("response.resultCode = api.ProcessJobResponse_NetworkIssue", "the script says that the network failed"),
+        ("response = None", "the script returned nothing from 'OnProcessJobRequest'"),
+        ("response.resultCode = api.ProcessJobResponse_NetworkIssue", "the script reported a network failure"),
         ("response.outputProducts = [api.JobProduct('gone.x', azlmbr.math.Uuid(), 1)]", "does not exist"),
         ("azlmbr.scene.SceneGraph()", "the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"),
         ("import azlmbr.scene", "the script needs 'azlmbr.scene', the scene API that only O3DE's own programs have"),

@@ -145,7 +145,7 @@ def test_second_registration_of_a_bus_id_fails():
 
     assert (first.IsSuccess(), first.GetValue(), first.GetError()) == (True, True, "")
     assert not second.IsSuccess()
-    assert second.GetError() == f"a builder is registered with the bus id {ID} already"
+    assert second.GetError() == f"another builder has the bus id {ID}"
 
 
 @pytest.mark.usefixtures("registry")

@@ -1,1 +1,1 @@
-"""What an asset processor says: lines, logs and reports in O3DE's words."""
+"""Output of an asset processor: lines, logs and reports in O3DE's words."""

@@ -1,6 +1,6 @@
-"""Stand-in for O3DE's Python module `azlmbr`, as far as asset builders use it; all else is refused by name.
+"""Stand-in for O3DE's Python module `azlmbr` with the parts for asset builders; other names are refused.
 
-Scripts see it as `azlmbr`, and only in worker processes: `script_room.install` puts it there. Names inside are O3DE's.
+Scripts import it as `azlmbr`, and only in worker processes: `script_runner` installs it there. Names inside are O3DE's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`azlmbr.bus`: how a request is sent. There is one receiver here, so all ways are one.
+"""`azlmbr.bus`: sending requests. There is only one receiver here, so all ways of sending are equal.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """

@@ -1,4 +1,4 @@
-"""`azlmbr.math`: UUIDs and checksums, what asset builders use of it.
+"""`azlmbr.math`: the UUIDs and checksums that asset builders use.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -13,7 +13,7 @@ from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 
 class Uuid:
-    """A UUID as O3DE writes it: `{UPPER-CASE}` with braces. Text that is none gives the null UUID, as there."""
+    """A UUID in O3DE's form: `{UPPER-CASE}` with braces. Other text gives the null UUID, as in O3DE."""
 
     __slots__ = ("_value",)
 
@@ -49,7 +49,7 @@ class Uuid:
 
 
 def uuid_of(value: object) -> Uuid:
-    """Return `value` as a UUID, whatever form a script gave it: ours, Python's, or text."""
+    """Return `value` as a UUID, from this class, Python's, or text."""
     return value if isinstance(value, Uuid) else Uuid(value)
 
 
@@ -88,7 +88,7 @@ Uuid_Create = Uuid_CreateRandom = _random
 
 
 class Crc32:
-    """The checksum O3DE names things by: CRC-32 of the text in lower case."""
+    """The checksum of a name in O3DE: CRC-32 of the text in lower case."""
 
     __slots__ = ("value",)
 
@@ -106,7 +106,7 @@ class Crc32:
 
 
 def crc_of(value: object) -> int:
-    """Return the checksum that `value` is (a number, a `Crc32`) or has (text)."""
+    """Return `value` as a checksum (a number or a `Crc32`), or the checksum of a text."""
     match value:
         case Crc32():
             return value.value

@@ -1,4 +1,4 @@
-"""`azlmbr.paths`: where the engine and the project lie; `scripts.sandbox` sets them.
+"""`azlmbr.paths`: the folders of the engine and the project; `script_runner` sets them.
 
 Tests: `tests/cli/test_main.py`.
 """

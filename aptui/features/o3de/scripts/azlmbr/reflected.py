@@ -16,7 +16,7 @@ _WHAT = {
 
 
 class Missing(Exception):
-    """A script wants something of O3DE ("azlmbr.…") that is not there; the text is one sentence."""
+    """A script uses a part of O3DE ("azlmbr.…") that does not exist here."""
 
     def __init__(self, name: str) -> None:
         what = _WHAT.get(name.split(".")[1], "a part")
@@ -24,15 +24,15 @@ class Missing(Exception):
 
 
 class MissingModule(Missing, ImportError):
-    """It imports it."""
+    """A script imports it."""
 
 
 class MissingName(Missing, AttributeError):
-    """It uses it without an import."""
+    """A script uses it without an import."""
 
 
 def refusing(module: str) -> Callable[[str], object]:
-    """Return the `__getattr__` of a module of the stand-in: it refuses every name that only O3DE's own programs have."""
+    """Return the `__getattr__` of a module of the stand-in; it refuses names that only O3DE's own programs have."""
 
     def get(name: str) -> object:
         if name.startswith("__"):
@@ -43,7 +43,7 @@ def refusing(module: str) -> Callable[[str], object]:
 
 
 class Reflected:
-    """An object of O3DE as scripts see it: properties with defaults, any of the constructor forms, and whatever a script sets."""
+    """An object of O3DE in scripts: properties with defaults, several constructor forms, and properties that scripts add."""
 
     _properties: ClassVar[Mapping[str, Callable[[], object]]] = {}
     _forms: ClassVar[tuple[tuple[str, ...], ...]] = ()
@@ -63,13 +63,13 @@ class Reflected:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
-    # Scripts set properties that do not exist; those may be read again, and all others are errors.
+    # Scripts set properties that do not exist. Those can be read again; all others are errors.
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{type(self).__name__} has no property {name!r}")
 
 
 class Outcome:
-    """What a request came to: a value or an error."""
+    """The result of a request: a value or an error."""
 
     def __init__(self, value: object = None, error: str = "") -> None:
         self._value, self._error = value, error
@@ -79,11 +79,11 @@ class Outcome:
         return not self._error
 
     def value(self) -> object:
-        """Return the value, None when there is an error."""
+        """Return the value, None for an error."""
         return self._value
 
     def error(self) -> str:
-        """Return the error, "" when there is none."""
+        """Return the error, "" for a value."""
         return self._error
 
     IsSuccess, GetValue, GetError = is_success, value, error

@@ -1,4 +1,4 @@
-"""What scripts registered in this process: builder descriptions and callbacks; `scripts.sandbox` runs the scripts.
+"""The registrations of scripts in this process: builder descriptions and callbacks; `script_runner` runs the scripts.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """
@@ -16,7 +16,7 @@ Callbacks = dict[str, Callable[[list[Any]], Any]]
 
 
 class Registered(Struct):
-    """A builder of a script. `description` is its `AssetBuilderDesc`, `script` the bootstrap file that was run then."""
+    """A builder of a script. `description` is its `AssetBuilderDesc`, `script` the bootstrap file that registered it."""
 
     bus_id: bytes
     description: Any
@@ -33,42 +33,42 @@ _registry = _Registry()
 
 
 def enter(script: str) -> None:
-    """Note which bootstrap file is run from now on."""
+    """Set the bootstrap file of the following registrations."""
     _registry.script = script
 
 
 def clear() -> None:
-    """Forget everything."""
+    """Delete all registrations."""
     _registry.builders.clear()
     _registry.callbacks.clear()
 
 
 def register(description: Any) -> str:
-    """Take a builder in; return why not, "" when it was."""
+    """Register a builder; return an error, "" on success."""
     bus_id = uuid_of(description.busId)
     if bus_id.is_null():
         return f"the builder {description.name!r} has no bus id"
     if not description.name:
         return f"the builder {bus_id} has no name"
     if bus_id.bytes in _registry.builders:
-        return f"a builder is registered with the bus id {bus_id} already"
+        return f"another builder has the bus id {bus_id}"
     _registry.builders[bus_id.bytes] = Registered(bus_id.bytes, description, _registry.script)
     return ""
 
 
 def connect(bus_id: bytes, callbacks: Callbacks) -> None:
-    """Call these back for a builder. They are held here: a script that lets go of its handler is called all the same."""
+    """Register the callbacks of a builder. They are stored here, so that they work after the script drops its handler."""
     _registry.callbacks[bus_id] = callbacks
 
 
 def disconnect(bus_id: bytes, callbacks: Callbacks) -> None:
-    """Call these back no more."""
+    """Unregister these callbacks."""
     if _registry.callbacks.get(bus_id) is callbacks:
         del _registry.callbacks[bus_id]
 
 
 def list_registered() -> list[Registered]:
-    """Return all builders, in the order in which they registered."""
+    """Return all builders in the order of their registration."""
     return list(_registry.builders.values())
 
 
@@ -78,5 +78,5 @@ def find(bus_id: bytes) -> Registered | None:
 
 
 def callback(bus_id: bytes, name: str) -> Callable[[list[Any]], Any] | None:
-    """Return whom to call for a question to a builder, None when nobody wants it."""
+    """Return the callback for a request to a builder, None if it is not registered."""
     return _registry.callbacks.get(bus_id, {}).get(name)

@@ -7,14 +7,14 @@ from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 
 class AssetId:
-    """Which product of which source: a UUID and a sub id."""
+    """A product of a source: the source's UUID and a sub id."""
 
     def __init__(self, guid: object = None, sub_id: int = 0) -> None:
         self.guid: Uuid = uuid_of(guid)
         self.subId = int(sub_id)  # O3DE's name
 
     def is_valid(self) -> bool:
-        """Whether it names a source."""
+        """Whether it has a source."""
         return not self.guid.is_null()
 
     def to_string(self) -> str:
@@ -24,7 +24,7 @@ class AssetId:
     IsValid, ToString = is_valid, to_string
 
     def is_equal(self, other: object) -> bool:
-        """Whether both name the same product."""
+        """Whether both are the same product."""
         return self == other
 
     IsEqual = is_equal

@@ -12,7 +12,7 @@ from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
 from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected, refusing
 
-_NO_PROGRAMS = "there is no folder of O3DE's programs: aptui runs without them"
+_NO_PROGRAMS = "O3DE's programs are not installed: aptui runs without them"
 
 # ------------------------------------------------------------------------------------------------------------- constants
 
@@ -39,7 +39,7 @@ ProcessJobResponse_NetworkIssue = 4
 
 
 class JobParameters(dict[int, str]):
-    """Parameters of a job by the checksum of their name; a name or a `Crc32` does as well as a key."""
+    """Parameters of a job by the checksum of their name; a name or a `Crc32` is also accepted as a key."""
 
     def __init__(self, values: Mapping[Any, Any] | None = None) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class JobParameters(dict[int, str]):
 
 
 class AssetBuilderPattern(Reflected):
-    """Which files a builder wants; matched against the absolute path."""
+    """A pattern for the sources of a builder; it matches the absolute path."""
 
     _properties: ClassVar = {"pattern": str, "type": int}
     _forms: ClassVar = (("pattern", "type"),)
@@ -75,7 +75,7 @@ class AssetBuilderPattern(Reflected):
 
 
 class AssetBuilderDesc(Reflected):
-    """A builder as it registers. `flags`: 1 emits no dependencies, 2 deletes the last good product on failure."""
+    """The description of a builder. `flags`: 1 emits no dependencies, 2 deletes the last good product on failure."""
 
     _properties: ClassVar = {"analysisFingerprint": str, "busId": Uuid, "flags": int, "name": str, "patterns": list, "version": int}
 
@@ -88,7 +88,7 @@ class PlatformInfo(Reflected):
 
 
 class CreateJobsRequest(Reflected):
-    """Question of the analysis."""
+    """The request for an analysis."""
 
     _properties: ClassVar = {
         "builderId": Uuid, "watchFolder": str, "sourceFile": str, "sourceFileUUID": Uuid, "enabledPlatforms": list,
@@ -96,7 +96,7 @@ class CreateJobsRequest(Reflected):
 
 
 class SourceFileDependency(Reflected):
-    """A source this one depends on, by path or UUID."""
+    """A source on which this one depends, by path or UUID."""
 
     _properties: ClassVar = {"sourceFileDependencyPath": str, "sourceFileDependencyUUID": Uuid, "sourceDependencyType": int}
     _forms: ClassVar = (
@@ -107,7 +107,7 @@ class SourceFileDependency(Reflected):
 
 
 class JobDependency(Reflected):
-    """A job this one depends on."""
+    """A job on which this one depends."""
 
     _properties: ClassVar = {
         "sourceFile": SourceFileDependency, "jobKey": str, "platformIdentifier": str, "productSubIds": list, "type": int,
@@ -127,16 +127,16 @@ class JobDescriptor(Reflected):
     _forms: ClassVar = (("additionalFingerprintInfo", "jobKey", "platform"),)
 
     def set_platform_identifier(self, platform: str) -> None:
-        """Say which platform the job is for."""
+        """Set the platform of the job."""
         self.platform = platform
 
     def get_platform_identifier(self) -> str:
-        """Return the platform the job is for."""
+        """Return the platform of the job."""
         return self.platform
 
 
 class CreateJobsResponse(Reflected):
-    """Answer of the analysis; it failed unless the script says otherwise."""
+    """The result of an analysis; it is a failure unless the script sets another result."""
 
     _properties: ClassVar = {
         "result": lambda: CreateJobsResponse_ResultFailed, "sourceFileDependencyList": list, "createJobOutputs": list,
@@ -146,7 +146,7 @@ class CreateJobsResponse(Reflected):
 
 
 class ProcessJobRequest(Reflected):
-    """Question of the processing."""
+    """The request to process a job."""
 
     _properties: ClassVar = {
         "sourceFile": str, "watchFolder": str, "fullPath": str, "builderGuid": Uuid, "jobDescription": JobDescriptor,
@@ -170,7 +170,7 @@ class ProductPathDependency(Reflected):
 
 
 class JobProduct(Reflected):
-    """A file that the job made; its name is absolute, or relative to the temp folder."""
+    """A file that the job made; its name is absolute, or relative to the temporary folder."""
 
     _properties: ClassVar = {
         "productFileName": str, "productAssetType": Uuid, "productSubID": int, "productDependencies": list,
@@ -186,7 +186,7 @@ class JobProduct(Reflected):
 
 
 class ProcessJobResponse(Reflected):
-    """Answer of the processing; it failed unless the script says otherwise."""
+    """The result of a job; it is a failure unless the script sets another result."""
 
     _properties: ClassVar = {
         "outputProducts": list, "resultCode": lambda: ProcessJobResponse_Failed, "requiresSubIdGeneration": lambda: True,
@@ -200,30 +200,30 @@ class ProcessJobResponse(Reflected):
 
 
 class PythonBuilderNotificationBusHandler:
-    """Through which a script is called back: connected to the UUID of its builder."""
+    """Calls a script back: connected to the UUID of its builder."""
 
     def __init__(self) -> None:
         self._bus_id: bytes | None = None
         self._callbacks: dict[str, Callable[[list[Any]], Any]] = {}
 
     def connect(self, bus_id: object) -> bool:
-        """Hear what is asked of the builder with this UUID."""
+        """Receive the requests for the builder with this UUID."""
         self._bus_id = uuid_of(bus_id).bytes
         registrations.connect(self._bus_id, self._callbacks)
         return True
 
     def add_callback(self, name: str, callback: Callable[[list[Any]], Any]) -> None:
-        """Let `callback` answer the questions called `name`."""
+        """Use `callback` for requests with this name."""
         self._callbacks[name] = callback
 
     def disconnect(self) -> None:
-        """Hear nothing any more."""
+        """Receive no more requests."""
         if self._bus_id is not None:
             registrations.disconnect(self._bus_id, self._callbacks)
             self._bus_id = None
 
     def is_connected(self) -> bool:
-        """Whether anything is heard."""
+        """Whether requests are received."""
         return self._bus_id is not None
 
 
