@@ -1,4 +1,4 @@
-"""How far a change spreads: by every kind of dependency, with the builders that declared them, and no further."""
+"""The spread of a change: along every kind of dependency, only to the builders that declared them, and no further."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_job_dependency_spreads_to_jobs_and_their_dependants(rows: Rows, spread:
 
 
 def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "linux") -> None:
-    """Let the analysis of a source say that its job depends on others."""
+    """Record in the analysis of a source that its job depends on others."""
     packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute(
@@ -91,7 +91,7 @@ def test_job_dependency_spreads_by_its_kind(
     rows.depend(2, "s1", JOB)
 
     assert ("s1" in spread("s0")) is is_possible
-    assert ("s2" in spread("s0")) is is_possible  # whose plan is not known
+    assert ("s2" in spread("s0")) is is_possible  # the plan of the job is not known
     assert ("s1" in spread("s0", through_products=False)) is is_certain
     assert "s2" not in spread("s0", through_products=False)
 

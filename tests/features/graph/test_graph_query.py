@@ -1,4 +1,4 @@
-"""The language of `aptui query`: what it says, where it is wrong, and what it comes to."""
+"""The language of `aptui query`: parsing, errors and answers."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def no_git_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def repository(there: Path, no_git_around: None) -> Iterator[Path]:
-    """The processed project, all of it committed, and put right afterwards."""
+    """The processed project with all files committed; changes are undone afterwards."""
     if not (there / ".git").exists():
         commit_all(there)
     yield there
@@ -319,7 +319,7 @@ def test_affected_names_every_job_that_then_runs(
         "all.note": "affected", "b2.txt": "new",
     }  # fmt: skip
     summary = json.loads(out[out.index("{") :])
-    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # those of the new source are not known before
+    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # jobs of the new source are not known before it is processed
     assert "linux/a.txt" in answer["products"]
 
 

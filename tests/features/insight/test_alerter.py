@@ -1,4 +1,4 @@
-"""Who is told what: one digest for many jobs, only news, nothing twice; a program or hook that does not answer harms nobody."""
+"""Alerts: one digest for many jobs, only new failures, no repetition; a program or hook that hangs blocks nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def progress(*, waiting: int) -> Progress:
 
 
 class Room:
-    """An alerter whose programs are not run: what they are told is kept."""
+    """An alerter whose programs are not run; their digests are recorded."""
 
     def __init__(self, folder: Path, *said: Alert, failing: tuple[int | str, ...] = (), quiet_s: float = LONG_S) -> None:
         self.now, self.said = 100.0, [""]
@@ -165,7 +165,7 @@ def test_failing_alert_is_reported_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
-    """Takes posts."""
+    """Receives posts."""
 
     got: list[tuple[str, bytes]]
 
@@ -176,7 +176,7 @@ class Hook(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_words: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`aptui capsule`: a job in a file, run elsewhere and compared; what is in the file, and what never is."""
+"""`aptui capsule`: written, run elsewhere and compared; included and excluded files."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_capsule_that_writes_outside_is_refused(run: Run, tmp_path: Path) -> Non
 
 @pytest.fixture
 def drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Enter a project whose builder knows drafts; it has one source."""
+    """Enter a project with one source, whose builder has a draft quality."""
     project = tmp_path / "drafts"
     (project / "assets").mkdir(parents=True)
     (project / "assets/a.up").write_text("a")
@@ -160,7 +160,7 @@ workers: 1
 
 
 def made_by_script(file: Path, folder: Path) -> str:
-    """Return what the script of a capsule makes."""
+    """Return the product that the script of a capsule writes."""
     with tarfile.open(file) as tar:
         tar.extractall(folder, filter="data")
     subprocess.run([folder / "capsule/run.sh"], check=True, cwd="/", capture_output=True)

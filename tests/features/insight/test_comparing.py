@@ -1,4 +1,4 @@
-"""Two sessions compared: what began to fail, was mended, takes longer, grew, came or went in between."""
+"""Two sessions compared: jobs that began to fail, were fixed, take longer, grew, were added or deleted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_job_that_came_back_is_neither_gone_nor_new(store: Store) -> None:
     job(store, 2, 203)
     row = store.rows("SELECT job_id FROM aptui_gone_jobs ORDER BY 1")
     assert row == [(1,), (2,)]
-    # the one that came back has another number
+    # the job that returned has another number
     store.put(drop_source=[(2,)])
     store.put(put_source=[_source(7, "2.png")], put_job=[_job(7, 204)], put_run=[_run(7, 204)])
     store.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])

@@ -1,4 +1,4 @@
-"""Figures as OpenMetrics: what the database says, what the engine says, and a form that a scraper reads."""
+"""Metrics as OpenMetrics: those of the database, those of the engine, and the form for scrapers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATUS: dict[str, Any] = {
 
 
 def parsed(told: str) -> dict[str, str]:
-    """Return {name and labels: value}; every line is of the form, every name has its type before it, once."""
+    """Return {name and labels: value}; every line is valid, and every name has its type before it, once."""
     found: dict[str, str] = {}
     kinds: set[str] = set()
     *lines, end, nothing = told.split("\n")

@@ -1,4 +1,4 @@
-"""Capsules as hostile input: none writes or runs beyond its folder, and none ends in an internal error."""
+"""Capsules as hostile input: no capsule writes or runs outside its folder or causes an internal error."""
 
 from __future__ import annotations
 

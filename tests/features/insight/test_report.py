@@ -1,4 +1,4 @@
-"""`aptui report`: what is not well, by folder, builder, platform and owner; what CODEOWNERS says, and what is wrong with it."""
+"""`aptui report`: failures by folder, builder, platform and owner; CODEOWNERS and its errors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_exception_pattern_is_refused_with_its_line(tmp_path: Path) -> None:
     ],
 )
 def test_untrusted_pattern_matches_in_few_steps(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of a path are compared at most as often as both have segments; no regex that goes back compares them."""
+    """Segments of a path are compared at most as often as both have segments, without backtracking."""
     count = 0
     inherited = report._compile_segment
 

@@ -1,4 +1,4 @@
-"""`aptui history`: sessions listed, one shown, two compared, and what bad words get."""
+"""`aptui history`: sessions listed, one shown, two compared; invalid arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sessions: all is new and `tables/bad.json` fails; it is mended, `sub/b.up` grows, `shared/c.txt` goes."""
+    """Two sessions: `tables/bad.json` fails in the first; then it is fixed, `sub/b.up` grows, `shared/c.txt` is deleted."""
     folder = tmp_path_factory.mktemp("sessions")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)

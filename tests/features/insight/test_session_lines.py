@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def night(store: Store, *_: object) -> None:
-    """Two sessions: job 1 begins to fail, job 2 is slow now, job 3 is new."""
+    """Two sessions: job 1 begins to fail, job 2 becomes slow, job 3 is new."""
     job(store, 1, 101, duration_ms=100, completed_ms=NOW)
     job(store, 2, 102, duration_ms=100, completed_ms=NOW)
     store.put(put_session=[session_row(NOW - 1000, NOW, kind="start")])

@@ -1,4 +1,4 @@
-"""`aptui size`, `aptui trace`, and the marks of jobs that became slower, on a project with a night behind it."""
+"""`aptui size`, `aptui trace`, and the marks of jobs that became slower, on a project with two sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sessions; `sub/b.up` grows, and the database says that its first run took a millisecond, its second four seconds."""
+    """Two sessions; `sub/b.up` grows, and in the database its first run takes a millisecond, its second four seconds."""
     folder = tmp_path_factory.mktemp("night")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)

@@ -1,4 +1,4 @@
-"""How large products are, together, and what they grew by."""
+"""Sizes of products in groups, and their growth."""
 
 from __future__ import annotations
 

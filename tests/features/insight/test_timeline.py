@@ -1,4 +1,4 @@
-"""Where the time of a session went: lanes without overlap, what waited for what, the chain that decided."""
+"""The timeline of a session: lanes without overlap, waits between jobs, the critical path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_runs_lie_on_the_fewest_lanes(store: Store) -> None:
 
 
 def test_runs_committed_together_ran_one_after_another(store: Store) -> None:
-    for number in range(1, 41):  # two messages of twenty runs, whose results are committed at one moment
+    for number in range(1, 41):  # two messages with twenty runs each, whose results are committed together
         ran(store, number, 2990, 3000)
     ran(store, 41, 2000, 2800)
     session(store)

@@ -1,4 +1,4 @@
-"""What the tests of this room begin with."""
+"""Fixtures for the tests of O3DE projects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from small_engine import SmallEngine
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallEngine:
-    """Return an engine on a Linux machine of a person who has no settings of their own."""
+    """Return an engine on a Linux machine of a user without settings."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "person"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))

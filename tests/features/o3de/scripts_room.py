@@ -1,4 +1,4 @@
-"""An O3DE-like project whose builders are scripts, run by a real engine with real workers; what the scripts do is the tests'."""
+"""An O3DE-like project whose builders are scripts of the tests, run by a real engine with real workers."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ class ScriptedProject(Project):
         return self.write(str(Path(home, SCRIPTS).with_name(name)), code)
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):
-        """Return what stands for the scripts in the configuration."""
+        """Return the stand-in for the scripts in the configuration."""
         return scripts_builder([self.root / home for home in self.homes], platforms, engine=self.root, project=self.root)
 
     @contextmanager
     def configured(self):
-        """Have the scripts in the configuration, as an O3DE project has."""
+        """Add the scripts to the configuration, as an O3DE project does."""
         load = config_load.load
 
         def with_scripts(*arguments, **more):

@@ -1,4 +1,4 @@
-"""A small engine with a project in it, written to disk: what O3DE's settings look like, in our own words."""
+"""A small engine with a project in it, written to disk with settings of our own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = {
 
 
 class SmallEngine:
-    """Folders and files of an engine with one project; `settings` is what is said below `/Amazon/AssetProcessor/Settings`."""
+    """Folders and files of an engine with one project; `settings` are those below `/Amazon/AssetProcessor/Settings`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root / "engine"
@@ -38,20 +38,20 @@ class SmallEngine:
         self.settings({**PLATFORMS, **SCAN_FOLDERS, **RULES})
 
     def write(self, path: str, data: Any) -> Path:
-        """Write a file of the engine: text as it is, all else as JSON."""
+        """Write a file of the engine: text as it is, other data as JSON."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(data if isinstance(data, str) else json.dumps(data, indent=1), encoding="utf-8")
         return file
 
     def settings(self, settings: dict[str, Any], path: str = "Registry/AssetProcessorPlatformConfig.setreg") -> Path:
-        """Write a settings file that says this of the asset processor."""
+        """Write a settings file with these settings of the asset processor."""
         return self.write(path, {"Amazon": {"AssetProcessor": {"Settings": settings}}})
 
     def add(self, settings: dict[str, Any]) -> Path:
-        """Say something in the project's own settings."""
+        """Add to the project's own settings."""
         return self.settings(settings, "Game/Registry/own.setreg")
 
     def load(self, *, options: Options | None = None, **asked: Any) -> model.Config:
-        """Load the project, as a command line with these options would where there are any."""
+        """Load the project with the options of a command line."""
         return load.load(self.project, **asked) if options is None else project_format.load(self.project, options=options)

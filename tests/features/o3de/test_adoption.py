@@ -1,4 +1,4 @@
-"""A cache that O3DE made is refused untouched until somebody lets it be taken over; then what was there is kept."""
+"""A cache that O3DE made is refused unchanged until the user agrees to adopt it; its files are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogs of O3DE's runtime: made of ours, written at rest, and not when they are as they should be."""
+"""The catalogs of O3DE's runtime: made from ours, written when the engine is idle, and only if they are out of date."""
 
 import json
 import threading
@@ -107,7 +107,7 @@ def test_engine_does_not_wait_for_a_running_write(tmp_path: Path, monkeypatch: p
 def test_large_runtime_catalog_is_written_by_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     monkeypatch.setattr(o3de_cache, "_LARGE_BYTES", 0)
-    monkeypatch.setattr(o3de_cache, "write_stream", None)  # nobody writes it here
+    monkeypatch.setattr(o3de_cache, "write_stream", None)  # must not write in this process
     catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
 
     catalogs.begin(lambda: None)

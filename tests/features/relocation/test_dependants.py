@@ -1,4 +1,4 @@
-"""Who depends on sources that are to move: by path, by UUID, by product; and what they need themselves."""
+"""Dependants of sources by path, by UUID and by product, and the sources' own dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aptui identities`: who has which UUID, what looks moved without its file, and how that is mended."""
+"""`aptui identities`: UUIDs of sources, sources that were moved without their file, and the repair."""
 
 from __future__ import annotations
 

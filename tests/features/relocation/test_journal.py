@@ -1,4 +1,4 @@
-"""A relocation that is killed at any step is completed by a repeat, or by the next batch: no reference is left to the old place."""
+"""A relocation that is killed at any step is completed by a repetition or the next batch; no reference to the old place is left."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aptui.features.relocation import moved_files, relocate, text_references
 from aptui.shared.errors import HostError
 
 _STEPS = ("rename", "replace", "unlink", "rmdir", "fsync")
-"""Calls of the operating system that change the disk, before each of which the process may be killed."""
+"""Calls of the operating system that change the disk; the process may be killed before each one."""
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of it runs any more but what the test itself does."""
+    """The process was killed: only the test itself runs."""
 
 
 def free_capacity(folder: Path) -> RelocationRoom:
@@ -37,7 +37,7 @@ def free_capacity(folder: Path) -> RelocationRoom:
 
 
 def kill_before(patch: pytest.MonkeyPatch, step: int) -> Callable[[], bool]:
-    """Have the process killed before its disk change number `step`; return what says whether it was."""
+    """Kill the process before its disk change number `step`; return a function that says whether it was killed."""
     counter = itertools.count(1)
     killed = []
 

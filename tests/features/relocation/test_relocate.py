@@ -1,4 +1,4 @@
-"""Moving and deleting sources on the disk: metadata, dependants, references, what stands against it, and what is told of it all."""
+"""Moving and deleting sources on disk: metadata, dependants, references, refusals, and the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refusal(room: RelocationRoom, source: str, destination: str = "") -> Relocat
     return caught.value
 
 
-# ------------------------------------------------------------------------------------------------------------- what happens
+# ----------------------------------------------------------------------------------------------------------------- effects
 
 
 def test_preview_changes_nothing(room: RelocationRoom) -> None:
@@ -137,7 +137,7 @@ def test_file_name_that_is_not_utf8_moves(room: RelocationRoom) -> None:
     assert room.files() == ["other.png", f"sub/{name}"]
 
 
-# ------------------------------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------------------------------------- refusals
 
 
 def test_file_without_jobs_is_refused(room: RelocationRoom) -> None:
@@ -149,7 +149,7 @@ def test_file_without_jobs_is_refused(room: RelocationRoom) -> None:
 
 def test_one_immovable_file_stops_the_whole_move(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
-    room.source("assets/art/b.png").chmod(0o466)  # its owner's bit counts, not those of others
+    room.source("assets/art/b.png").chmod(0o466)  # the owner's bit counts, not those of others
 
     report = room.do("art/*", "new/*")
 
@@ -198,7 +198,7 @@ def test_links_are_not_followed(room: RelocationRoom) -> None:
     assert os.listdir(outside) == ["x.png"]
 
 
-def test_cache_and_outside_are_no_destination(room: RelocationRoom) -> None:
+def test_destination_in_cache_or_outside_is_refused(room: RelocationRoom) -> None:
     room.source("assets/a.png")
 
     for place in (f"{room.root}/Cache/", f"{room.root}/a.png"):
@@ -357,7 +357,7 @@ def test_dependants_refuse_the_move_unless_allowed(room: RelocationRoom, destina
     assert room.text("assets/a.scene") == "a.png"
 
 
-def test_dependant_that_is_deleted_too_is_no_obstacle(room: RelocationRoom) -> None:
+def test_dependant_that_is_deleted_too_does_not_block(room: RelocationRoom) -> None:
     room.source("assets/art/a.png")
     room.source("assets/art/a.scene")
     room.depend("assets/art/a.scene", "art/a.png")

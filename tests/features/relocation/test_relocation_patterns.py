@@ -1,4 +1,4 @@
-"""Source patterns and destination patterns: each rule of the reference program's relocator, without a disk."""
+"""Source patterns and destination patterns: each rule of O3DE's relocator, without a disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = (
 
 
 class Tree:
-    """Scan folders made of a list of paths."""
+    """Scan folders with a list of paths."""
 
     folders = (DEV, FOLDER, FLAT)
 

@@ -1,4 +1,4 @@
-"""Relocations through a running engine: one batch under a hold, identities kept, and an answer for whoever asked."""
+"""Relocations through a running engine: one batch under a hold, identities kept, and an answer for the client."""
 
 from __future__ import annotations
 

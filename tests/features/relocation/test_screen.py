@@ -1,4 +1,4 @@
-"""Moving and deleting from the Assets screen: where to, what it comes to, what is asked of the engine, and what is told."""
+"""Moving and deleting from the Assets screen: the destination, the preview, the request, and the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROCK = "textures/rock.png"
 
 
 class Mover(FakeSession):
-    """An engine over one file that something depends on: it refuses until references are mended, or may break."""
+    """An engine with one file that has a dependant: it refuses until references are updated, or may break."""
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
@@ -78,13 +78,13 @@ def previews(app) -> list[RelocationPreview]:
 
 
 async def type_in(app, pilot, destination: str) -> None:
-    """Put a destination into the prompt: letter by letter would take a second."""
+    """Put a destination into the prompt; typing it would take a second."""
     app.screen.query_one(Prompt).query_one(Input).value = destination
     await press(pilot, "enter")
 
 
 async def to_preview(app, pilot, pane, destination: str) -> None:
-    """Ask to move the rock, and wait for what it comes to."""
+    """Ask to move the rock, and wait for the preview."""
     await go(pilot, pane, ROCK)
     await press(pilot, "m")
     await until(pilot, lambda: bool(app.screen.query(Prompt)))

@@ -1,4 +1,4 @@
-"""Texts that name what moved: every spelling is found, nothing else is touched, and a file is rewritten whole or not at all."""
+"""References in texts: every spelling is found, other bytes stay, and a file is rewritten as a whole or not at all."""
 
 from __future__ import annotations
 

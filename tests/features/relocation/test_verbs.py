@@ -1,4 +1,4 @@
-"""`move` and `delete` on the command line: what they say, what they return, and how people may name what they mean."""
+"""`move` and `delete` on the command line: their output, exit codes, and forms of paths."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_json_report(run: Run) -> None:
 
 
 class FakeEngine:
-    """A connection to an engine that says it moved half."""
+    """A connection to an engine that reports half of a move."""
 
     asked: list[Relocate]
 

@@ -1,4 +1,4 @@
-"""`aptui check`, and what checks do in `batch` and `status`: told, refused, blocked, and let go again."""
+"""`aptui check`, and the effect of checks in `batch` and `status`: reported, refused, blocked, and released."""
 
 from __future__ import annotations
 

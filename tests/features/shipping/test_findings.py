@@ -1,4 +1,4 @@
-"""`lint`: each check finds what it is for and leaves the rest alone; JSON, JUnit and exit codes for CI."""
+"""`lint`: each check has its findings and no others; JSON, JUnit and exit codes for CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of assets in a file: forms, borders, limits; no file, however hostile, takes more time than its length."""
+"""Names of assets in a file: forms, borders, limits; every file takes time proportional to its length."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_names_per_file_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
     line = (pattern * HOSTILE)[:HOSTILE]
 
-    # Whatever is quadratic here would take hours, and the test's own time limit ends it.
+    # A quadratic scan would take hours, and the test's time limit would end it.
     assert len(names_in(line)) <= 10
     assert len(names_in(line, limit=0)) <= 10
 

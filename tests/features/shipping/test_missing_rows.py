@@ -1,4 +1,4 @@
-"""What is scanned, what names mean, what was declared and what rests of a scan; over a real database."""
+"""Products to scan, meanings of names, declared dependencies and results of a scan, over a real database."""
 
 from __future__ import annotations
 

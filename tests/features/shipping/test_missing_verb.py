@@ -1,4 +1,4 @@
-"""`scan-missing` as people and CI use it: without an engine, beside one, over products, sources and folders."""
+"""`scan-missing` for users and CI: with and without an engine, over products, sources and folders."""
 
 from __future__ import annotations
 

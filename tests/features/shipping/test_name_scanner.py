@@ -1,4 +1,4 @@
-"""The search for missing product dependencies over a real database and real files: what is reported, and what is read again."""
+"""The search for missing product dependencies over a real database and real files: findings, and repeated reads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ builders: [{name: data, copy: ["*.txt", "*.png"]}]
 
 @dataclass
 class Room:
-    """A cache, a scan folder and a database; `add` makes a source with one product of the same name a platform."""
+    """A cache, a scan folder and a database; `add` makes a source with one product of the same name per platform."""
 
     root: Path
     writer: Writer
@@ -60,7 +60,7 @@ class Room:
     def add(
         self, name: str, data: bytes | str = "", *, platforms: tuple[str, ...] = ("linux",), product: str = "", sub_ids: int = 1
     ) -> bytes:
-        """Return the UUID of the source."""
+        """Add a source with its products, and return its UUID."""
         self.count += 1
         source, data = self.count, data.encode() if isinstance(data, str) else data
         rows: dict[str, list[tuple[object, ...]]] = {"put_source": [source_row(source, name)], "put_job": [], "put_product": []}
@@ -91,7 +91,7 @@ class Room:
         return MissingSearch(self.place, limit).products(wanted, lambda rows: self.writer.run(rows, durable=False))
 
     def missing(self, product: str = "") -> list[tuple[str, str]]:
-        """Return (text, what it means) of what was found."""
+        """Return the findings as (text, the product it means)."""
         return [(row.text, row.meant) for row in self._results(product) if row.uuid != NO_UUID]
 
     def says(self, product: str = "") -> list[str]:
@@ -112,7 +112,7 @@ def room(tmp_path: Path) -> Iterator[Room]:
     writer.close()
 
 
-# ------------------------------------------------------------------------------------------------------------ what is told
+# --------------------------------------------------------------------------------------------------------------- findings
 
 
 def test_paths_and_uuids_in_text_are_found(room: Room) -> None:
@@ -197,7 +197,7 @@ def test_undeclared_one_of_two_is_missing(room: Room) -> None:
     assert [text for text, _ in room.missing("a.txt")] == ["two.png"]
 
 
-# -------------------------------------------------------------------------------------------------------------- how it ends
+# ---------------------------------------------------------------------------------------------------------------- results
 
 
 def test_unreadable_file_is_reported_and_scanned_later(room: Room) -> None:
@@ -232,7 +232,7 @@ def test_dead_reader_breaks_one_file(tmp_path: Path) -> None:
     with Readers(1, ["txt"], 0) as readers:
         stuck = readers.read(str(tmp_path / "pipe"))
         writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # returns when the reader has opened it
-        (process,) = readers._processes  # somebody kills it
+        (process,) = readers._processes  # the process dies
         process.kill()
         broken, good = stuck.result(20), readers.read(str(tmp_path / "good.txt")).result(20)
         os.close(writing)
@@ -247,7 +247,7 @@ def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
     readers = Readers(1, ["txt"], 0)
     stuck = readers.read(str(tmp_path / "pipe"))
     writing = os.open(tmp_path / "pipe", os.O_WRONLY)
-    (process,) = readers._processes  # to see it end
+    (process,) = readers._processes  # to wait for its end
 
     readers.close()
     os.close(writing)
@@ -256,10 +256,10 @@ def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
     assert stuck.result(1).is_broken
 
 
-# ------------------------------------------------------------------------------------------------------------ read or not
+# ------------------------------------------------------------------------------------------------------------------- reads
 
 
-def test_unchanged_product_is_looked_up_without_reading(room: Room) -> None:
+def test_unchanged_product_is_not_read_again(room: Room) -> None:
     room.add("a.txt", "b.txt later.txt")
     room.add("b.txt")
     assert room.scan("a.txt").read == 1

@@ -1,4 +1,4 @@
-"""The search for missing dependencies on the Assets screen: what is asked, when it may not be, what is shown after."""
+"""The search for missing dependencies on the Assets screen: requests, refusals, and results."""
 
 from __future__ import annotations
 

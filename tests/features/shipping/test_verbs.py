@@ -1,4 +1,4 @@
-"""`assetlist`, `bundle`, `compare`: what ships, packed to the byte, and what grew."""
+"""`assetlist`, `bundle`, `compare`: shipped products, exact bytes of bundles, and growth."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(tmp_path: Path) -> Rows:
 
 
 def change(rows: Rows, at: int, data: bytes) -> None:
-    """Make another product of a source."""
+    """Change the product of a source."""
     (rows.path.parent / f"linux/p{at}").write_bytes(data)
     with closing(sqlite3.connect(rows.path)) as database, database:
         values = (hashlib.sha256(data).digest(), len(data), at + 1)

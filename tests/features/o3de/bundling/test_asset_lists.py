@@ -1,4 +1,4 @@
-"""Asset lists: the bytes' SHA-1 as five numbers, and what each comparison keeps."""
+"""Asset lists: the SHA-1 of the bytes as five numbers, and the result of each comparison."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bundles: what is in them, and that none is larger than asked."""
+"""Bundles: their content, and their maximum size."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ def test_bundle_has_assets_manifest_and_catalog(tmp_path: Path) -> None:
         assert b"levels/one/one.spawnable" in archive.read("DeltaCatalog.xml")
         assert len(parse(archive.read("DeltaCatalog.xml")).children[0].children) == 2
         assert 'value="levels/one"' in archive.read("manifest.xml").decode()
-        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # sizes stand before the bytes
+        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # sizes are before the bytes
     assert write_bundles(assets[::-1], tmp_path / "y.pak", version=2, max_mib=1)[0].read_bytes() == made.read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""ObjectStream: what was read is written as it was, what is new in the form of its neighbours."""
+"""ObjectStream: unchanged parts are written as they were read, new ones in the form of their neighbours."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Seed lists: platforms as bits, and lists that keep what nobody changed."""
+"""Seed lists: platforms as bits, and unchanged parts of a list."""
 
 import re
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_seed_goes_with_its_last_platform() -> None:
 
 
 def test_new_list_is_json_of_the_engine() -> None:
-    """The engine leaves out values that are their defaults: sub id 0 and no path."""
+    """The engine omits values that are defaults: sub id 0 and no path."""
     listed = SeedList()
     listed.add(ONE, 0, 255, "")
     listed.add(TWO, 1000, 2, "b.txt")

@@ -1,4 +1,4 @@
-"""`AssetBuilder`: one source in front, with its logs; what only a child of O3DE's asset processor does is refused."""
+"""`AssetBuilder`: one source with its logs; switches for children of O3DE's asset processor are refused."""
 
 import re
 from pathlib import Path
@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> O3deProject:
 
 
 @pytest.mark.real
-def test_exit_code_tells_sound_from_broken_source(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_source_exits_with_1(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = project.source("sub/good.json", '{"a": 1}'), project.source("sub/bad.json", "{")
 
     assert asset_builder.main([f'-debug="{good}"', "-port=45643", "-gamename=AutomatedTesting"]) == 0
@@ -69,13 +69,13 @@ def test_exit_code_tells_sound_from_broken_source(project: O3deProject, capsys: 
 def test_source_outside_the_named_project_uses_its_own_project(
     project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
 ) -> None:
-    """A relative `--project-path` may lead to another folder of that name, or to none."""
+    """A relative `--project-path` may lead to another folder of that name, or to a missing one."""
     text = project.source("a.txt", "text")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / project.project.name).mkdir(parents=True)
     root = {
         "ScanFolder Root": {"watch": "@ENGINEROOT@", "recursive": 0, "order": 9}
-    }  # it holds the project's folder, not its files
+    }  # it contains the project's folder, not its files
     folder = {"ScanFolder Project": {"watch": "@PROJECTROOT@", "recursive": 1, "order": 0}}
     project.settings({**PLATFORMS, **RULES, **folder, **root, "Platforms": {"linux": "enabled"}})
     if is_there:

@@ -1,4 +1,4 @@
-"""`AssetBundlerBatch` over a project that was processed once: every command, its switches, its refusals."""
+"""`AssetBundlerBatch` over a processed project: every command, its switches, its refusals."""
 
 import shutil
 import zipfile
@@ -31,7 +31,7 @@ DEPENDENCIES = """<EngineDependencies versionnumber="1.0.0">
 
 
 class Bundler(O3deProject):
-    """A project with products for two platforms, and the bundler on it."""
+    """A project with products for two platforms, and its bundler."""
 
     capture: pytest.CaptureFixture[str]
 
@@ -176,7 +176,7 @@ def test_asset_list_from_seeds_wildcards_defaults_and_skips(bundler: Bundler) ->
 
 
 def test_seed_may_be_an_absolute_path_below_the_cache(bundler: Bundler) -> None:
-    """The path of one platform's product names the product of every platform."""
+    """The path of one platform's product matches the product of every platform."""
     path = bundler.project / "Cache" / "linux" / "Level.scene"
 
     bundler.run("seeds", "--seedListFile=s.seed", f"--addSeed={path}", "--platform=pc,linux")
@@ -241,7 +241,7 @@ def test_missing_file_is_reported_in_the_engines_words(bundler: Bundler, monkeyp
     (line,) = bundler.run("assetLists", "--seedListFile=gone.seed", "--print", code=1)
     assert line == f"ERROR: Cannot load Seed List file ( {bundler.root / 'gone.seed'} ): File does not exist."
 
-    monkeypatch.chdir(tmp_path)  # where no project is
+    monkeypatch.chdir(tmp_path)  # a folder without a project
     assert asset_bundler_batch.main(["bundles", "--assetListFile=gone.assetlist", "--outputBundlePath=x.pak"]) == 1
     assert f"Cannot load Asset List file ( {tmp_path / 'gone.assetlist'} ): File does not" in bundler.capture.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`AssetProcessor` as O3DE's own test tools start, drive, await and stop it."""
+"""`AssetProcessor` as O3DE's test tools start, control, await and stop it."""
 
 import signal
 import socket
@@ -46,7 +46,7 @@ def test_tools_control_the_processor(project: O3deProject, gui: Driven) -> None:
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
-    assert gui.ask("signalidle") == "idle"  # it has become so since it was said last
+    assert gui.ask("signalidle") == "idle"  # it became idle since the last report
     gui.send("quit")
     assert gui.end() == 0
     run = read_log(project.logs / "AP_GUI.log")[-1]

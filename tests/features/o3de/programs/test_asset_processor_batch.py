@@ -1,4 +1,4 @@
-"""`AssetProcessorBatch` on a small O3DE project: lines, sums, exit codes, logs, and every switch that does something."""
+"""`AssetProcessorBatch` on a small O3DE project: lines, totals, exit codes, logs, and every switch with an effect."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 
 class Batch(O3deProject):
-    """A project that the batch program is run on, in this process."""
+    """A project and the batch program, which runs in this process."""
 
     capture: pytest.CaptureFixture[str]
     output = ""
@@ -42,13 +42,13 @@ def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def failing(batch: Batch, count: int) -> None:
-    """Let `count` sources fail: two rules make one product of each, and the second cannot have it."""
+    """Let `count` sources fail: two rules make the same product of each."""
     batch.settings({**PLATFORMS, **RULES, "RC txt again": {"glob": "*/bad*.txt", "params": "copy"}})
     for number in range(count):
         batch.source(f"bad{number:02}.txt", "text")
 
 
-# ------------------------------------------------------------------------------------------------------- a run as it should be
+# --------------------------------------------------------------------------------------------------------- successful runs
 
 
 def test_output_has_the_lines_and_totals_that_tools_parse(batch: Batch) -> None:
@@ -413,12 +413,12 @@ def test_accept_input_prints_the_control_port(batch: Batch) -> None:
     assert run.numbers["Control Port"]
 
 
-# ------------------------------------------------------------------------------------------------------------- being driven
+# --------------------------------------------------------------------------------------------------------- control channel
 
 
 @pytest.fixture
 def driven(batch: Batch) -> Iterator[Driven]:
-    """A batch run in a process of its own, with one job that ends when there is a file `gate`."""
+    """A batch run in a separate process, with one job that ends when the file `gate` exists."""
     gate = batch.root / "gate"
     command = f"while [ ! -e {gate} ]; do sleep 0.02; done; cp {{source}} {{products_dir}}/out.bin"
     batch.source("aptui.yaml", f'builders: [{{name: slow, patterns: ["*.slow"], command: "{command}"}}]')

@@ -39,7 +39,7 @@ def test_joined_and_split_commands_are_separated(data: bytes, commands: list[str
 
 
 class Fake:
-    """A processor whose idleness the test decides."""
+    """A processor whose state the test sets."""
 
     def __init__(self) -> None:
         self.idle = False
@@ -61,7 +61,7 @@ class Fake:
 
 
 class Room:
-    """A channel that the test turns itself."""
+    """A channel whose turns the test makes."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()

@@ -1,4 +1,4 @@
-"""What an asset processor says of the engine's news, and to whom."""
+"""The lines that an asset processor prints for the engine's events."""
 
 import io
 from pathlib import Path
@@ -16,7 +16,7 @@ NOW_MS = 1_000_000
 
 
 def changed(status: str = "completed", **fields: object) -> JobChanged:
-    """Return news of a job that ended now."""
+    """Return the event of a job that ended now."""
     usual: dict[str, object] = {
         "cause": 1,
         "job_id": 1,
@@ -39,7 +39,7 @@ def changed(status: str = "completed", **fields: object) -> JobChanged:
 
 
 class Room:
-    """A teller, and what came of it."""
+    """An `EventPrinter` and its output."""
 
     def __init__(self, folder: Path) -> None:
         self.stream = io.StringIO()

@@ -1,4 +1,4 @@
-"""The RELOCATION REPORT of the reference, line by line."""
+"""O3DE's RELOCATION REPORT, line by line."""
 
 import pytest
 from msgspec.structs import replace

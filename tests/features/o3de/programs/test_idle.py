@@ -1,4 +1,4 @@
-"""Who waits until an AssetProcessor becomes idle: the end of work that was asked for, not of what it looks at again by itself."""
+"""Clients that wait for an idle AssetProcessor: requested work ends the wait, the engine's own second checks do not."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def test_second_check_of_a_fresh_file_does_not_report_idle(project: LiveProject)
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))
         first = project.write("assets/first.txt", "1")
-        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # too fresh whenever it is looked at
+        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # more recent than any check
         processor.when_idle(lambda: told.append("first"))
         project.until(lambda: told, "the first")
-        project.settle()  # nothing more is said of it: a notification that came late would be work that was asked for
+        project.settle()  # no late notification may count as requested work
         project.until_idle()
         watching, engine = live.watching, live.engine
         assert engine is not None

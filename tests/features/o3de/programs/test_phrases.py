@@ -1,4 +1,4 @@
-"""The form of every line that tools look for, letter by letter."""
+"""The exact form of every line that tools search for."""
 
 import re
 

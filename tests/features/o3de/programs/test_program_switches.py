@@ -1,4 +1,4 @@
-"""Every switch of the reference in every spelling."""
+"""Every switch of O3DE in every spelling."""
 
 import re
 
@@ -234,7 +234,7 @@ def test_ignored_switches_are_listed() -> None:
 
 
 def rows_of(section: str) -> dict[str, str]:
-    """Return {switch: what the page of all switches says of it} of one program."""
+    """Return {switch: its text} of one program on the page of all switches."""
     text = manual.reference_markdown("o3de").split(f"## {section}\n")[1].split("\n## ")[0]
     return dict(re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""The report on times."""
+"""The report of times."""
 
 import pytest
 

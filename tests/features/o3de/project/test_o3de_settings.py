@@ -1,4 +1,4 @@
-"""From the settings of an O3DE project to the records that every project has, key by key."""
+"""Settings of an O3DE project translated to a configuration, key by key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def builder(config: Config, name: str) -> Builder:
 
 
 def wanted(config: Config, rel: str) -> list[str]:
-    """Return the builders that want a file of the project's own folder."""
+    """Return the builders that match a file of the project's own folder."""
     folder = next(each for each in config.project.scan_folders if each.name == "Project/Assets")
     found = PatternSet([each.patterns for each in config.project.builders]).builders_for(rel, folder.path)
     return [config.project.builders[at].name for at in found]

@@ -1,4 +1,4 @@
-"""The seam: O3DE projects through `aptui.config.model` and the verbs, what an unchanged one costs, and the equal `aptui.yaml`."""
+"""O3DE projects through `aptui.config.model` and the verbs, the cost of an unchanged one, and the equal `aptui.yaml`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ YAML = "builders: [{name: json, version: 3}, {name: upper, command: 'cp {source}
 
 @pytest.fixture
 def rich(engine: SmallEngine) -> SmallEngine:
-    """Return an engine whose project says a little of everything."""
+    """Return an engine whose project has settings of every kind."""
     engine.add(
         {
             "Platforms": {"server": "enabled"},
@@ -48,7 +48,7 @@ def rich(engine: SmallEngine) -> SmallEngine:
     return engine
 
 
-# which folder speaks which language
+# which folder is which kind of project
 
 
 def test_project_is_found_from_below(engine: SmallEngine) -> None:
@@ -107,13 +107,13 @@ def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_pat
         load.load(tmp_path, sets=["/Amazon/x=1"])
 
 
-# what is kept
+# stored compilation
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list that grows with each compilation."""
     found: list[Path] = []
-    before = project_format._open  # nothing else tells whether it was parsed
+    before = project_format._open  # no other effect shows that it was parsed
 
     def spy(project_dir: Path, *rest: object) -> object:
         found.append(project_dir)
@@ -240,7 +240,7 @@ config.load(Path({str(rich.project)!r}))
 names = ("ruamel.yaml", "jsonschema", "pathspec", "aptui.features.o3de.project.o3de_settings", "aptui.config.compiler")
 print([name for name in names if name in sys.modules])
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # the same package as here, wherever we stand
+    environment = {**os.environ, "PYTHONPATH": str(Path(aptui.__file__).parents[1])}  # the same package as in this process
     told = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=True)
 
     assert told.stdout.strip() == "[]"

@@ -1,4 +1,4 @@
-"""Where engine and gems of a project are found."""
+"""The engine and the gems of a project."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find(engine: SmallEngine, project: Path | None = None, options: Options | No
 
 
 def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:
-    """Return a project that lies in no engine."""
+    """Return a project outside every engine."""
     folder = engine.root.parent / "lone"
     folder.mkdir()
     (folder / "project.json").write_text(text)

@@ -1,4 +1,4 @@
-"""The JSON of settings files: what is allowed beyond JSON, where things stand, and how mistakes are told."""
+"""The JSON of settings files: extensions of JSON, places of values, and error messages."""
 
 from __future__ import annotations
 

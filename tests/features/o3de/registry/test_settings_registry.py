@@ -1,4 +1,4 @@
-"""The registry: which files, in which order, what the command line says, and who set what."""
+"""The registry: its files, their order, the command line, and the places of settings."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_option_without_key_is_reported_and_ignored() -> None:
     ]
 
 
-# what is asked
+# reading values
 
 
 def test_key_is_explained_by_its_history(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_text_list_spellings() -> None:
     assert split_texts(None) == []
 
 
-# what was looked at
+# recorded reads
 
 
 def test_probes_detect_every_change(tmp_path: Path) -> None:

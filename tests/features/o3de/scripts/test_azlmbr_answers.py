@@ -1,4 +1,4 @@
-"""What scripts answer, in our terms: every property of the reference's classes, without a process."""
+"""Answers of scripts in the SDK's form: every property of O3DE's classes, without a process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def told():
 
 @pytest.fixture
 def script():
-    """Returns what makes a builder whose callbacks are those given."""
+    """Return a function that makes a builder with the given callbacks."""
     registrations.clear()
 
     def made(**callbacks):

@@ -1,4 +1,4 @@
-"""Builders of O3DE's scripts in a real engine: found in bootstrap files, run in worker processes, told of in logs."""
+"""Builders of O3DE's scripts in a real engine: found in bootstrap files, run in worker processes, logged."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def process(args):
     assert project.products()[PRODUCT] == b"made"
 
 
-# ------------------------------------------------------------------------------------------------------------ failed, told
+# -------------------------------------------------------------------------------------------------------------- failures
 
 
 def test_printed_lines_are_in_the_job_log(project):

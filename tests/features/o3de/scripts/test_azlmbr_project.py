@@ -1,4 +1,4 @@
-"""An O3DE project whose engine, gems and own folder hold builder scripts: found by itself, through the real command line."""
+"""An O3DE project whose engine, gems and own folder have builder scripts, through the real command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def script(name, bus_id, pattern):
 
 @pytest.fixture
 def game(engine):
-    """Returns a small engine with a gem; engine, gem and project have a bootstrap file each."""
+    """Return a small engine with a gem; engine, gem and project have a bootstrap file each."""
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": ["Tools"]})
     engine.write("engine.json", {"engine_name": "small", "external_subdirectories": ["Gems/Tools"]})
     engine.write("Gems/Tools/gem.json", {"gem_name": "Tools"})

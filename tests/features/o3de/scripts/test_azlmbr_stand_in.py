@@ -1,4 +1,4 @@
-"""The stand-in for `azlmbr` as scripts see it: every class, property, constant and constructor form of the reference's table."""
+"""The stand-in for `azlmbr` in scripts: every class, property, constant and constructor form of O3DE's table."""
 
 from __future__ import annotations
 
