@@ -241,7 +241,7 @@ class RelocationPreview(_PopUp):
         found = [] if order.is_delete else [("u", f"update references: {_on(order.updates_references)}", is_open)]
         return [
             *found,
-            ("b", f"allow broken references: {_on(order.allows_broken)}", is_open),
+            ("b", f"allow broken: {_on(order.allows_broken)}", is_open),
             ("m", f"metadata: {_on(not order.excludes_metadata)}", is_open),
         ]
 

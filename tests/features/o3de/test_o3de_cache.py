@@ -129,7 +129,7 @@ def test_failed_process_keeps_the_previous_catalog(
     catalogs.begin(lambda: None)
     catalogs.close()
 
-    assert "the process that was to write it ended with 1" in catalogs.take_problem()
+    assert "the process that writes it ended with exit code 1" in catalogs.take_problem()
     assert paths(tmp_path) == [b"a.txt"]
     assert "JSONDecodeError" in capfd.readouterr().err
 

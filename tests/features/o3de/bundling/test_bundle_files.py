@@ -57,7 +57,7 @@ def test_large_bundle_is_split_and_first_names_the_others(tmp_path: Path) -> Non
 def test_refused_bundle_leaves_no_files(tmp_path: Path) -> None:
     large, wrong = packed(tmp_path, "large", os.urandom(2 << 20)), packed(tmp_path, "wrong", b"x", b"y" * 20)
 
-    with pytest.raises(UserError, match="'large' has 2 MiB, and a bundle may have 1"):
+    with pytest.raises(UserError, match="'large' has 2 MiB; the maximum is 1 MiB"):
         write_bundles([large], tmp_path / "x.pak", version=2, max_mib=1)
     with pytest.raises(HostError, match="'wrong' differs from the asset list"):
         write_bundles([wrong], tmp_path / "x.pak", version=2, max_mib=1)

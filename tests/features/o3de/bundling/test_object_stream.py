@@ -68,5 +68,5 @@ def test_file_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
     path.write_text(SPACES)
 
     assert len(object_stream.load(path, "{82FC5264-88D0-57CD-9307-FC52E4DAD550}").object.children) == 2
-    with pytest.raises(UserError, match=r"a\.seed' is not what it should be: it is a file of another kind"):
+    with pytest.raises(UserError, match=r"a\.seed' is damaged: it is a file of another kind"):
         object_stream.load(path, "{00000000-0000-0000-0000-000000000001}")

@@ -161,7 +161,7 @@ def test_invalid_command_line_is_refused(arguments: list[str], why: str) -> None
 def test_errors_are_prefixed_with_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert asset_builder.main(["-task=paint", "-input=/a.txt"]) == 1
 
-    assert "AssetBuilder: Error: there is no task 'paint'" in capsys.readouterr().out
+    assert "AssetBuilder: Error: 'paint' is not a task" in capsys.readouterr().out
 
 
 def test_ignored_switches_are_noted() -> None:

@@ -99,7 +99,7 @@ def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
     path.write_text(before)
 
     lines = bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
-    assert lines == [f"Seed List ( {path} ) is as it was."]
+    assert lines == [f"Seed List ( {path} ) is unchanged."]
     assert path.read_text() == before
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=tree.txt")
     bundler.run("seeds", "--seedListFile=s.seed", "--removeSeed=tree.txt")
@@ -115,12 +115,12 @@ def test_unchanged_seed_list_stays_byte_for_byte(bundler: Bundler) -> None:
         (["seeds", "--seedListFile=s.seed", "--removePlatformFromSeeds"], "--removePlatformFromSeeds needs --platform"),
         (["seeds", "--seedListFile=s.seed", "--addSeed=none.txt"], "'none.txt' is not a product of any of"),
         (["seeds", "--seedListFile=s.seed", "--platform=amiga"], "'amiga' is not a platform of the project"),
-        (["seeds", "--seedListFile=s.seed", "--colour"], "'seeds' has no switch --colour"),
+        (["seeds", "--seedListFile=s.seed", "--colour"], "--colour is not a switch of 'seeds'"),
         (["assetLists"], "'assetLists' needs --assetListFile or --print"),
         (["assetLists", "--print", "--addSeed=a", "--generateDebugFile"], "--generateDebugFile needs --assetListFile"),
         (["comparisonRules", "--comparisonRulesFile=r.rules"], "needs --comparisonType"),
         (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount cannot be combined with another comparison"),
-        (["compare", "--comparisonType=4"], "there are 1 comparisons by filePattern, and --filePattern has 0 values"),
+        (["compare", "--comparisonType=4"], "--filePattern has 0 values for 1 comparisons by filePattern"),
         (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
         (["bundles", "--outputBundlePath=x.pak"], "the list to pack or the bundle to write is missing"),
@@ -157,7 +157,7 @@ def test_asset_list_has_dependencies_and_is_not_overwritten(bundler: Bundler) ->
     assert bundler.paths("l_pc.assetlist") == ["level.scene", "rock.txt", "sub/other.scene", "tree.txt"]
 
     (line,) = bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=lone.txt", "--platform=pc", code=1)
-    assert line.endswith("is there already; --allowOverwrites writes over it")
+    assert line.endswith("exists; --allowOverwrites overwrites it")
     bundler.run("assetLists", "--assetListFile=l_pc.assetlist", "--addSeed=lone.txt", "--allowOverwrites", "--generateDebugFile")
     assert bundler.paths("l_pc.assetlist") == ["lone.txt"]
     assert (bundler.root / "l_pc.assetlistdebug").read_text() == "lone.txt\ta seed\n"
@@ -306,7 +306,7 @@ def test_bundles_from_lists_settings_and_seeds_are_equal(bundler: Bundler) -> No
         assert archive.read("rock.txt") == b"rock.txt"
         assert b"sub/other.scene" in archive.read("DeltaCatalog.xml")
 
-    assert "bundlesettings' exists" in bundler.run("bundles", *settings, code=1)[0]
+    assert ".pak' exists" in bundler.run("bundles", *settings, code=1)[0]
     bundler.run("bundles", *settings, "--allowOverwrites")
 
 

@@ -225,7 +225,7 @@ def test_missing_gems_are_reported_once_if_needed(engine: SmallEngine) -> None:
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": names})
 
     said = [text for text in engine.load().warnings if "gems" in text]
-    assert said == ["gems that were not found: Gone, Lost; their settings and assets are missing"]
+    assert said == ["gems were not found: Gone, Lost; their settings and assets are missing"]
     assert not any("gems" in text for text in engine.load(options=Options(has_gem_scan_folders=False)).warnings)
 
     engine.write("Game/project.json", {"project_name": "Game", "gem_names": [names[0], names[-1]]})
@@ -497,7 +497,7 @@ def test_settings_without_own_key_are_kept_as_facts(engine: SmallEngine) -> None
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
         "files are always identified by their content; this setting is not used",
-        "Server address (/mnt/shared) is invalid! Reverting back to (), for there is no such folder; no shared cache is used",
+        "Server address (/mnt/shared) is invalid! Reverting back to (), because the folder does not exist; no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"
 

@@ -433,7 +433,7 @@ def test_existing_yaml_is_not_overwritten(rich: SmallEngine, capsys: pytest.Capt
     assert main.main(["init", "--from-o3de", str(rich.project)]) == 3
     assert "aptui.yaml' exists" in capsys.readouterr().err
     assert main.main(["init", "--from-o3de", str(rich.root)]) == 3
-    assert "holds no 'project.json'" in capsys.readouterr().err
+    assert "has no 'project.json'" in capsys.readouterr().err
 
 
 # edits

@@ -75,7 +75,7 @@ def test_engine_path_switch_and_user_manifest_set_the_engine(engine: SmallEngine
 
 
 def test_missing_named_engine_is_refused(engine: SmallEngine) -> None:
-    with pytest.raises(UserError, match="the engine's folder '/no/such' is not there"):
+    with pytest.raises(UserError, match="the engine's folder '/no/such' does not exist"):
         find(engine, options=Options(regset=("/Amazon/AzCore/Bootstrap/engine_path=/no/such",)))
 
 

@@ -131,7 +131,7 @@ def test_file_without_extension_is_reported(tmp_path: Path) -> None:
     registry.merge_folder(str(tmp_path))
 
     assert len(registry.warnings) == 1
-    assert registry.warnings[0].startswith(f"{tmp_path}/README: a settings file has an extension")
+    assert registry.warnings[0].startswith(f"{tmp_path}/README: a settings file must have the extension")
 
 
 # merging
@@ -173,7 +173,7 @@ def test_missing_regset_file_is_refused(tmp_path: Path) -> None:
 def test_settings_must_be_an_object(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": [1]})
 
-    with pytest.raises(UserError, match=r"a\.setreg:1:1: settings are an object"):
+    with pytest.raises(UserError, match=r"a\.setreg:1:1: settings must be an object"):
         Registry().merge_file(f"{tmp_path}/a.setreg")
 
 
@@ -212,7 +212,7 @@ def test_broken_import_is_reported_with_its_place(tmp_path: Path, files: dict[st
 def test_lfs_pointer_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": LFS})
 
-    with pytest.raises(UserError, match=r"a\.setreg: a Git LFS pointer stands where the file should be; run 'git lfs pull'"):
+    with pytest.raises(UserError, match=r"a\.setreg: it is a Git LFS pointer, not the file itself; run 'git lfs pull'"):
         Registry().merge_folder(str(tmp_path))
 
 

@@ -268,7 +268,7 @@ def test_failing_script_does_not_affect_others(tmp_path):
         "own programs have"
     )
     assert said[1].startswith("Gems/Slip/Editor/Scripts/bootstrap.py', line 1: SyntaxError: ")
-    assert said[2:] == ["Editor/Scripts/bootstrap.py': a second builder is called 'Crate Builder'; left out"]
+    assert said[2:] == ["Editor/Scripts/bootstrap.py': another builder has the name 'Crate Builder'; this one is ignored"]
 
 
 def test_broken_script_with_registered_builders_stops_the_engine(project):
