@@ -141,9 +141,7 @@ def test_deps_tree_follows_all_steps(run: Run, there: Path) -> None:
     assert out.splitlines() == ["a.txt needed by:", "  source  one.note", "    source  two.note", "      job  wait.after"]
 
 
-def test_deps_in_a_copied_project_reads_the_copy(
-    run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deps_in_a_copied_project_reads_the_copy(run: Run, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(there, tmp_path / "copy", symlinks=True)
     (tmp_path / "copy/assets/one.note").write_text("A.txt\n")
     monkeypatch.chdir(tmp_path / "copy")

@@ -26,7 +26,7 @@ class Killed(BaseException):
     """The process was killed: only the test itself runs."""
 
 
-def free_capacity(folder: Path) -> RelocationRoom:
+def make_project(folder: Path) -> RelocationRoom:
     room = RelocationRoom(folder)
     for number in range(3):
         room.source(f"assets/m/f{number}.txt", f"file {number}")
@@ -68,7 +68,7 @@ def is_whole(room: RelocationRoom) -> bool:
 @pytest.mark.parametrize("repeats", [True, False])
 def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeats: bool) -> None:
     for step in itertools.count(1):
-        room = free_capacity(tmp_path / str(step))
+        room = make_project(tmp_path / str(step))
         order = {"updates_references": True, "excludes_metadata": False}
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
@@ -93,7 +93,7 @@ def test_move_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytes
 
 def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in itertools.count(1):
-        room = free_capacity(tmp_path / str(step))
+        room = make_project(tmp_path / str(step))
         with monkeypatch.context() as patch:
             was_killed = kill_before(patch, step)
             try:
@@ -108,7 +108,7 @@ def test_deletion_killed_at_any_step_is_completed(tmp_path: Path, monkeypatch: p
 
 
 def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = free_capacity(tmp_path / "p")
+    room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "remove_empty", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -121,7 +121,7 @@ def test_new_file_at_a_deleted_place_stays(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = free_capacity(tmp_path / "p")
+    room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(text_references, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -138,7 +138,7 @@ def test_edited_file_is_not_rewritten(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_journal_with_files_outside_the_scan_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    room = free_capacity(tmp_path / "p")
+    room = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "delete", lambda *_arguments: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
