@@ -1,9 +1,9 @@
-"""The `audio` builder: any sound that libsndfile reads becomes PCM in WAV or FLAC, with the wished channels, rate and depth.
+"""The `audio` builder: any sound that libsndfile reads becomes WAV, FLAC, Vorbis, Opus, MP3 or ADPCM.
 
 Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
-`max_mib`, whatever the header of the source says. Samples are rounded here and handed over as integers: libsndfile's own conversion
-of floats truncates, and wraps what is too loud. OGG is not offered: its writer draws a random serial number, so that equal sources
-would give different products.
+`max_mib`, whatever the header of the source says. Samples are rounded here and handed over as integers: libsndfile's own
+conversion of floats truncates, and wraps what is too loud. libsndfile draws a random serial number for an Ogg file, which
+`files.ogg_file` replaces.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from aptui.builders.common import one_job_per_platform, one_line
 from aptui.builders.files import lfs
 from aptui.builders.files.kinds import describe_kind
+from aptui.builders.files.ogg_file import set_serial
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks
 from aptui.sdk import (
     CreateJobsRequest,
@@ -37,12 +40,36 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float64]
 
+
+class SoundFormat(Struct, frozen=True):
+    """How a product is written; `rates` are all possible sample rates (Hz), empty if any up to `most_rate` is possible."""
+
+    container: str
+    subtype: str
+    extension: str
+    most_channels: int
+    rates: tuple[int, ...] = ()
+    most_rate: int = 384_000
+
+
+_MP3_RATES = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
+FORMATS = {
+    "wav": SoundFormat("WAV", "", "wav", 1024),
+    "flac": SoundFormat("FLAC", "", "flac", 8),
+    "vorbis": SoundFormat("OGG", "VORBIS", "ogg", 8, most_rate=192_000),  # libsndfile crashes at 384 kHz
+    "opus": SoundFormat("OGG", "OPUS", "opus", 8, rates=(8000, 12000, 16000, 24000, 48000)),
+    "mp3": SoundFormat("MP3", "MPEG_LAYER_III", "mp3", 2, rates=_MP3_RATES),
+    "adpcm": SoundFormat("WAV", "IMA_ADPCM", "wav", 2, most_rate=192_000),
+}
+"""{value of the parameter `format`: how it is written}; an empty subtype is PCM with `bits`."""
+_LOSSY_BITS = 24
+"""Bits of the samples that lossy encoders get."""
+
 AUDIO_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e03")
-"""Asset type of every product of this builder: PCM sound, its container told by the extension."""
+"""Asset type of every product of this builder: a sound; the extension names its container."""
 
-BLOCK_FRAMES = 65536
-
-MOST_FLAC_CHANNELS = 8
+BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
+"""Frames of a block with at most 8 channels; blocks with more channels have fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
 """libsndfile gives a number near 2**63 for a stream whose header does not say."""
@@ -74,7 +101,7 @@ _READ_WAV_ENCODINGS = frozenset((0x01, 0x02, 0x03, 0x06, 0x07, 0x11, 0x31, 0x40,
 
 
 class _BadAudioError(Exception):
-    """The sound cannot be made into what is wished; the text is one line."""
+    """The sound cannot be converted as the parameters say; the text is one line."""
 
 
 class _Loudness:
@@ -97,14 +124,15 @@ class AudioBuilder:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "format": {"enum": ["wav", "flac"], "default": "wav"},
+            "format": {"enum": list(FORMATS), "default": "wav"},
+            "quality": {"type": "integer", "minimum": 1, "maximum": 100, "default": 60, "description": "of vorbis, opus and mp3"},
             "channels": {"enum": ["keep", "mono", "stereo"], "default": "keep", "description": "mono is the mean of all channels"},
             "sample_rate": {
                 "anyOf": [{"type": "integer", "minimum": 1000, "maximum": 384000}, {"enum": ["keep"]}],
                 "default": "keep",
                 "description": "in Hz",
             },
-            "bits": {"enum": [16, 24], "default": 16, "description": "of a sample; rounded, without dither"},
+            "bits": {"enum": [16, 24], "default": 16, "description": "of a sample of wav and flac; rounded, without dither"},
             "max_mib": {
                 "type": "number",
                 "minimum": 0.001,
@@ -129,7 +157,7 @@ class AudioBuilder:
 
         try:
             options = check_params(self.params_schema, request.params)
-            name = f"{request.stem}.{options['format']}"
+            name = f"{request.stem}.{FORMATS[options['format']].extension}"
             if lfs.is_pointer_file(request.full_path):
                 return ProcessJobResponse(error=lfs.pointer_error(request.source))
             with open(request.full_path, "rb") as file:
@@ -225,27 +253,50 @@ def _convert(
         text = f"{request.source}: its header promises {promised} bytes of sound, the file has {present}"
         (request.log.info if promised >= UNKNOWN_SIZE else request.log.warning)(text)
     channel_count = _choose_channels(source.channels, options)
-    rate = source.samplerate if options["sample_rate"] == "keep" else options["sample_rate"]
+    form = FORMATS[options["format"]]
+    rate = _choose_rate(source.samplerate, options, request)
+    bits = _LOSSY_BITS if form.subtype else options["bits"]
     if max(rate, source.samplerate) > MOST_RATE_FACTOR * min(rate, source.samplerate):
         raise _BadAudioError(f"a sample rate of {source.samplerate} Hz cannot become {rate} Hz; use keep")
-    most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * options["bits"] // 8)
+    most_frames = int(options["max_mib"] * (1 << 20)) // (channel_count * bits // 8)
     if source.frames < _UNKNOWN_FRAMES:
         _check_length(source.frames * rate // source.samplerate, most_frames, options)
     blocks: Iterator[Samples] = (_mix(block, channel_count) for block in _blocks(source, request))
     if rate != source.samplerate:
         blocks = _resample(blocks, source.samplerate, rate, channel_count)
     loudness, frames = _Loudness(), 0
+    lossy: dict[str, Any] = {}
+    if form.container in ("OGG", "MP3"):
+        lossy = {"compression_level": 1 - options["quality"] / 100}
+    if form.container == "MP3":
+        lossy["bitrate_mode"] = "VARIABLE"
+    subtype = form.subtype or f"PCM_{bits}"
     with soundfile.SoundFile(
-        os.fsencode(product_path), "w", rate, channel_count, f"PCM_{options['bits']}", format=options["format"].upper()
+        os.fsencode(product_path), "w", rate, channel_count, subtype, format=form.container, **lossy
     ) as product:
         for block in blocks:
             frames += len(block)
             _check_length(frames, most_frames, options)
-            product.write(_round_samples(block, options["bits"], loudness))
+            product.write(_round_samples(block, bits, loudness))
+    if form.container == "OGG":
+        set_serial(product_path)
     _report_clipping(loudness, source, request, is_resampled=rate != source.samplerate)
     marks = read_marks(file, source.samplerate)
     _write_marks(marks if rate == source.samplerate else marks.resample(source.samplerate, rate), frames, product_path, request)
     return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options["format"]}
+
+
+def _choose_rate(present: int, options: Mapping[str, Any], request: ProcessJobRequest) -> int:
+    """Return the sample rate of the product; with `keep`, the nearest one that the format has at or above the source's."""
+    form, wanted = FORMATS[options["format"]], options["sample_rate"]
+    rate = present if wanted == "keep" else int(wanted)
+    if (form.rates and rate not in form.rates) or rate > form.most_rate:
+        choice = ", ".join(map(str, form.rates)) or f"at most {form.most_rate}"
+        if wanted != "keep":
+            raise _BadAudioError(f"{options['format']} has no sample rate of {rate} Hz; possible: {choice}")
+        rate = min((each for each in form.rates if each >= present), default=max(form.rates, default=form.most_rate))
+        request.log.info(f"{request.source}: resampled from {present} to {rate} Hz, which {options['format']} has")
+    return rate
 
 
 def _check_length(frames: int, most_frames: int, options: Mapping[str, Any]) -> None:
@@ -261,22 +312,24 @@ def _write_marks(marks: Marks, frames: int, product_path: str, request: ProcessJ
     if product_path.endswith(".wav"):
         marks.append_to(product_path)
     elif text := marks.describe():
-        request.log.warning(f"{request.source}: flac has no place for its {text}, so they are lost; use format: wav")
+        extension = product_path.rpartition(".")[2]
+        request.log.warning(f"{request.source}: {extension} has no place for its {text}, so they are lost; use format: wav")
 
 
 def _choose_channels(present: int, options: Mapping[str, Any]) -> int:
     requested_channels = {"keep": present, "mono": 1, "stereo": 2}[options["channels"]]
     if requested_channels == 2 and present > 2:
         raise _BadAudioError(f"{present} channels cannot become stereo, their places are unknown; use mono or keep")
-    if options["format"] == "flac" and requested_channels > MOST_FLAC_CHANNELS:
-        raise _BadAudioError(f"flac holds {MOST_FLAC_CHANNELS} channels, this has {requested_channels}; use wav or mono")
+    most = FORMATS[options["format"]].most_channels
+    if requested_channels > most:
+        raise _BadAudioError(f"{options['format']} holds {most} channels, this has {requested_channels}; use wav or mono")
     return requested_channels
 
 
 def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
     """Yield the frames of `source`; one that ends before its header says is damaged."""
     read_count = odd_count = 0
-    block_frames = max(1, BLOCK_FRAMES * MOST_FLAC_CHANNELS // max(MOST_FLAC_CHANNELS, source.channels))
+    block_frames = max(1, BLOCK_FRAMES * _BLOCK_CHANNELS // max(_BLOCK_CHANNELS, source.channels))
     while len(block := source.read(block_frames, dtype="float64", always_2d=True)):
         read_count += len(block)
         request.progress(min(1.0, read_count / source.frames))
@@ -295,7 +348,7 @@ def _blocks(source: Any, request: ProcessJobRequest) -> Iterator[Samples]:
 
 
 def _replace_odd(block: Samples) -> int:
-    """Replace what cannot be played, which resampling would spread, and return how many samples that were."""
+    """Replace samples that cannot be played, which resampling would spread; return their number."""
     import numpy as np
 
     is_odd = ~np.isfinite(block)

@@ -9,6 +9,7 @@ import soundfile
 
 from aptui.builders import audio_builder
 from aptui.builders.audio_builder import AUDIO_ASSET_TYPE, AudioBuilder
+from aptui.builders.files import ogg_file
 from aptui.sdk import Result
 
 BUILDER = AudioBuilder
@@ -147,10 +148,74 @@ def test_equal_sources_give_equal_bytes_here_and_in_another_process(bench, made_
     assert made_elsewhere(bench, source, **params) == digests_of(first)
 
 
-def test_ogg_cannot_be_made(bench):
+def test_unknown_format_is_refused_with_the_known_ones(bench):
     error = bench.analyse("a.x", {"format": "ogg"}).error
 
-    assert error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, not 'ogg'"
+    assert error == "builder 'mine' (audio): parameter 'format' must be one of wav, flac, vorbis, opus, mp3, adpcm, not 'ogg'"
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "kind", "subtype", "rate"),
+    [
+        ("vorbis", "a.ogg", "OGG", "VORBIS", 44100), ("opus", "a.opus", "OGG", "OPUS", 48000),
+        ("mp3", "a.mp3", "MP3", "MPEG_LAYER_III", 44100), ("adpcm", "a.wav", "WAV", "IMA_ADPCM", 44100),
+    ],
+)  # fmt: skip
+def test_lossy_formats_hold_the_sound(bench, form, name, kind, subtype, rate):
+    source = bench.write("a.flac", encoded(sine(channels=2), "FLAC"))
+
+    products = bench.build(source, format=form)
+
+    assert list(products) == [name]
+    assert opened(products)[:3] == (kind, subtype, rate)
+    samples = opened(products)[3]
+    spectrum = np.abs(np.fft.rfft(samples[2000 : rate // 3, 0]))
+    assert abs(spectrum.argmax() * rate / len(samples[2000 : rate // 3]) - 440) < 5
+    assert 0.7 < np.abs(samples[:, 0]).max() < 1
+    assert bench.build(source, format=form) == products
+
+
+@pytest.mark.parametrize("form", ["vorbis", "opus", "mp3"])
+def test_better_quality_takes_more_bytes(bench, form):
+    noise = np.random.default_rng(1).normal(0, 0.1, (RATE, 1))
+    source = bench.write("a.wav", encoded(noise))
+
+    (low,), (high,) = (bench.build(source, format=form, quality=quality).values() for quality in (20, 90))
+
+    assert len(low) < len(high)
+
+
+def test_ogg_pages_have_one_serial_number_and_right_checksums(bench):
+    (data,) = bench.build(bench.write("a.wav", encoded(sine())), format="vorbis").values()
+
+    at, serials = 0, set()
+    while at < len(data):
+        size = 27 + data[at + 26] + sum(data[at + 27 : at + 27 + data[at + 26]])
+        page = bytearray(data[at : at + size])
+        serials.add(struct.unpack_from("<I", page, 14)[0])
+        found = struct.unpack_from("<I", page, 22)[0]
+        page[22:26] = bytes(4)
+        assert ogg_file.checksum(page) == found
+        at += size
+    assert serials == {ogg_file.SERIAL}
+
+
+@pytest.mark.parametrize(
+    ("params", "channels", "message"),
+    [
+        (
+            {"format": "opus", "sample_rate": 44100},
+            1,
+            "opus has no sample rate of 44100 Hz; possible: 8000, 12000, 16000, 24000, 48000",
+        ),
+        ({"format": "vorbis", "sample_rate": 384000}, 1, "vorbis has no sample rate of 384000 Hz; possible: at most 192000"),
+        ({"format": "mp3"}, 3, "mp3 holds 2 channels, this has 3; use wav or mono"),
+    ],
+)
+def test_sound_that_a_format_cannot_hold_is_refused(bench, params, channels, message):
+    source = bench.write("a.wav", encoded(sine(channels=channels)))
+
+    assert bench.fail(source, **params) == f"a.wav: {message}"
 
 
 def test_platforms_may_differ(bench):
