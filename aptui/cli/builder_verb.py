@@ -101,7 +101,7 @@ def _write_new(name: str, project: Path) -> int:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.format(name=name, title=title), encoding="utf-8")
         printing.say(f"wrote {path.relative_to(project)}")
-    printing.say(f"run it: aptui builder run {name} FILE.{name}; test it: pytest -o pythonpath=builders tests/test_{name}.py")
+    printing.say(f"run it: aptui builder run {name} FILE.{name}; test it: PYTHONPATH=builders pytest tests/test_{name}.py")
     return 0
 
 

@@ -166,7 +166,6 @@ _COMMAND_KEYS = (
     "errors",
     "tools",
     "trace_reads",
-    "intermediate",
 )
 _LOADS = {"pre": 0, "queue": 1, "none": 2}
 
@@ -254,7 +253,7 @@ class BuilderCompiler:
         foreign = (
             [
                 (key, "'uses:' or 'command:'")
-                for key in ("patterns", "rules", "undeclared_reads", "environment", "retry", "resources", "quality")
+                for key in ("patterns", "rules", "intermediate", "undeclared_reads", "environment", "retry", "resources", "quality")
             ]
             if forms[0] == "copy"
             else []

@@ -61,6 +61,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
     if builder.takes_pointers:
         entries.append(("pointers", "copy", short(b"copy")))
     if builder.kind is BuilderKind.PYTHON:
+        entries += [("intermediate", "yes", short(b"yes"))] if builder.makes_intermediates else []
         tools = [(path.rpartition("/")[2], digest) for path, digest in builder.code_files if not path.endswith(".py")]
         entries += [("tool", name, digest[:_DIGEST_HEX]) for name, digest in sorted(tools)]
     entries += [("environment", name, digest or MISSING) for name, digest in builder.variables]
@@ -130,6 +131,7 @@ _PHRASES = {
     "asset type": "the asset type",
     "command": "the command line",
     "references": "the builder's references",
+    "intermediate": "'intermediate'",
     "tool": "the tool '{name}'",
     "environment": "the environment variable '{name}'",
     "debug output": "debug output",

@@ -130,7 +130,7 @@ class Builder(Struct, frozen=True):
     by key; `platforms` are the enabled platform ids of its jobs, in order. `needs_analysis` is false for rules whose one job
     per platform is known without an analysis (copy, command). `references` are searched for in its products; a copy with
     references is an ordinary job, not one of a batch (`is_plain_copy`). `undeclared_reads` None = as the project configures.
-    `makes_intermediates`: the products of a command are sources of other builders, made once for all platforms. `traces_reads`:
+    `makes_intermediates`: its products are sources of other builders, made once for all platforms. `traces_reads`:
     a command runs under `strace`, which reports its reads (reads of Python builders are always reported).
 
     `adapter` is set if the code at `origin` has a foreign form: "module:function" that a worker calls with this record to get a

@@ -64,7 +64,7 @@ class BuilderBench:
         self.products: list[JobProduct] = []
         self.products_dir = self.folder
         self._runs = 0
-        (self.folder / "assets").mkdir(exist_ok=True)
+        (self.folder / "assets").mkdir(parents=True, exist_ok=True)
 
     @property
     def errors(self) -> list[str]:

@@ -21,7 +21,7 @@ from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
 from aptui.core.paths import normalize, to_text
 from aptui.core.patterns import WILDCARDS, wildcard
-from aptui.core.project import Builder, BuilderKind, Platform, UndeclaredReads
+from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.retry import EXIT, FailureKind
 from aptui.core.run_report import Used, UsedFile
 from aptui.core.settings import merge_params
@@ -37,6 +37,7 @@ from aptui.sdk import (
     PlatformInfo,
     ProcessJobRequest,
     ProcessJobResponse,
+    ProductFlag,
     Result,
 )
 from aptui.shared.files import clocks, lfs
@@ -180,7 +181,7 @@ def analyse(
         scan_folder=root,
         source=files.os_path(order.rel),
         source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
-        platforms=tuple(_platform_info(name, platforms) for name in order.platforms),
+        platforms=tuple(_platform_info(name, platforms) for name in _find_asked(order, builder)),
         params=params,
         platform_params=platform_params,
         log=log.for_builder(),
@@ -233,6 +234,11 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
             for path in reads.find_ignored(rel, root):
                 if (text := to_text(os.fsencode(path))) not in known:
                     yield Read(text, "declared", _dependency_digest(path), is_hidden=True)
+
+
+def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
+    """Return the platforms that a builder is asked about: only `common` if the configuration makes its products intermediates."""
+    return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
@@ -465,6 +471,8 @@ class _BuilderRun:
             raise AnswerRefused(f"process_job returned {type(response).__name__}, not a ProcessJobResponse")
         self.keeps_temp = self.keeps_temp or response.keep_temp
         self._made, self._found = response.products, response.dependencies
+        for product in self._made if self.builder.makes_intermediates else ():
+            product.flags = ProductFlag.INTERMEDIATE
         self.reprocess = tuple(to_text(os.fsencode(path)) for path in response.sources_to_reprocess)
         if request.read_digest:
             self.read_digest = bytes.fromhex(request.read_digest)

@@ -68,6 +68,19 @@ def test_rules_of_the_page_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.real
+def test_chain_of_the_page_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_homes(tmp_path, monkeypatch)
+    project = Project(tmp_path / "p", LISTINGS["chain/aptui.yaml"])
+    project.write("builders/index.py", LISTINGS["builders/index.py"])
+    project.write("assets/a.index", "b.bin")
+    project.write("assets/b.bin", "1")
+
+    project.engine_run()
+
+    assert project.texts()["a.txt"] == "B.BIN 6B86B273FF34FCE19D6B804EFF5A3F57\n", project.errors()
+
+
+@pytest.mark.real
 def test_test_of_the_page_passes(tmp_path: Path) -> None:
     for name, text in LISTINGS.items():
         path = tmp_path / name

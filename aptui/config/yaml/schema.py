@@ -230,7 +230,7 @@ BUILDER = record(
     tools=list_of(text("a program", pattern=NAME), "a list of programs", "Command: programs whose upgrade runs its jobs again."),
     environment=VARIABLES,
     undeclared_reads=UNDECLARED,
-    intermediate=flag("Command: its products are sources of other builders, once for all platforms."),
+    intermediate=flag("Its products are sources of other builders, once for all platforms."),
     trace_reads=flag("Command: run it under strace to find the sources that it reads; slower."),
     needs=list_of(
         text("a tag", pattern=NAME),

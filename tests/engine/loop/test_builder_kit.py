@@ -226,3 +226,20 @@ def test_entries_that_make_one_product_name_their_patterns_and_propose_exclude(t
     textures.config((TEXTURES + normals).replace('exclude: ["*.raw.tex"]', 'exclude: ["*.raw.tex", "*_n.tex"]'))
     textures.engine_run()
     assert not textures.errors()
+
+
+def test_intermediate_makes_products_of_a_python_builder_sources_of_others(textures: Project) -> None:
+    chain = '  - {name: upper, command: "tr a-z A-Z < {source} > {products_dir}/{name}", patterns: ["*.out"]}\n'
+    textures.config(TEXTURES.replace("uses: tex\n", "uses: tex\n    intermediate: true\n") + chain)
+    textures.engine_run()
+    assert textures.errors() == {}
+    texts = {name: text for name, text in textures.texts().items() if not name.startswith("Intermediate")}
+    assert texts["normals/b.out"] == "NORMAL NONE"
+
+    textures.write("assets/normals/.aptui.yaml", 'files: {"b*.tex": {textures: {params: {quality: 95}}}}')
+    textures.engine_run()
+    assert textures.texts()["normals/b.out"] == "NORMAL 95"
+
+    textures.config(TEXTURES)
+    textures.engine_run()
+    assert textures.texts()["normals/b.out"] == "normal 95"
