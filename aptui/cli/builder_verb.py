@@ -121,6 +121,14 @@ class _PrintedLog(RunLog):
         sys.stdout.flush()
         super().add(record)
 
+    def note_progress(self, fraction: float) -> None:
+        """Print how far the run is, in steps of a tenth."""
+        before = self._percent // 10
+        super().note_progress(fraction)
+        if self._percent // 10 > before and self._percent:
+            printing.say(f"  [{self._percent} %]", "dim")
+            sys.stdout.flush()
+
 
 def _run(config: Config, name: str, path: str, platform: str) -> int:
     from aptui.worker import run

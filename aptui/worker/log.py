@@ -76,6 +76,7 @@ class RunLog:
         self._settled_bytes = 0
         self._settling = allocate_lock()
         self.first_error = ""
+        self._percent, self._progress_count = -1, 0
 
     @property
     def warnings(self) -> int:
@@ -132,15 +133,25 @@ class RunLog:
                 self._settled_bytes, self._output = self._output.byte_count, None
             self.extend(records)
 
+    def note_progress(self, fraction: float) -> None:
+        """Show how far the run is, 0 … 1, at the end of its log until it has ended."""
+        percent = int(100 * min(1.0, max(0.0, fraction)))
+        if percent != self._percent:
+            self._percent, self._progress_count = percent, self._progress_count + 1
+
     def so_far(self, seen: int = -1) -> tuple[int, tuple[LogRecord, ...]]:
         """Return (stamp, the last records) as it is now, from any thread; no records where the stamp is still `seen`."""
         with self._settling:
             output = self._output
             # Counted before they are read: what comes meanwhile is told again, and nothing is left out.
             stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + (output.byte_count if output else 0)
+            stamp += self._progress_count
             if stamp == seen:
                 return stamp, ()
-            return stamp, latest((*self.records(), *(output.records() if output else ())), self._window)
+            records = (*self.records(), *(output.records() if output else ()))
+            if self._percent >= 0:
+                records += (LogRecord(LogLevel.INFO, self._window, f"[{self._percent} %]", time.time_ns() // 1_000_000),)
+            return stamp, latest(records, self._window)
 
     def for_builder(self) -> JobLog:
         """Return the face that the builder sees."""

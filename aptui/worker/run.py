@@ -459,6 +459,7 @@ class _BuilderRun:
             debug_output=self.order.debug_output,
             quality=self.order.quality,
             threads=self.threads,
+            progress=self.log.note_progress,
             scan_folders=reads.scan_folders(),
             params_schema=getattr(instance, "params_schema", None),
             find_matches=lambda pattern: find_matches(self.order, pattern),

@@ -37,6 +37,16 @@ def test_a_log_so_far_is_told_with_a_stamp_and_not_again_until_there_is_more():
     assert texts(log, 1) == (2, ["one", "two"])
 
 
+def test_progress_is_the_last_record_until_the_run_ends():
+    log = RunLog("w")
+    log.write(LogLevel.INFO, "one")
+    for fraction in (0.4, 0.404, 2.0):
+        log.note_progress(fraction)
+        assert texts(log)[1] == ["one", f"[{min(100, int(fraction * 100))} %]"]
+    assert texts(log, 3) == (3, [])
+    assert [record.text for record in log.records()] == ["one"]
+
+
 def test_the_stamp_rises_with_every_record_of_a_log_that_drops_some():
     log = RunLog("w")
     for at in range(2 * MOST_RECORDS + 5):

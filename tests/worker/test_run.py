@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
-from run_room import PYTHON, Room, jobs, made, write
+from run_room import PLATFORMS, PYTHON, Instance, Room, jobs, made, write
 
 from aptui.core.model import DependencyKind, EdgeKind
 from aptui.core.model import JobDependency as PlannedDependency
@@ -30,6 +30,8 @@ from aptui.sdk import (
     SourceDependency,
     SourceDependencyKind,
 )
+from aptui.worker import run as worker_run
+from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 
 pytestmark = pytest.mark.real
@@ -391,6 +393,20 @@ def test_a_source_that_changes_during_the_run_is_stale(room):
     result = room.process(process_job)
 
     assert (result.outcome, result.products) == (Outcome.STALE, ())
+
+
+def test_progress_of_a_builder_reaches_its_log_while_it_runs(room):
+    found = []
+
+    def process_job(request):
+        request.progress(0.5)
+        found.append(log.so_far()[1][-1].text)
+        return made(product(request))
+
+    log = RunLog("tool")
+    result = worker_run.process(room.order(), PYTHON, PLATFORMS, lambda _builder: Instance(process_job=process_job), log=log)
+
+    assert (result.outcome, found, result.log) == (Outcome.SUCCEEDED, ["[50 %]"], ())
 
 
 def test_a_source_that_vanished_is_stale(room):
