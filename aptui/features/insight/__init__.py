@@ -7,7 +7,7 @@ FEATURE = Feature(
     summary="records of past work: history, reports, sizes, traces, alerts, and capsules with one job",
     verbs={
         "history": VerbInfo(
-            "aptui.features.insight.session_history",
+            "aptui.features.insight.history_verb",
             "list sessions, or print the changes between two of them",
             "look",
             ("aptui history", "aptui history --json"),

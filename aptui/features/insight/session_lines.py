@@ -10,7 +10,7 @@ from datetime import datetime
 
 from aptui.config.model import Config
 from aptui.core.asset_checks import CheckLevel
-from aptui.features.insight.session_history import Comparison, JobComparison, compare, run_name, why
+from aptui.features.insight.history_verb import Comparison, JobComparison, compare, run_name, why
 from aptui.features.insight.session_trace import Timeline, timeline
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared.sanitize import sanitize

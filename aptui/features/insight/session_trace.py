@@ -20,7 +20,7 @@ from aptui.cli.opening import OpenedProject, open_for_reading
 from aptui.config.own_files import note_written
 from aptui.core.model import EdgeKind
 from aptui.core.project import COMMON_PLATFORM
-from aptui.features.insight.session_history import run_name, why
+from aptui.features.insight.history_verb import run_name, why
 from aptui.shared import printing
 from aptui.shared.files.replacing import replacing
 from aptui.store.queries.reader import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from aptui.features.insight.session_history import Comparison, compare
+from aptui.features.insight.history_verb import Comparison, compare
 from aptui.store.queries.session_history import session_named
 from tests.store.conftest import Store
 from tests.store.queries.test_session_history import job, session_row
