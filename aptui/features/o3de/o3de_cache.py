@@ -2,7 +2,7 @@
 
 `<cache>/<platform>/assetcatalog.xml` is made from our catalog (`catalog`). Catalogs are written as a whole, and therefore when the
 engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
-inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `shared.asset_registry` has the form.
+inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `asset_registry` has the form.
 100,000 products take four seconds of Python: beside a running engine this module runs as a separate process (`python -m`), so that
 it does not delay a save.
 """

@@ -20,10 +20,7 @@ SCAN_FOLDERS = {
     "ScanFolder Root": {"watch": "@ROOT@", "recursive": 0, "order": 10000},
     "ScanFolder Engine": {"watch": "@ENGINEROOT@/Assets/Engine", "recursive": 1, "order": 20000, "include": "tools,renderer"},
 }
-RULES = {
-    "RC txt": {"glob": "*.txt", "params": "copy"},
-    "RC json": {"glob": "*.json", "params": "copy", "server": "skip"},
-}
+RULES = {"RC txt": {"glob": "*.txt", "params": "copy"}, "RC json": {"glob": "*.json", "params": "copy", "server": "skip"}}
 
 
 class SmallEngine:

@@ -12,60 +12,15 @@ from aptui.shared.errors import UserError
 WITH_VALUE = [switch.name for switch in SWITCHES if switch.takes in (SwitchArity.TEXT, SwitchArity.LIST)]
 ALONE = [switch.name for switch in SWITCHES if switch.takes is SwitchArity.NOTHING]
 OF_THE_REFERENCE = [
-    "help",
-    "h",
-    "regset",
-    "regremove",
-    "regset-file",
-    "regdump",
-    "regdumpall",
-    "project-path",
-    "engine-path",
-    "project-cache-path",
-    "project-user-path",
-    "project-log-path",
-    "project-build-path",
-    "o3de-manifest-path",
-    "platforms",
-    "assetroot",
-    "scanfolders",
-    "noConfigScanFolders",
-    "noGemScanFolders",
-    "scanfolderpattern",
-    "logDir",
-    "zeroAnalysisMode",
-    "disableFileCache",
-    "truncatefingerprint",
-    "reprocessFileList",
-    "debugOutput",
-    "warningLevel",
-    "enableQueryLogging",
-    "ignoreFutureAssetDatabaseVersionError",
-    "acceptInput",
-    "waitOnLaunch",
-    "enablescm",
-    "randomListeningPort",
-    "start-hidden",
-    "quitonidle",
-    "port",
-    "remote_port",
-    "ap_disableAssetTreeView",
-    "dependencyScanPattern",
-    "dsp",
-    "fileDependencyScanPattern",
-    "fdsp",
-    "additionalScanFolders",
-    "dependencyScanMaxIteration",
-    "move",
-    "delete",
-    "confirm",
-    "leaveEmptyFolders",
-    "allowBrokenDependencies",
-    "updateReferences",
-    "excludeMetaDataFiles",
-    "gamefolder",
-    "sortJobsByDBSourceName",
-]
+    "help", "h", "regset", "regremove", "regset-file", "regdump", "regdumpall", "project-path", "engine-path",
+    "project-cache-path", "project-user-path", "project-log-path", "project-build-path", "o3de-manifest-path", "platforms",
+    "assetroot", "scanfolders", "noConfigScanFolders", "noGemScanFolders", "scanfolderpattern", "logDir", "zeroAnalysisMode",
+    "disableFileCache", "truncatefingerprint", "reprocessFileList", "debugOutput", "warningLevel", "enableQueryLogging",
+    "ignoreFutureAssetDatabaseVersionError", "acceptInput", "waitOnLaunch", "enablescm", "randomListeningPort", "start-hidden",
+    "quitonidle", "port", "remote_port", "ap_disableAssetTreeView", "dependencyScanPattern", "dsp", "fileDependencyScanPattern",
+    "fdsp", "additionalScanFolders", "dependencyScanMaxIteration", "move", "delete", "confirm", "leaveEmptyFolders",
+    "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "gamefolder", "sortJobsByDBSourceName",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OF_THE_REFERENCE)
@@ -125,27 +80,12 @@ def test_paths_are_not_switches() -> None:
 
 
 def test_lytesttools_command_line_is_parsed() -> None:
-    given = parse(
-        [
-            "--zeroAnalysisMode",
-            '--regset="/Amazon/AzCore/Bootstrap/project_path=/T/AutomatedTesting"',
-            "--assetroot",
-            "/T",
-            '--regset="/Amazon/AzCore/Bootstrap/project_cache_path=/T/AutomatedTesting/Cache"',
-            "--randomListeningPort",
-            "--logDir",
-            "/L",
-            "--scanfolders",
-            "/T/AutomatedTesting,/T/Other",
-            "--noGemScanFolders",
-            "--noConfigScanFolders",
-            '--regremove="f/Amazon/AssetProcessor/Settings/Platforms"',
-            '--regset="f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled"',
-            "--acceptInput",
-            "--platforms",
-            "linux",
-        ]
-    )
+    line = """--zeroAnalysisMode --regset="/Amazon/AzCore/Bootstrap/project_path=/T/AutomatedTesting" --assetroot /T
+        --regset="/Amazon/AzCore/Bootstrap/project_cache_path=/T/AutomatedTesting/Cache" --randomListeningPort --logDir /L
+        --scanfolders /T/AutomatedTesting,/T/Other --noGemScanFolders --noConfigScanFolders
+        --regremove="f/Amazon/AssetProcessor/Settings/Platforms" --regset="f/Amazon/AssetProcessor/Settings/Platforms/pc=enabled"
+        --acceptInput --platforms linux"""
+    given = parse(line.split())
 
     assert given.all("regset") == (
         "/Amazon/AzCore/Bootstrap/project_path=/T/AutomatedTesting",
