@@ -241,7 +241,9 @@ def test_what_the_engine_writes_among_the_intermediates_is_not_looked_at_again(
         check_folder = live.engine.scans.check_folder
         project.write("assets/sub/x.top", "one")
         project.until_product("linux/sub/x.end", "one")
-        monkeypatch.setattr(live.engine, "check_folder", lambda folder, *more: (looks.append(folder), check_folder(folder, *more)))
+        monkeypatch.setattr(
+            live.engine.scans, "check_folder", lambda folder, *more: (looks.append(folder), check_folder(folder, *more))
+        )
         for text in ("two", "three"):
             project.write("assets/sub/x.top", text)
             project.until_product("linux/sub/x.end", text)
