@@ -43,18 +43,18 @@ def serve(
     say: Callable[[str], None],
     gateway_options: Sequence[str] = (),
 ) -> None:
-    """Run an engine until it is told to stop.
+    """Run an engine until it is stopped.
 
     Args:
         config: the checked configuration.
-        load: reads it again.
-        skips_start_scan: do not look at what changed while no engine ran.
-        is_detached: nobody sits at a terminal.
-        say: tells the person who started it.
-        gateway_options: of the command line, for the gateway to read the same configuration.
+        load: reads the configuration again.
+        skips_start_scan: skip the scan for changes that were made while no engine ran.
+        is_detached: whether the process has no terminal.
+        say: prints a line for the user who started the engine.
+        gateway_options: options of the command line that the gateway needs to read the same configuration.
 
     Raises:
-        BusyError: another engine holds the cache. KnownError: it cannot start.
+        BusyError: another engine holds the cache. KnownError: the engine cannot start.
     """
     from aptui.engine.live.requests import reachable
     from aptui.engine.live.supervisor import EngineSupervisor
@@ -86,7 +86,7 @@ def _reporter(config: Config) -> Reporter:
 
 
 class _DaemonLog:
-    """What a daemon's output is for: one line for whatever somebody may look for tomorrow."""
+    """Output of a daemon: one line per fact that the user may search for later."""
 
     def __call__(self, notice: Notice) -> None:
         if isinstance(notice, EngineMessage):

@@ -1,8 +1,8 @@
 """The registry of Python builders: completes configured builders from their classes, and finds those in `builders/` folders.
 
-No builder code runs in the engine: a short-lived process looks at the classes (`worker.describe`), and a JSON file
-remembers what it saw, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no
-import, no metadata of packages.
+No builder code runs in the engine: a short-lived process describes the classes (`worker.describe`), and a JSON file stores the
+result, by size and time of every source file. When nothing changed, this costs a few `stat`s: no process, no import, no metadata of
+packages.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OF_THE_PROJECT = (
 
 
 class _RegistryCache(Struct):
-    """What the cache file holds.
+    """The contents of the cache file.
 
     `signature` covers interpreter and installed packages; `entries` by name, `files` by path, `adapted` by adapter and environment.
     """
@@ -71,19 +71,19 @@ class _RegistryCache(Struct):
 def complete(config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None) -> tuple[Builder, ...]:
     """Return the builders of `config` with version, patterns, fingerprint and code digest of their classes, and the project's own.
 
-    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME`
-    may also name a class in the project's `builders/` folder; one that is configured so is not added a second time. Patterns
-    given in the configuration win over those of the class. Names of files in `builders/` that start with `_` are for helpers.
+    A builder with an adapter and no origin is replaced by those that its adapter finds. One whose origin is `entry:NAME` may
+    also name a class in the project's `builders/` folder; one that is configured so is not added a second time. Patterns given
+    in the configuration win over those of the class. Names of files in `builders/` that start with `_` are for helpers.
 
     Args:
         config: the checked configuration.
-        cache_file: where to remember; may be absent, unreadable or unwritable.
-        notify: called with what went wrong in scripts that adapters run; other builders go on working.
+        cache_file: of the registry; may be absent, unreadable or unwritable.
+        notify: called with errors of scripts that adapters run; other builders continue to work.
 
     Raises:
-        UserError: no such builder, two builders of one name, a builder that was lost, or a file that cannot be imported and does
-        not
-            show which builders it has. The jobs of builders in other files that cannot be imported fail (`Builder.fault`).
+        UserError: a builder does not exist or was lost, two builders have one name, or a file that cannot be imported does
+            not show
+            which builders it has. The jobs of builders in other files that cannot be imported fail (`Builder.fault`).
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
@@ -157,12 +157,12 @@ def find_adapted_folders(cache_file: Path) -> list[str]:
 
 
 def code_files(cache_file: Path) -> dict[str, list[str]]:
-    """Return {a module in a project's `builders/` folder: it, and what it imported from beside it} as they were the last time."""
+    """Return {a module in a project's `builders/` folder: it, and modules beside it that it imported}, as last described."""
     return {path: [name for name, *_ in answer.files] for path, answer in _read_remembered(cache_file).files.items()}
 
 
 def read_remembered_names(cache_file: Path) -> dict[bytes, str]:
-    """Return {uuid: name} of the builders that were found in code the last time that all of it could be looked at."""
+    """Return {uuid: name} of the builders that the last complete description found in code."""
     memory = _read_remembered(cache_file)
     names = {builder_uuid(found.name): found.name for answer in memory.files.values() for found in answer.classes}
     return names | {builder.uuid: builder.name for answer in memory.adapted.values() for builder in answer.found}
@@ -349,7 +349,7 @@ def _enumerate(names: Sequence[str]) -> str:
 def _check_lost(
     files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
 ) -> None:
-    """Refuse a file that had builders and has none; report builders that are gone from a file that has others.
+    """Refuse a file that had builders and no longer has any; report builders that are gone from a file that has others.
 
     Without its builder a source loses its products: a slip in a file must not cost them.
     """
@@ -576,7 +576,7 @@ def complete_checked(config: Config, memory: Path, notify: Callable[[str], None]
 
 
 def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
-    """Raise one `ConfigErrors` with what is wrong with any parameter of `builders`; `places` as in `Config`."""
+    """Raise one `ConfigErrors` with all errors in parameters of `builders`; `places` as in `Config`."""
     wrong = {str(error): error for builder in builders if builder.params_schema for error in _mistakes(builder, places)}
     if wrong:
         raise ConfigErrors(list(wrong.values()))

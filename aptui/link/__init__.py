@@ -1,1 +1,1 @@
-"""The local wire between one engine and its clients: what may be said, how it is written, both ends of the socket."""
+"""The local wire between one engine and its clients: requests, their encoding, and both ends of the socket."""

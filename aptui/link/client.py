@@ -32,7 +32,8 @@ _RECEIVE_BYTES = 1 << 18
 _LINE_LIMIT_BYTES = 64 << 20
 """An engine is trusted, but not to fill the memory of a broken client."""
 _SEND_LIMIT = (10, 0)
-"""Seconds and microseconds. An engine reads many times a second; one that takes nothing for so long is stuck or stopped."""
+"""Send timeout in seconds and microseconds. An engine reads many times a second; one that reads nothing within it is stuck or
+stopped."""
 
 
 _SILENCE_S = 60.0
@@ -70,11 +71,11 @@ class _Troubled(RequestRefused, HostError):
 _FAMILIES: dict[int, type[RequestRefused]] = {UserError.exit_code: _Mistaken, BusyError.exit_code: _Busy}
 
 Then = Callable[[Answer | KnownError], None]
-"""Takes the answer, or why there is none."""
+"""Called with the answer, or with the reason why none comes."""
 
 
 class EngineWelcome(Struct, frozen=True):
-    """What an engine says of itself; a newer one may leave out or add what it likes."""
+    """The report of an engine about itself; a newer engine may leave out or add fields."""
 
     protocol: int = 0
     version: str = ""
@@ -130,10 +131,11 @@ class EngineClient:
     def connect(cls, path: str, kind: str = "cli", name: str = "", timeout_s: float = 5.0) -> Self:
         """Connect to the engine that listens at `path`, whatever its cache is, and exchange hellos.
 
-        Whether it speaks our protocol stands in `hello`; if not, it takes `Ping`, `ReadStatus` and `StopEngine` only.
+        `hello` says whether the engine has our protocol; if not, it accepts `Ping`, `ReadStatus` and `StopEngine` only.
 
         Raises:
-            NoEngine: nobody listens there. Refused: it has too many clients. NoAnswer, EngineGone: it does not say hello.
+            NoEngine: no engine listens there. Refused: the engine has too many clients. NoAnswer, EngineGone: it sends no
+                hello.
         """
         try:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -163,7 +165,7 @@ class EngineClient:
     # ----------------------------------------------------------------------------------------------------------- speaking
 
     def post(self, verb: Verb, then: Then | None = None) -> int:
-        """Say `verb` and return its number; the reading thread calls `then` with the answer, or with why there is none.
+        """Send `verb` and return its number; the reading thread calls `then` with the answer, or with the reason why none comes.
 
         Raises:
             EngineGone: the connection has ended; `then` is not called.
@@ -210,9 +212,9 @@ class EngineClient:
         *,
         on_news: Callable[[NoticeLine], object] | None = None,
     ) -> bool:
-        """Take in what the engine says until `is_over`; return whether that came true in time.
+        """Receive messages of the engine until `is_over`; return whether that happened within the timeout.
 
-        News go to `on_news`, else they are kept.
+        Notices go to `on_news`; without it they are kept.
 
         Raises:
             EngineGone: the connection has ended.
@@ -226,7 +228,7 @@ class EngineClient:
         return True
 
     def listen_while_alive(self, is_over: Callable[[], object], *, on_news: Callable[[NoticeLine], object] | None = None) -> None:
-        """Take in what the engine says until `is_over`; an engine that is silent for long is pinged, as it may be stopped.
+        """Receive messages of the engine until `is_over`; a silent engine is pinged, as it may be stopped.
 
         Raises:
             NoAnswer: the engine does not answer a ping. EngineGone: the connection has ended.
@@ -239,10 +241,10 @@ class EngineClient:
                 raise NoAnswer(what, hint="it is stuck or stopped; 'aptui ps' lists it")
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
-        """Return the next news, None if none came in time; None as time = wait for ever.
+        """Return the next notice, None after the timeout; without a timeout wait until one comes.
 
         Raises:
-            EngineGone: the connection has ended, and all news were returned.
+            EngineGone: the connection has ended, and all notices were returned.
         """
         deadline = _deadline(timeout_s)
         while not self._unread_notices:
@@ -251,10 +253,10 @@ class EngineClient:
         return self._unread_notices.popleft()
 
     def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
-        """Return all news that came, none if none came in time; None as time = wait for ever for the first.
+        """Return all received notices, [] after the timeout; without a timeout wait until one comes.
 
         Raises:
-            EngineGone: the connection has ended, and all news were returned.
+            EngineGone: the connection has ended, and all notices were returned.
         """
         deadline = _deadline(timeout_s)
         while not self._unread_notices:
@@ -323,7 +325,7 @@ class EngineClient:
             self._shut_down()
 
     def close(self) -> None:
-        """End the connection and let go of it; who still awaits an answer hears that there is none."""
+        """Close the connection; pending requests get `EngineGone` as their answer."""
         self._finish(EngineGone("the connection to the engine is closed"))
         self._channel.close()
 

@@ -1,9 +1,9 @@
-"""The local wire as bytes: JSON Lines ↔ verbs, answers, refusals and news. No socket here.
+"""The local wire as bytes: JSON Lines ↔ verbs, answers, refusals and notices. No socket here.
 
 Client: `{"id": 3, "verb": "status", …fields}`. Engine: `{"id": 3, "answer": {…}}` or `{"id": 3, "refusal": {"what", "hint",
-"code"}}`; to subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. A refusal of what has no readable id carries
-id 0. What a client sends is read strictly, what an engine sends leniently: an older client must survive a newer engine. Only the
-verbs `hello` of another protocol are read leniently too, or nobody could say that the protocols differ.
+"code"}}`; to subscribers `{"notice": "JobChanged", "epoch": 7, "seq": 123, …fields}`. If the id of a request cannot be read, its
+refusal has id 0. Messages of clients are read strictly and messages of the engine leniently: an older client must work with a newer
+engine. Only `hello` of another protocol is read leniently too, so that the engine can report that the protocols differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aptui.core.notices import Notice
 
 
-# How large what a client says may be, field by field: checked where it comes in, so that nothing behind the border has to.
+# Size limits of the fields of requests. They are checked at the border, so that the code behind it need not check them.
 
 LAST_NUMBER = (1 << 63) - 1
 """Largest number: what SQLite holds."""
@@ -45,7 +45,7 @@ class Bounds(Struct, frozen=True):
 
 
 class Excess(NamedTuple):
-    """What is too large, and what to do about it."""
+    """A field that is too large, and a hint how to reduce it."""
 
     what: str
     hint: str
@@ -96,7 +96,7 @@ def _is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
 
-# What both JSON wires (the engine's socket and the gateway's) say of messages that they refuse, and how text gets through JSON.
+# Refusals of malformed messages on both JSON wires (the engine's socket and the gateway's), and text that JSON can carry.
 
 _SHOWN_CHARACTERS = 40
 
@@ -114,7 +114,7 @@ def suggest(word: str, words: Iterable[str]) -> str:
     near = get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
     if near:
         return f"did you mean '{near[0]}'?"
-    return f"there are: {', '.join(known)}" if known else "it has none"
+    return f"there are: {', '.join(known)}" if known else "it does not have any"
 
 
 def explain(error: Exception) -> str:
@@ -132,7 +132,7 @@ def explain(error: Exception) -> str:
 
 
 def replace_surrogates(value: object) -> object:
-    """Return plain data with what UTF-8 cannot hold replaced: lone surrogates of names and logs."""
+    """Replace lone surrogates of names and logs in plain data: UTF-8 cannot hold them."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -218,7 +218,8 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     """Return the id of a request and its verb.
 
     Raises:
-        Nonsense: it is no JSON, no verb of ours, or a field is unknown, missing or of another type; the text names it.
+        MalformedLine: the line is not JSON, the verb is unknown, or a field is unknown, missing or of another type; the text
+            names it.
     """
     given = _decode(line, dict[str, msgspec.Raw], 0, "")
     number = _read_number(given)
@@ -238,7 +239,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
 
 
 class _UnknownField(Struct, frozen=True):
-    """What is understood of the first words of a client with another protocol."""
+    """The fields of `hello` that are read from a client with another protocol."""
 
     protocol: int
     version: str = ""
@@ -284,7 +285,7 @@ class AnswerLine(NamedTuple):
 
 
 class RefusalLine(NamedTuple):
-    """A refusal of request `number`, 0 = of the connection or of what could not be read; `code` is the exit code it would be."""
+    """A refusal of request `number`, 0 = of the connection or of an unreadable line; `code` is the exit code for it."""
 
     number: int
     what: str
@@ -332,10 +333,10 @@ def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -
 
 
 def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
-    """Return what an engine said; None for what only a newer engine says.
+    """Return a message of an engine; None for a kind of a newer engine.
 
     Raises:
-        Nonsense: it is no object in JSON.
+        MalformedLine: the line is not a JSON object.
     """
     if line.startswith(_MANY) and (notices := _decode_notices(line)):
         return NoticeLines(notices)
@@ -397,7 +398,7 @@ def _find_notices_form(record: type[Notice]) -> Any:
 
 @cache
 def _notices() -> dict[str, type[Notice]]:
-    """{name on the wire: record}; asked for by who hears news: the records cost as much to import as all the rest of a client."""
+    """Return {name on the wire: record}. The records cost as much to import as the rest of a client."""
     from aptui.core import notices
 
     return {_name_notice(record): record for record in get_args(notices.Notice)}

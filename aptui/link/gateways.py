@@ -1,4 +1,4 @@
-"""Where the gateway beside an engine listens, as a file in that engine's private folder; and why there is none.
+"""The record of the gateway beside an engine, in that engine's private folder: where it listens, or why it does not run.
 
 Tests: `tests/features/gateway/access/test_guard.py`.
 """
@@ -22,7 +22,7 @@ _RECORD = "gateway.json"
 
 
 class GatewayRecord(Struct, frozen=True):
-    """A gateway: its process, where it listens, the token of whoever runs it; or `problem`: why it does not."""
+    """A gateway: its process, its address, and the token of its user; or `problem`: why it does not run."""
 
     pid: int
     pid_started: int

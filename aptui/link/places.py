@@ -1,11 +1,11 @@
-"""Where the engines of one user are: state folder, sockets, the registry of running engines, and who owns a socket.
+"""Where the engines of one user are: state folder, sockets, the registry of running engines, and the owner of a socket.
 
-The run-time directory would be the usual place, but it disappears with the last login session, and the person could not come back
-to an engine that goes on. A network mount cannot carry a socket between machines but would show it on all of them.
+The run-time directory would be the usual place, but it disappears with the last login session, and the user could not return to an
+engine that continues. A network mount cannot carry a socket between machines but would show it on all of them.
 
 A cache is identified by device and inode of its folder (`config.dirs.identity_of`), for its record is copied along with it. Clients
-connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names another cache.
-An engine serves a path: it lets go of a cache folder that was moved, replaced or deleted (`live.supervisor`).
+connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names another cache. An
+engine serves a path: it lets go of a cache folder that was moved, replaced or deleted (`live.supervisor`).
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def output_path(cache_dir: Folder) -> Path:
 
 
 def make_private(folder: Folder) -> None:
-    """Make a folder that nobody else can look into, and those above it that are missing.
+    """Make a folder that only this user can enter, and its missing parents.
 
     Raises:
-        HostError: it is somebody else's, somebody else could put another in its place, it is no folder, or it cannot be made.
+        HostError: another user owns it or could replace it, it is not a folder, or it cannot be made.
     """
     path = os.fspath(folder)
     parent = os.path.dirname(path)
@@ -130,7 +130,7 @@ def _is_too_long(folder: str) -> bool:
 
 
 def filesystem(path: Folder, mounts: str = "/proc/self/mountinfo") -> str:
-    """Return the type of the file system that holds `path`, "" when it cannot be told (proc_pid_mountinfo(5))."""
+    """Return the type of the file system that holds `path`, "" if it is unknown (proc_pid_mountinfo(5))."""
     real = os.path.realpath(path)
     best, kind = "", ""
     try:
@@ -156,7 +156,7 @@ def _unescape(point: str) -> str:
 
 
 class Credentials(NamedTuple):
-    """Who the kernel says is on the other end of a connection."""
+    """The process at the other end of a connection, as the kernel reports it."""
 
     pid: int
     uid: int
@@ -200,7 +200,7 @@ def _endpoint(address: str, port: int) -> str:
 
 
 def process_start(pid: int) -> int:
-    """Return when a process started, in clock ticks since boot; 0 when there is none, or it is dead and not yet waited for."""
+    """Return when a process started, in clock ticks since boot; 0 if it does not exist, or is dead and not yet reaped."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -226,7 +226,7 @@ def describe_this_process(project: Folder, cache: Folder, *, version: str, proto
 
 
 def announce(cache_dir: Folder, record: EngineRecord) -> None:
-    """Write the engine of a cache into the registry, whole or not at all, and beside the cache's lock for those who have another.
+    """Write the record of an engine into the registry, atomically, and beside the cache's lock for users of another registry.
 
     Raises:
         HostError: it cannot be written into the registry.
@@ -234,7 +234,7 @@ def announce(cache_dir: Folder, record: EngineRecord) -> None:
     folder, data = engine_dir(cache_dir), msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     make_private(folder)
     replace_bytes(folder / _RECORD, data, is_synced=False)
-    with contextlib.suppress(OSError, KnownError):  # a cache that cannot be written is told of elsewhere
+    with contextlib.suppress(OSError, KnownError):  # a cache that cannot be written is reported elsewhere
         replace_bytes(engine_record(cache_dir), data, is_synced=False)
 
 
@@ -321,7 +321,7 @@ def remove_stale(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            pass  # so many wait to be let in: somebody is there
+            pass  # the queue of connections is full: an engine listens
         except OSError as error:
             raise HostError(
                 f"socket '{path}' cannot be created: {error.strerror or error}",

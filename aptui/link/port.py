@@ -1,8 +1,8 @@
-"""The EnginePort: every verb a client may say to an engine, one record each, and the seam to what answers them. No socket here.
+"""The EnginePort: every request a client may send to an engine, one record each, and the protocol of its answerer. No socket here.
 
-A client's first verb is `EngineHello`. Every verb gets exactly one answer, an object of the verb's own form, or a refusal; notices
-go to clients that have sent `subscribe`. What is settled (jobs, assets, logs of runs that ended, why) is read from the database
-and has no verb.
+A client's first request is `EngineHello`. Every request gets exactly one answer, an object of the request's own form, or a
+refusal; notices go to clients that have sent `subscribe`. Settled facts (jobs, assets, logs of finished runs, reasons) are read
+from the database and have no request.
 
 Tests: `tests/link/test_client.py`.
 """
@@ -18,10 +18,10 @@ PROTOCOL = 2
 
 
 class EngineHello(Struct, frozen=True):
-    """Who is there.
+    """Introduce a client to the engine.
 
     Answered with {protocol, version, pid, epoch, project, cache, cache_id, started_ms}, also to another protocol's client.
-    `cache_id` is device and inode of the cache folder: a client that means another cache hangs up.
+    `cache_id` is device and inode of the cache folder: a client that needs another cache hangs up.
     """
 
     protocol: int
@@ -36,13 +36,13 @@ class PingEngine(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Hear the news from now on.
+    """Receive notices from now on.
 
-    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [how long each runs, …]}; `wants_all` also
-    asks for what is pending and starting, not only for what settled. Every notice carries `epoch` and `seq`; a client that reads
-    too slowly is dropped and comes back.
+    Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each, …]}; `wants_all` also asks for
+    pending and running jobs (a job that ends within a moment is reported by its end alone), not only for settled ones. Every notice
+    carries `epoch` and `seq`; a client that reads too slowly is dropped and may connect again.
 
-    `is_coalesced`: all news, ten times a second at most, of each thing the newest alone (`beat`), for those who draw.
+    `is_coalesced`: at most ten times a second, the newest notice of each thing (`notice_feed`), for clients that draw.
     """
 
     wants_all: bool = True
@@ -60,7 +60,7 @@ class ReprocessJobs(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """Stop these jobs; they rest until their source changes or somebody asks. Answered with {count}."""
+    """Cancel these jobs until their source changes or a client requests them. Answered with {count}."""
 
     job_ids: tuple[int, ...]
 
@@ -74,20 +74,20 @@ class EscalateJobs(Struct, frozen=True):
 
 
 MOST_INTERESTING = 1_000
-"""So many sources may be named in one `NoteInterest`."""
+"""Maximum number of sources in one `NoteInterest`."""
 
 
 class NoteInterest(Struct, frozen=True):
-    """Somebody looks at these sources: their jobs come before others for a while, the newest first. Answered with {count}."""
+    """Raise the priority of the jobs of these sources for 90 s, the newest request first. Answered with {count}."""
 
     keys: tuple[str, ...] = ()
 
 
 class ReadRunLog(Struct, frozen=True):
-    """What has a job that runs logged so far? The asker knows that of its run `run_key` as it was at the stamp `seen`, if any.
+    """Read the log so far of a running job. The client has the log of run `run_key` up to the stamp `seen`, if any.
 
-    Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = it does not run, or no more;
-    `records` null = nothing came since. A run that no worker has begun has none, and one on a cluster.
+    Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = the job does not run; `records`
+    null = nothing new. A run that has not started, or that runs on a cluster, does not have a log yet.
     """
 
     job_id: int
@@ -137,11 +137,11 @@ class Settle(Struct, frozen=True):
 
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
-    `shared` are counts of what results were found that somebody had already (shared/account.py), {} where none were looked for;
-    `unknown` are sentences about folders of sources that cannot be read: what is known of them stayed as it was;
-    `variables` is {name: digest of the value, "" = not set} of the environment variables that the configuration names.
+    `shared` are counts of results that were fetched (shared/account.py), {} if none were searched for; `unknown` are sentences
+    about source folders that cannot be read: their stored state stays; `variables` is {name: digest of the value, "" = not set} of
+    the environment variables that the configuration names.
 
-    The named options are those the asker wants to run with; an engine that runs with others refuses, saying so.
+    The options are those that the client needs; an engine that runs with other options refuses and names them.
     """
 
     is_full_scan: bool = False
@@ -155,7 +155,7 @@ class PauseJobs(Struct, frozen=True):
 
 
 class RunNext(Struct, frozen=True):
-    """While paused: start one job more, this one if named. Answered with {job_id}: 0 = nothing is owed."""
+    """While paused: start one more job, this one if named. Answered with {job_id}: 0 = no job is pending."""
 
     job_id: int = 0
 
@@ -165,7 +165,7 @@ class ResumeJobs(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """Finish what is owed, look at nothing new, then stop the engine if `stops`. Answered with {} when all is done."""
+    """Finish pending work, ignore new changes, then stop the engine if `stops`. Answered with {} when all is done."""
 
     stops: bool = False
 
@@ -181,7 +181,7 @@ class Release(Struct, frozen=True):
 
 
 class StopEngine(Struct, frozen=True):
-    """Stop the engine cleanly; with `is_when_idle`, as soon as nothing is owed. Answered with {} before it goes."""
+    """Stop the engine cleanly; with `is_when_idle`, as soon as no work is pending. Answered with {} before it ends."""
 
     is_when_idle: bool = False
 
@@ -238,7 +238,7 @@ def name_verb(verb: Verb) -> str:
 
 
 Answer = dict[str, object]
-"""What goes into JSON; records of core/ among the values are written as objects."""
+"""The fields of an answer in JSON; records of core/ among the values are written as objects."""
 
 
 class Request(Protocol):
@@ -252,11 +252,11 @@ class Request(Protocol):
         """Send the answer."""
 
     def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
-        """Send a refusal; `code` is the exit code it would be (3 = the asker's mistake, 2 = trouble of the engine, 4 = busy)."""
+        """Send a refusal; `code` is the exit code for it (3 = the client's mistake, 2 = trouble of the engine, 4 = busy)."""
 
 
 class Answerer(Protocol):
-    """Who answers: the engine behind its desk. Both are called in the engine's thread and may not wait."""
+    """Server-side handler of requests. Both methods are called in the engine's thread and may not wait."""
 
     def take(self, request: Request) -> None:
         """Take a verb; answer it now or later. `EngineHello`, `Ping`, `Subscribe`, `Connections` and `Disconnect` come here too."""

@@ -1,4 +1,4 @@
-"""The answer to `port.ReadRunLog`, for clients; apart from the verbs, which know nothing of records.
+"""The answer to `port.ReadRunLog`, for clients; apart from the requests, so that clients without logs do not import its records.
 
 Tests: `tests/cli/test_following.py`.
 """
@@ -14,7 +14,7 @@ from aptui.shared.forms import prepare_form
 
 
 class RunLogSoFar(Struct, frozen=True):
-    """What a run has logged so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
+    """The log of a run so far. `run_key` 0 = the job does not run; `records` None = nothing came since `stamp`."""
 
     run_key: int = 0
     stamp: int = -1
@@ -22,9 +22,9 @@ class RunLogSoFar(Struct, frozen=True):
 
 
 def make_run_log(answer: Answer) -> RunLogSoFar:
-    """Return an answer as it is meant.
+    """Return the record of an answer.
 
     Raises:
-        msgspec.ValidationError: it is none.
+        msgspec.ValidationError: the answer has another form.
     """
     return msgspec.convert(answer, prepare_form(RunLogSoFar))

@@ -1,12 +1,11 @@
-"""The engine's end of the local socket: its clients, their requests, what waits to be sent. `port.Answerer` answers.
+"""The engine's end of the local socket: its clients, their requests, the lines to be sent. `port.Answerer` answers.
 
-It lives in the engine's thread, on the engine's selector, and never waits. Whatever is said to clients goes into their outboxes and
-leaves with `flush`, once per turn of the loop: a thousand notices are one system call. A line of news is encoded once and shared by
-all outboxes, so a client that does not read costs its place in the list; it is dropped when too much waits for it, and comes back
-if it likes.
+It runs in the engine's thread, on the engine's selector, and never waits. Lines for clients go into their outboxes and are sent by
+`flush`, once per turn of the loop: a thousand notices are one system call. A line of notices is encoded once and shared by all
+outboxes, so a client that does not read costs its list of lines only; it is dropped when its outbox is full, and may connect again.
 
-Nobody's fault may become the engine's: other users are turned away by the kernel's word for who they are, lines
-are bounded, and a client has so many seconds for its first message and for the end of a message that it began.
+A faulty client must not harm the engine: other users are refused by the credentials that the kernel reports, lines have a maximum
+length, and a client has a time limit for its first message and for the end of a message that it began.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from msgspec import Struct
 
 from aptui.core.notices import JobChanged, Notice
 from aptui.link import codec, places
-from aptui.link.beat import REPLACED, UNSETTLED, NewsBeat, Outbox
+from aptui.link.notice_feed import REPLACED, UNSETTLED, NoticeFeed, Outbox
 from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.floods import ErrorReports
@@ -37,26 +36,26 @@ more."""
 _ACCEPTS = 64
 """Connections of one turn at most; a storm of them must not keep the loop."""
 _ACCEPT_AGAIN_S = 1.0
-"""How long nobody is let in after the process ran out of file descriptors; the listening socket would wake the loop for ever."""
+"""Pause of accepting after the process ran out of file descriptors; the listening socket would wake the loop without end."""
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
 _GATEWAY_FACTOR = 4
-"""So many times as long and as much as of others may wait for a gateway: it runs after everything else, and all its clients would
-begin again."""
+"""Factor of the limits for a gateway: it runs at low priority, and if it is dropped, all its clients start again."""
 _BEFORE_HELLO = (PingEngine, ReadStatus, StopEngine)
-"""What a client of another protocol may say: enough to restart the engine."""
+"""Requests that a client of another protocol may send: enough to restart the engine."""
 
 
 class LinkLimits(Struct, frozen=True):
-    """What one client, and all of them together, may use.
+    """Limits of one client, and of all clients together.
 
     Args:
-        connections: clients at a time.
-        message_s: seconds until the first message is there, and for the end of any that has begun.
-        begun_bytes: most that all messages together may hold which have begun and not ended; who goes beyond it is dropped.
-        waiting_bytes: most that may wait to be sent to a client; one more and it is dropped.
-        waiting_lines: news that may wait for a client that has taken nothing for `stalled_s` seconds. A burst beyond it is no fault
-            of a client that reads: one turn of the loop may have more to tell.
+        connections: maximum number of clients.
+        message_s: seconds until the first message is complete, and any later message that has begun.
+        begun_bytes: maximum size of all unfinished messages; a client that exceeds it is dropped.
+        waiting_bytes: maximum size of the lines that wait for a client; if more wait, it is dropped.
+        waiting_lines: maximum number of notices for a client that has read nothing for `stalled_s` seconds. A client that reads
+            may
+            exceed it: one turn of the loop may have more notices.
     """
 
     connections: int = 64
@@ -68,7 +67,7 @@ class LinkLimits(Struct, frozen=True):
 
 
 class _Client:
-    """One connection: who it is, what it began to say, and what waits for it."""
+    """One connection: its identity, its unfinished message, and its outbox."""
 
     __slots__ = ("answers", "begun_s", "channel", "hello", "is_coalesced", "lines", "number", "outbox", "pid", "since_ms", "wants")
 
@@ -77,18 +76,18 @@ class _Client:
         self.since_ms = time.time_ns() // 1_000_000
         self.hello: EngineHello | None = None
         self.wants: bool | None = None
-        """None until it subscribed, then whether to all news or to what settled."""
+        """None until the client subscribed, then whether it subscribed to all notices or to settled jobs only."""
         self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
         self.answers: Iterator[bytes] = iter(())
         """Lines that came and were not taken yet."""
         self.begun_s: float | None = now
-        """Since when it owes the rest of a message, or the first one."""
+        """When its unfinished message began, or the connection."""
         self.outbox = Outbox(channel, now)
 
     @property
     def deadline_factor(self) -> int:
-        """How many times the limits of what waits it may use."""
+        """Factor of the limits for this client."""
         return _GATEWAY_FACTOR if self.hello is not None and self.hello.kind == "gateway" else 1
 
 
@@ -121,16 +120,16 @@ class ClientRequest:
 
 
 class LinkServer:
-    """The socket at `path` and everybody who is connected.
+    """The socket at `path` and all connected clients.
 
     Args:
         path: of the socket; its folder is made and must be the user's own.
-        selector: the loop's; keys carry what is called with the mask.
-        answerer: takes the verbs and hears who left.
+        selector: the loop's; keys carry a function that is called with the mask.
+        answerer: handles the requests, and is notified of clients that left.
         version: of this engine, for clients of another one.
-        limits: what clients may use.
-        clock: seconds, never going back.
-        credentials: tells who is on the other end of a connection.
+        limits: of clients.
+        clock: seconds, monotonic.
+        credentials: returns the process at the other end of a connection.
     """
 
     def __init__(
@@ -153,24 +152,24 @@ class LinkServer:
         self._accept_again_s: float | None = None
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
-        """Replaced, never changed: a client may be dropped while it is told something."""
+        """Replaced, never changed: a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
-        """Those who hear of a beat instead; replaced, too."""
-        self._beat = NewsBeat()
+        """Clients that receive coalesced notices; replaced, too."""
+        self._feed = NoticeFeed()
         self._reported: set[_Client] = set()
-        """Those who got something to hear since the last flush."""
+        """Clients with new lines since the last flush."""
         self._gone: list[int] = []
-        """Clients of which the answerer does not know yet that they left; it is told when nothing else is in hand."""
+        """Clients that left and whose departure the answerer does not know yet; it is notified between two requests."""
         self._count = 0
         self._reports = ErrorReports(self._clock)
 
     # --------------------------------------------------------------------------------------------------------- open, close
 
     def listen(self) -> None:
-        """Open the socket; only who holds the lock of the cache may call this.
+        """Open the socket; only the holder of the cache's lock may call this.
 
         Raises:
-            BusyError: somebody answers on it. HostError: the folder is not the user's own, or the socket cannot be made.
+            BusyError: another process listens on it. HostError: the folder is not the user's own, or the socket cannot be made.
         """
         places.make_private(os.path.dirname(self.path))
         places.remove_stale(self.path)
@@ -192,8 +191,8 @@ class LinkServer:
         self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
 
     def close(self) -> None:
-        """Send what fits without waiting, hang up on everybody, remove the socket; nobody is told any more who left."""
-        self._send_beat()
+        """Send what fits without waiting, close all connections, remove the socket; the answerer is not notified."""
+        self._send_coalesced()
         for client in list(self._clients.values()):
             with contextlib.suppress(OSError):
                 client.outbox.send(self._clock())
@@ -214,7 +213,7 @@ class LinkServer:
         """Let a client hear the news from now on, or once a beat what became of them."""
         client = self._clients.get(number)
         if client is not None:
-            self._send_beat()
+            self._send_coalesced()
             client.wants, client.is_coalesced = wants_all, is_coalesced
             self._note_subscribers()
 
@@ -223,12 +222,12 @@ class LinkServer:
         self._subscribers = tuple(client for client in subscribers if not client.is_coalesced)
         self._drawing = tuple(client for client in subscribers if client.is_coalesced)
         if not self._drawing:
-            self._beat.clear()
+            self._feed.clear()
 
     def publish(self, notice: Notice, epoch: int, seq: int) -> None:
         """Tell the subscribers."""
         if self._drawing:
-            self._beat.put(notice, epoch, seq)
+            self._feed.put(notice, epoch, seq)
         line = b""
         is_settled = not (isinstance(notice, JobChanged) and notice.status in UNSETTLED)
         for client in self._subscribers:
@@ -236,19 +235,19 @@ class LinkServer:
                 line = line or codec.encode_notice(notice, epoch, seq)
                 self._put(client, type(notice) if isinstance(notice, REPLACED) else None, line)
 
-    def _send_beat(self) -> None:
-        for line in self._beat.lines(self._clock()) if self._drawing else ():
+    def _send_coalesced(self) -> None:
+        for line in self._feed.lines(self._clock()) if self._drawing else ():
             for client in self._drawing:
                 self._put(client, None, line)
 
-    def _beat_deadline(self) -> float | None:
-        return self._beat.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
+    def _coalesced_deadline(self) -> float | None:
+        return self._feed.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
 
     def say(self, number: int, line: bytes) -> None:
         """Let a line wait for a client, if it is still there."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
-            self._send_beat()  # what led to the answer comes before it
+            self._send_coalesced()  # notices of the causes come before the answer
         if client is not None:
             self._put(client, None, line)
             if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
@@ -257,22 +256,22 @@ class LinkServer:
     def flush(self) -> None:
         """Send what waits; the loop calls this once per turn, after everything else."""
         now = self._clock()
-        due = self._beat_deadline()
+        due = self._coalesced_deadline()
         if due is not None and now >= due:
-            self._send_beat()
+            self._send_coalesced()
         while self._reported or self._gone:
             reported, self._reported = self._reported, set()
             for client in reported:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
-                    self._listen(client)  # it may have been blocked in between, with half of what it said untaken
+                    self._listen(client)  # if it was blocked in between, the rest of its requests is not handled yet
                 is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
             self._report_gone_clients()
 
     def connections(self) -> tuple[Connection, ...]:
-        """Return those who said hello."""
+        """Return the clients that sent a hello."""
         return tuple(
             Connection(
                 client.number,
@@ -288,7 +287,7 @@ class LinkServer:
         )
 
     def disconnect(self, number: int) -> bool:
-        """Drop a client; return whether there was one. What it was owed is sent as far as that needs no waiting."""
+        """Drop a client; return whether it existed. Its waiting lines are sent as far as that needs no waiting."""
         client = self._clients.get(number)
         if client is None:
             return False
@@ -299,7 +298,7 @@ class LinkServer:
     def next_deadline(self) -> float | None:
         """Return when `poll` must be called at the latest, in seconds of the clock."""
         deadlines = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
-        due = self._beat_deadline()
+        due = self._coalesced_deadline()
         return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
@@ -462,7 +461,7 @@ class LinkServer:
         self._drop(client)
 
     def _drop(self, client: _Client) -> None:
-        """Forget a client at once; the answerer hears of it later, for it may be the one who is publishing."""
+        """Forget a client at once; the answerer is notified later, for it may be publishing now."""
         if self._clients.pop(client.number, None) is None:
             return
         self._reported.discard(client)

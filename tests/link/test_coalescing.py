@@ -4,7 +4,7 @@ import pytest
 from link_room import Room, opened
 
 from aptui.core.notices import EngineMessage, JobChanged
-from aptui.link.beat import BEAT_S, BUSY_BEAT_S
+from aptui.link.notice_feed import BEAT_S, BUSY_BEAT_S
 from aptui.link.server import LinkLimits
 
 pytestmark = pytest.mark.real

@@ -127,7 +127,7 @@ def test_fields_that_only_a_newer_engine_has_are_left_out() -> None:
         (b'{"id":0,"verb":"ping"}', 0, "'id': expected a number from 1", ""),
         (b'{"id":"3","verb":"ping"}', 0, "'id': expected 'int', got 'str'", ""),
         (b'{"id":' + b"9" * 5000 + b',"verb":"ping"}', 0, "'id': ", ""),
-        (b'{"id":3,"verb":"ping","loud":1}', 3, "verb 'ping': there is no field 'loud'", "it has none"),
+        (b'{"id":3,"verb":"ping","loud":1}', 3, "verb 'ping': there is no field 'loud'", "it does not have any"),
         (b'{"id":3,"verb":"cancel","job_id":[1]}', 3, "verb 'cancel': there is no field 'job_id'", "did you mean 'job_ids'?"),
         (b'{"id":3,"verb":"cancel","job_ids":[1,"2"]}', 3, "verb 'cancel': 'job_ids[1]': expected 'int', got 'str'", ""),
         (b'{"id":3,"verb":"cancel","job_ids":[1.5]}', 3, "verb 'cancel': 'job_ids[0]': expected 'int', got 'float'", ""),

@@ -1,11 +1,11 @@
-"""Change notifications turned into rescans: gathers what the watcher reports and has the engine look there, when the time is right.
+"""Changed files: gathers the notifications of the watcher, and has the engine check the files and folders when the time is right.
 
-A notification is never trusted. The time is right when nobody holds changes back (a version-control operation, `aptui
-hold`), no scan is under way, and a file is not being written any more (`live.writing`).
+A notification is never trusted. The time is right when nothing holds changes back (a version-control operation, `aptui hold`),
+no scan is under way, and no process writes the file any more (`live.writing`).
 
-A file or folder that is known and not there may be on its way back: some programs remove a file, or rename it, and write it
-anew. So it is asked twice (`live.absences`) before anything of what was reported with it is looked at; until then it counts
-as it was.
+A known file or folder that is missing may come back: some programs remove or rename a file and write it again. So a deletion
+counts only after two checks (`live.writing.Absences`), before anything that was reported with it is checked; until then the
+file counts as unchanged.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -50,7 +50,7 @@ _PREFIX = f"{COMMON_PLATFORM}/"
 
 
 class WrittenIntermediates:
-    """What was named below the folder of intermediates since it was looked at last.
+    """Files below the folder of intermediates that were reported since the last check.
 
     Args:
         cache: the cache folder.
@@ -71,7 +71,7 @@ class WrittenIntermediates:
             self.due = now + _GATHER_S
 
     def check(self, engine: Engine, now: float) -> None:
-        """Have those files looked at that are not as the engine wrote them."""
+        """Check the files that were changed after the engine wrote them."""
         if self.due is None or now < self.due:
             return
         if engine.scans.is_scanning or engine.pipeline.jobs.committing:
@@ -104,7 +104,7 @@ class WrittenIntermediates:
 
 
 BEGAN = "watching began"
-"""Why a root that is watched from now on has to be looked at."""
+"""Reason of the scan after watching of a root began."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Notifications of the last writes under a lock may come after it is gone."""
@@ -112,7 +112,7 @@ _SECOND_CHECK_S = 2.5
 """Delay before a second check, which reads files again whose bytes were read within two seconds of their last change: a coarse
 clock may hide one more change."""
 _SLICE_S = 0.004
-"""Paths and folders are looked at for so long before clients have their turn."""
+"""Time limit of one slice of checks; then clients have their turn."""
 _MOST_FOLDERS = 64
 """Where more folders changed, one scan is cheaper, and one batch."""
 
@@ -141,20 +141,20 @@ class ChangeTracker:
         self.unfinished = self._writing.unfinished
         self.is_draining = False
         self.folder_checks = 0
-        """How often something was looked at because of what the watcher said."""
+        """Number of checks that notifications caused."""
         self._wake, self._settings_changed, self._clock = wake, settings_changed, clock
         self._notifications: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
         self._placing: deque[bytes] = deque()
-        """Paths of which is being found out where they have to be looked at; those that come meanwhile are another batch."""
+        """Reported paths whose folders are still to be determined; paths that arrive in the meantime form the next batch."""
         self._folders_due: dict[str, set[PathKey]] = {}
-        """{folder to be looked at: its files that are read again, whatever is remembered of them}."""
+        """{folder to check: its files that are read again, even if their stored state matches}."""
         self._whole: set[str] = set()
-        """Those of them that are looked at as a whole, not the named files alone."""
+        """The folders among them that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders of which something is pending, and those above, as one batch of paths met them first."""
+        """Relative folders with pending work, and their parents, as they were when the first path of the batch was handled."""
         self._have_folders: dict[str, bool] = {}
-        """{relative folder: whether folders below it are remembered}: most files lie where there are none."""
+        """{relative folder: whether the stored state has folders below it}; most files are in folders without any."""
         self._named: dict[PathKey, bytes] = {}
         """Of the named files, the path that was named: another of that key may be the one that is known."""
         self._trees: dict[PathKey, None] = {}
@@ -195,7 +195,7 @@ class ChangeTracker:
         self._wake()
 
     def check_shared_files(self) -> None:
-        """Check all sources that have another name somewhere, of whose changes there may be no notification."""
+        """Check all sources that have another name elsewhere: a change through that name may cause no notification."""
         if self.engine is not None:
             self._paths.update(dict.fromkeys(self._shared_files.check_all(self.engine.scans.links)))
 
@@ -204,7 +204,7 @@ class ChangeTracker:
         self._paths[path] = None
 
     def forget(self) -> None:
-        """Forget what was said so far: all is looked at anyway, also the configuration, which was read before it was watched."""
+        """Drop all notifications so far: a full scan follows. The configuration, read before it was watched, is read again."""
         while not self._notifications.empty():
             self._notifications.get_nowait()
         self._settings_changed()
@@ -227,7 +227,7 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                self._settings_changed()  # also where watching only began: nobody heard what came after it was read
+                self._settings_changed()  # also when watching only began: changes after the file was read caused no notification
         self._say_why(losses)
         if lost_products and self.engine is not None:
             self._products_gone(self.engine, lost_products)
@@ -243,7 +243,7 @@ class ChangeTracker:
         self._is_lost = self._is_lost or notification.is_lost
 
     def _say_why(self, losses: Iterable[str]) -> None:
-        """Say why all files are looked at; what several folders have in common once."""
+        """Report why all files are checked; a reason that several folders share is reported once."""
         for why in dict.fromkeys(losses):
             if self.engine is not None and why != BEGAN:
                 self.engine.news.say(f"checking all files: {why}", LogLevel.INFO if why == REGULAR else LogLevel.WARNING)
@@ -309,7 +309,7 @@ class ChangeTracker:
 
     @property
     def is_looking_again(self) -> bool:
-        """Whether the engine is busy with nothing but a second look at what had been too fresh."""
+        """Whether the engine is busy only with the second check of files that were too fresh."""
         return self._is_looking_again and not self._is_anything_gathered
 
     @property
@@ -318,7 +318,7 @@ class ChangeTracker:
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are looked at in part only: nothing shall start that knows half of them."""
+        """Whether changes that were reported together are only partly checked: no job may start with half of them."""
         return bool(self._placing or self._absences or self._folders_due)
 
     def _check(self, engine: Engine, now: float) -> None:
@@ -371,7 +371,7 @@ class ChangeTracker:
             self._second_checks[tree] = now + _SECOND_CHECK_S
 
     def _check_folder(self, engine: Engine, folder: str, again: set[PathKey], now: float) -> None:
-        """Look at one folder, or at the files of it alone that were named; all of it is looked at when it has come to rest."""
+        """Check the named files of one folder, or all of it if that is needed."""
         is_whole = folder in self._whole
         self._whole.discard(folder)
         named = {key: self._named.pop(key, b"") for key in again}
@@ -380,7 +380,7 @@ class ChangeTracker:
         self._second_checks[folder] = now + _SECOND_CHECK_S
 
     def _place(self, engine: Engine, path: bytes, by_folder: dict[str, set[PathKey]], now: float) -> None:
-        """Find out where one path has to be looked at: its folder, itself, or everything that was below it."""
+        """Find out which check one path needs: of its folder, of the file, or of everything below it."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
             self._absences.settle(path)  # another configuration ignores it by now
@@ -394,7 +394,7 @@ class ChangeTracker:
             self._is_lost = self._is_lost or "" in rels  # a scan folder: the scan says that it is not there
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
-                    continue  # a temporary file, of which nobody heard before it was gone
+                    continue  # a temporary file that was gone before its first notification
                 self._whole.add(parent(key_of(rel)))
                 by_folder.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
@@ -445,7 +445,7 @@ class ChangeTracker:
             self._whole.add(folder)
             by_folder.setdefault(folder, set())
         if any(folder == key for _part, folder in engine.scans.unknown):
-            self._note_tree(path)  # it may be readable now, and nobody looked below it meanwhile
+            self._note_tree(path)  # it may be readable now, and nothing below it was checked in the meantime
 
     # ------------------------------------------------------------------------------------------------------ being written
 
@@ -454,7 +454,7 @@ class ChangeTracker:
         return self._writing.is_being_written(from_text(path), is_asked=is_asked)
 
     def _take_written(self, engine: Engine, now: float) -> None:
-        """Look at the files that nobody writes any more."""
+        """Check the files that are no longer being written."""
         for path, is_there in self._writing.find_ended(now, engine.scans.is_own):
             if not is_there:
                 self._paths[path] = None  # it counts as it was until it was asked twice
@@ -477,7 +477,7 @@ class ChangeTracker:
             self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
 
     def first_scan_is_done(self) -> None:
-        """Look again, in a while, at what the first scan found too fresh to be trusted."""
+        """Check again, after a while, the files that were too fresh to be trusted in the first scan."""
         if self.engine is not None:
             self._note_distrusted(self.engine, self._clock())
 
@@ -493,7 +493,7 @@ class ChangeTracker:
 
     @staticmethod
     def _check_nameless(engine: Engine, now: float) -> None:
-        """Sources that have waited long enough for their identity file: looked at now, they get a new one."""
+        """Check sources that have waited long enough for their identity file: they get a new one."""
         for held in engine.metadata.due(now):
             key = key_of(held[1])
             engine.scans.check_folder(parent(key), frozenset({key}))
@@ -503,7 +503,7 @@ class ChangeTracker:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """What holds changes back."""
+        """The programs that hold changes back."""
         return (*([self._held_by] if self._held_by else ()), *(why for _client, why in self._people))
 
     def hold(self, client: int, why: str) -> None:
@@ -536,7 +536,7 @@ class ChangeTracker:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything that was reported has been looked at."""
+        """Whether all reported changes are checked."""
         is_waiting = self.engine is not None and bool(self.engine.metadata.held)
         return self._notifications.empty() and not (
             self._is_anything_gathered or self._writing or self._intermediates.due is not None or is_waiting

@@ -32,10 +32,10 @@ _CHECK_EVERY_S = 1.0
 
 
 class Tools:
-    """The tools of one configuration after the other.
+    """The tools of the present configuration.
 
     Args:
-        changed: called when one is not what it was when it was last looked at, or is gone.
+        changed: called when a tool differs from the last check, or is gone.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class Tools:
         self._due_s = math.inf
 
     def next_deadline(self, config: Config) -> float:
-        """Return when (monotonic) it is time to look again: at once at others, infinite where there are none."""
+        """Return when (monotonic) the next check is due: at once for new tools, infinite without tools."""
         if not config.tools:
             return math.inf
         return self._due_s if config is self._config else 0.0
@@ -71,14 +71,14 @@ class Tools:
 
 
 _QUIET_S = 0.1
-"""Who saves one file of it often saves the next one in a moment."""
+"""Delay before the configuration is read again: saves of its files often come in groups."""
 
 ReloadCallback = Callable[[str, bool], None]
 """Called with an error ("" = none) and whether anything changed."""
 
 
 class LoadedConfiguration(Struct):
-    """What reading the configuration again came to: a configuration with its builders, or an error; `told` want to know of it."""
+    """Result of reading the configuration again: a configuration with its builders, or an error; `callbacks` are called with it."""
 
     config: Config | None
     builders: tuple[Builder, ...] = ()
@@ -86,7 +86,7 @@ class LoadedConfiguration(Struct):
     callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
-        """Whether it differs, from these, in what an engine is made of."""
+        """Whether it differs from these in a way that needs another engine."""
         return self.config is not None and (builders != self.builders or _decisive(self.config) != _decisive(config))
 
 
@@ -110,7 +110,7 @@ class ConfigurationReload:
         self._at = time.monotonic() + _QUIET_S
 
     def want_now(self, callback: ReloadCallback | None) -> None:
-        """Read it, and tell `told` what came of it."""
+        """Read the configuration, and call `callback` with the result."""
         if callback is not None:
             self._callbacks.append(callback)
         self._at = time.monotonic()

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from aptui.link.port import Request
 
 
-# What editors and running games look at (`port.NoteInterest`): passed on with a time, and forgotten after a while.
+# Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.
 #
-# The pipeline reads no clock, so looks are numbered here by seconds.
+# The pipeline reads no clock, so requests are numbered here by seconds.
 
 LASTS_S = 90.0
 """Duration of a boost."""
@@ -81,10 +81,9 @@ class InterestRequests:
             self._live.engine.ask("expire", value=gone)
 
 
-# What a job that runs has logged so far (`port.ReadRunLog`): its worker is asked, and its answer is passed to the client.
+# The log so far of a running job (`port.ReadRunLog`): its worker is asked, and the answer is passed on to the client.
 #
-# Every client is answered within a second: with what is known by then where a worker is late, or when the run has ended
-# meanwhile.
+# Every client is answered within a second, with the last known log if the worker is late or the run has ended.
 
 ANSWER_TIMEOUT_S = 1.0
 
@@ -121,7 +120,7 @@ class LogRequests:
             request.answer(run_key=run_key, stamp=-1, records=[])
 
     def forget_client(self, client: int) -> None:
-        """A client is gone, and what it asked."""
+        """Drop the requests of a client that is gone."""
         self._asking = [asking for asking in self._asking if asking.request.client != client]
 
     def _so_far(self, run_key: int, *, asks: bool = False) -> LogSoFar | None:
@@ -133,7 +132,7 @@ class LogRequests:
         return min((asking.due_s for asking in self._asking), default=None)
 
     def poll(self, now: float) -> None:
-        """Answer what workers have answered, what they are too late with, and what is over."""
+        """Send answers that workers gave, and those that are late or whose run has ended."""
         for asking in list(self._asking):
             so_far = self._so_far(asking.run_key)
             if so_far is None or not so_far.is_awaited or now >= asking.due_s:
@@ -169,7 +168,7 @@ _DRAINED = _Obstacle("the engine is drained: changes wait", "'aptui resume' lets
 
 
 class _Settling(Struct):
-    """Somebody waits until what was changed before is processed."""
+    """A client waits until everything that changed before is processed."""
 
     request: Request
     began_s: float
@@ -181,7 +180,7 @@ class _Settling(Struct):
 
 
 class _WaitingRequest(Struct):
-    """Somebody waits for a condition."""
+    """A request that waits for a condition."""
 
     request: Request
     is_true: Callable[[], bool]
@@ -189,7 +188,7 @@ class _WaitingRequest(Struct):
 
 
 class FeatureAnswerer(Protocol):
-    """What answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
+    """Answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
 
     def take(self, request: Request, verb: Any) -> None:
         """Take one of the feature's requests; answer it now or later."""
@@ -207,7 +206,7 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed) before what it asked for since it last settled}."""
+        """{client: (epoch, jobs run, jobs failed) before its first request since it last settled}."""
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None
         self._obstacle_since_s = 0.0
@@ -233,7 +232,7 @@ class RequestHandler:
             request.refuse(error.what, error.hint, error.exit_code)
 
     def forget_client(self, client: int) -> None:
-        """A client is gone: its holds end, and what it waited for."""
+        """A client is gone: end its holds and drop its requests."""
         self._live.watching.release(client)
         for answerer in (self._logs, *dict.fromkeys(self._answerers.values())):
             answerer.forget_client(client)

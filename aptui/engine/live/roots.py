@@ -72,23 +72,23 @@ def is_setting(path: bytes) -> bool:
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
 
 
-# The watcher of a live engine's folders, and how well each is watched, as people are told.
+# The watcher of a live engine's folders, and how well each folder is watched.
 #
-# Which folders those are is said in `live.roots`; what follows from a notification is `live.changes`'s.
+# `live.changes` decides what follows from a notification.
 
 _ARMING_S = 2.0
-"""How long the first scan waits for the watches to be set; what changes before they are is found by another scan."""
+"""How long the first scan waits for the watches to be set; changes before that are found by another scan."""
 _ILL_WATCHED = {WatchMode.POLLING: "polled", WatchMode.LIMITED: "polled", WatchMode.GONE: "not watched"}
 
 
 class WatchedRoots:
-    """Watches what the configuration of now names.
+    """The watcher of the folders that the present configuration names.
 
     Args:
         config: returns that configuration.
         take: receives change notifications, in the watcher's threads.
         wake: ends the loop's sleep.
-        say: tells people.
+        say: reports a sentence to clients.
     """
 
     def __init__(
@@ -107,10 +107,10 @@ class WatchedRoots:
     # -------------------------------------------------------------------------------------------------------- the watcher
 
     def start(self) -> bool:
-        """Watch the sources before anything looks at them, so that nothing falls between the two.
+        """Watch the sources before the first scan, so that no change is missed between the two.
 
         Returns:
-            Whether all watches are set: what was heard until now was there before.
+            Whether all watches are set: notifications so far are of earlier changes.
 
         Raises:
             HostError: the cache cannot be written.
@@ -218,7 +218,7 @@ _LIMIT_S = 3.0
 
 
 class _CookieWait(Struct):
-    """Somebody waits until the watcher comes to `path`."""
+    """A caller waits until the notification of `path` arrives."""
 
     path: bytes
     deadline: float

@@ -1,8 +1,8 @@
 """The engine supervisor: one engine after the other over the same cache, with the watcher and the clients beside them.
 
-A new configuration is a new pipeline: running jobs come to an end (10 s at most), the engine is closed and another one
-opened, and the scan says what is different now. The same way leads out of trouble: after a full disk or a lost scan folder
-the engine is closed, and tried again until it opens. Clients stay connected meanwhile.
+A new configuration needs a new pipeline: running jobs end (within 10 s), the engine is closed, another one opens, and its scan
+finds the differences. Errors are handled the same way: after a full disk or a lost scan folder the engine is closed, and opening it
+is retried. Clients stay connected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.loop.reports import Listener
 from aptui.engine.scan import up_to_date
 from aptui.engine.waking import Waker
-from aptui.link.beat import UNSETTLED
+from aptui.link.notice_feed import UNSETTLED
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.shared.health import Health
 from aptui.store.db import schema
@@ -44,19 +44,18 @@ if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
 
-# A check now and then whether the asset database is still the file that is written to: an unlinked file accepts writes as
-# before.
+# Periodic check whether the asset database is still the file that is written to: an unlinked file accepts writes without an error.
 #
-# The writer checks before each transaction (`store/db/writer`), but at rest nothing is written, and every reader would find no
+# The writer checks before each transaction (`store/db/writer`), but an idle engine writes nothing, and readers would not find the
 # file.
 
 _CHECK_EVERY_S = 5.0
-_GONE = "the asset database is gone: put it back, or 'rescan' makes everything anew"
+_GONE = "the asset database is gone: put it back, or run 'aptui rescan' to build everything again"
 _REPLACED = "the asset database was replaced: 'rescan' goes on with the other one"
 
 
 class DatabaseFileCheck:
-    """What is wrong with the database's file (`trouble`, "" = nothing), as it was last seen."""
+    """The last check of the database's file; `trouble` says what is wrong, "" = nothing."""
 
     def __init__(self) -> None:
         self.trouble = ""
@@ -79,7 +78,7 @@ class DatabaseFileCheck:
 
 
 _LATEST_DELAY_S = 0.05
-"""Delay before clients are notified of pending and running jobs; most jobs have ended by then and need no such notice."""
+"""Delay before clients are notified of pending and running jobs; most jobs have ended by then and need only their last notice."""
 _MANY, _AMONG_MANY_S = 100, 0.25
 """While more jobs than these move, minimum interval of these notices: each job that moved is checked."""
 _WINDING_DOWN_S = 10.0
@@ -93,10 +92,7 @@ _MOVED_S = 10.0
 
 
 class LoopPart(Protocol):
-    """Something that lives in the loop beside the engine.
-
-    Asked when it has something to do, and told to do it, never both at once.
-    """
+    """A part of the loop beside the engine; it has work at certain times, and may have some after each turn."""
 
     def next_deadline(self, now: float) -> float | None:
         """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""
@@ -106,12 +102,12 @@ class LoopPart(Protocol):
 
 
 class EngineSupervisor:
-    """One project's engine, for as long as it is wanted.
+    """The engine of one project, from `open` to `close`.
 
     Args:
         config: the checked configuration.
         load: reads it again; called in a thread of its own.
-        skips_start_scan: begin by watching; what changed before is not looked at.
+        skips_start_scan: begin by watching, without a scan for earlier changes.
         is_scanning_fast: the first value of the attribute.
     """
 
@@ -133,13 +129,13 @@ class EngineSupervisor:
         self.health = Health()
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
-        """Told every notice, beside the server's clients."""
+        """Called with every notice, beside the server's clients."""
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Called before all is closed."""
         self.openings: list[Callable[[], object]] = []
         """Called whenever a cache folder is opened again: it may be another folder at the same path."""
-        self._debug_output: bool | None = None  # as somebody switched it; None = as the configuration says
+        self._debug_output: bool | None = None  # as a client switched it; None = as configured
         self.is_scanning_fast = is_scanning_fast
         """Whether starts and rescans skip files with the stored size and time; else they read the bytes of every file."""
         self.ports: dict[str, int] = {}
@@ -210,7 +206,7 @@ class EngineSupervisor:
             self.selector.close()
 
     def _engine(self) -> Engine:
-        if not self.config.project_dir.is_dir():  # a cache made anew would lie in the way when it is mounted or moved back
+        if not self.config.project_dir.is_dir():  # a new cache would be in the way when the folder is mounted or moved back
             if self._moved_to:
                 what = (
                     f"project folder '{self.config.project_dir}' was moved away, its cache is '{self._moved_to}': the engine ends"
@@ -254,7 +250,7 @@ class EngineSupervisor:
             self.turn()
 
     def stop(self) -> None:
-        """End the loop; what runs is killed and pending again at the next start. Any thread, and signal handlers, may call this."""
+        """End the loop; running jobs are killed and pending at the next start. Any thread, and signal handlers, may call this."""
         self.is_stopping = True
         self.wake()
 
@@ -394,16 +390,16 @@ class EngineSupervisor:
             self._break_down(error)
         else:
             self._say("the engine continues", LogLevel.INFO)
-            self._rereading.want_now(None)  # what was watched may be another by now: a project folder that was made anew
+            self._rereading.want_now(None)  # a project folder that was made again has new watches
 
     def is_cache_displaced(self) -> bool:
-        """Check whether the cache that is held was moved, replaced or deleted; the turn that follows lets go of such a folder."""
+        """Check whether the open cache was moved, replaced or deleted; the next turn closes such a cache."""
         self._place_at = time.monotonic() + _PLACE_CHECK_S
         self._is_displaced = self.engine is not None and not self.engine.cache.is_in_place
         return self._is_displaced
 
     def try_at_once(self) -> None:
-        """Somebody asks for the engine: see whether what keeps it from working is over, unless that was looked at just now."""
+        """Retry to open the engine for a client, unless the last attempt was a moment ago."""
         if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
             self._try_again()
 
@@ -421,7 +417,7 @@ class EngineSupervisor:
 
     @property
     def state(self) -> str:
-        """What the engine does, in one word or two."""
+        """The state of the engine, in one or two words."""
         engine = self.engine
         if engine is None:
             return "in trouble"
@@ -437,7 +433,7 @@ class EngineSupervisor:
 
     @property
     def configuration_error(self) -> str:
-        """What is wrong with the configuration as it is on the disk, so that an older one stays; "" = nothing."""
+        """The error of the configuration on the disk, while an older one is used; "" = none."""
         return self._configuration_error
 
     def reload(self, callback: ReloadCallback | None = None) -> None:
@@ -507,7 +503,7 @@ class EngineSupervisor:
             self.engine.is_full_scan = not is_on
 
     def _as_switched(self, config: Config) -> Config:
-        """Return a configuration with what people switched while the engine runs."""
+        """Return a configuration with the options that clients switched."""
         is_on = config.project.debug_output if self._debug_output is None else self._debug_output
         return (
             config if is_on == config.project.debug_output else replace(config, project=replace(config.project, debug_output=is_on))
@@ -610,7 +606,7 @@ class EngineSupervisor:
 
 
 def _close_engine(engine: Engine) -> None:
-    """Close an engine, whatever state it is in; what it cannot save any more is pending at the next start."""
+    """Close an engine in any state; work that it cannot save is pending at the next start."""
     with contextlib.suppress(Exception):
         engine.is_stopping = True
         engine.settle()

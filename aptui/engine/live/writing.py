@@ -1,7 +1,7 @@
-"""Files that are being written, and those that were a moment ago: when each may be looked at.
+"""Files that are being written, or were written a moment ago: when each may be checked.
 
-A file starts at once unless another process holds it open for writing; then it is asked again after 1, 2, 4 … 50 ms. Where
-that cannot be known, and where a file changes again within 150 ms, it waits for 150 ms without a change, 5 s at most.
+A file is checked at once unless another process holds it open for writing; then it is checked again after 1, 2, 4 … 50 ms. If the
+kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, 5 s at most.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
 
 
-# Confirmed absences: a known file or folder counts as gone when it was missing at two checks.
+# Confirmed absences: a known file or folder counts as gone if it was missing at two checks.
 #
-# Some programs save by removing or renaming a file and writing it anew; for a moment nothing lies there, and nothing has been
-# deleted.
+# Some programs save by removing or renaming a file and writing it again; for a moment the file is missing, but it is not deleted.
 
 AWAY_S = 0.03
 """How long a file has to be away to be gone."""
@@ -128,7 +127,7 @@ class FilesBeingWritten:
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 
     def is_ready(self, engine: Engine, path: bytes, rels: Sequence[RelPath], seen: os.stat_result, now: float) -> bool:
-        """Whether a file may be looked at now; if not, it is asked again by and by."""
+        """Whether a file may be checked now; if not, it is asked again later."""
         key = _stamp(seen)
         known = self._written.get(path)
         if known is not None:
@@ -168,7 +167,7 @@ class FilesBeingWritten:
             yield path, is_there
 
     def release(self, path: bytes, now: float) -> None:
-        """Remember what a file is like that is about to be looked at."""
+        """Remember the stamp of a file that is about to be checked."""
         # Its facts from before the lease may be those of the file half written: its end would be taken for a second save.
         seen = stat_of(path)
         self._released[path] = now, seen and _stamp(seen)
@@ -177,7 +176,7 @@ class FilesBeingWritten:
             self._released.popitem(last=False)
 
     def forget(self, path: bytes) -> None:
-        """A file is not looked at yet after all."""
+        """Drop the stamp of a file: its check is postponed."""
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
@@ -186,7 +185,7 @@ class FilesBeingWritten:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in what was not known yet when a file was put off: its first save may have been seen a moment before."""
+        """Fill in facts that were unknown when a file was postponed: the first save may have been noticed a moment before."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 

@@ -1,4 +1,4 @@
-"""Change notifications of the watched roots, polling where there are none, limits, losses.
+"""Change notifications of the watched roots; polling of roots that cannot be watched; limits and losses.
 
-What a change means is decided in `engine.live`.
+`engine.live` decides what follows from a change.
 """

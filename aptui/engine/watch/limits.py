@@ -1,4 +1,4 @@
-"""Watch limits of Linux: limits, mounts, and what an inotify descriptor of this process holds, all read from `/proc`."""
+"""Watch limits of Linux, mounts, and the watches of an inotify descriptor of this process, all read from `/proc`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import termios
 from msgspec import Struct
 
 NATIVE_KINDS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "f2fs"})
-"""File systems whose every change goes through this kernel, which then tells of it."""
+"""File systems whose every change goes through this kernel, so that it reports all changes."""
 OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""What counts as well for who is in a user namespace of its own, as in containers without root (namespaces(7))."""
+"""The limits of a user namespace, which count as well, as in containers without root (namespaces(7))."""
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 

@@ -25,12 +25,12 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Kinds of watchfiles that decide how closely a path is looked at, never what is concluded of it."""
+"""Kinds of watchfiles that decide how closely a path is checked, never what is concluded from it."""
 _AGAIN_GRID_S = 0.1
 """Folders that appear one after the other are reported again together."""
 _AGAIN_MAX_S = 5.0
 REGULAR = "the regular check is due"
-"""Why all files are looked at now and then without anybody having said so."""
+"""Reason of the periodic scan."""
 
 
 class NotifiedRoot(Struct, frozen=True):
@@ -55,13 +55,13 @@ class NotifiedRoot(Struct, frozen=True):
 
 
 class ChangeNotification(Struct, frozen=True):
-    """Paths of one root to look at.
+    """Paths of one root to check.
 
     Args:
         tag: of the root.
-        paths: absolute paths that changed somehow; a folder is to be looked at itself, not what lies deeper.
-        trees: absolute folders to look at with everything below: they appeared, or nobody knows.
-        is_lost: some notifications are missing; everything under the root has to be looked at.
+        paths: absolute paths that changed somehow; a folder is to be checked itself, not the folders below it.
+        trees: absolute folders to check with everything below: they appeared, or their changes are unknown.
+        is_lost: some notifications are missing; everything under the root has to be checked.
         why: a sentence for people when `is_lost`.
     """
 
@@ -73,28 +73,28 @@ class ChangeNotification(Struct, frozen=True):
 
 
 class WatchTimings(Struct, frozen=True):
-    """Times, and where the facts about this machine come from.
+    """Times of the watcher, and sources of facts about this machine.
 
     Args:
-        step_ms: how often to look for notifications where the kernel cannot signal them.
-        beat_s: how often the watching thread turns when nothing happens.
-        poll_interval_s: least time between two looks at a polled root; ten times the length of a look where that is more.
+        step_ms: interval of reading notifications if the kernel cannot signal them.
+        beat_s: interval of turns of the idle watching thread.
+        poll_interval_s: minimum time between two checks of a polled root; ten times the length of a check if that is more.
         overlay_interval_s: the same for an overlay, whose upper layer is watched.
         heartbeat_gap_s: a turn that comes later than this means that the process was stopped or starved.
         recheck_s: when a folder that appeared is reported again.
-        rescan_every_s: when a rescan of everything is requested, though nothing is amiss.
+        rescan_every_s: interval of complete scans that need no other reason.
         rescan_backoff_s: first and longest distance between reported losses of one root.
-        root_check_every_s: how often a root is asked whether it is still the same folder.
-        limits_check_every_s: how often watches are counted, if folders came or went.
+        root_check_every_s: interval of checks whether a root is still the same folder.
+        limits_check_every_s: interval of counting watches, if folders appeared or disappeared.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
-        retry_names_s: the same, the first time, where a name that is not UTF-8 was in the way: it may be renamed soon.
-        failures_before_polling: how often watching may break down in a row.
+        retry_names_s: the same, the first time, if a name that is not UTF-8 was in the way: it may be renamed soon.
+        failures_before_polling: failures of watching in a row before a root is polled.
         cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
-            (`watch.sync_cookie`).
-        clock: seconds that never go back.
-        limits: of inotify, at present.
-        mountinfo: what is mounted where, as `/proc/self/mountinfo` says it.
-        watch_count: watches that an inotify descriptor holds.
+            (`watch.watcher.SyncCookie`).
+        clock: seconds, monotonic.
+        limits: returns the present limits of inotify.
+        mountinfo: returns the contents of `/proc/self/mountinfo`.
+        watch_count: returns the number of watches of an inotify descriptor.
     """
 
     step_ms: int = 3
@@ -150,7 +150,7 @@ class RootNotifications:
     settings: WatchTimings
     notify: Notify
     is_structure_changed: bool = False
-    """Whether folders may have come or gone since somebody last counted them and put this back."""
+    """Whether folders may have appeared or disappeared since the watches were last counted; the counter resets it."""
     has_grown: bool = False
     """Whether folders came since then, in a root that does not report them."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class RootNotifications:
             self.notify(_notification(self.root.tag, set(), trees))
 
     def _due_trees(self, now: float) -> set[bytes]:
-        """Return the trees to tell again; one is done with when nothing happened around the look at it.
+        """Return the trees to report again; a tree is done if no notification came around its check.
 
         While notifications pour in, the library reads them all before it sets the watches of new folders.
         """
@@ -317,7 +317,7 @@ def _is_folder(path: bytes) -> bool:
 
 
 def _notification(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
-    """Return the notification without what lies under one of its trees."""
+    """Return the notification without paths below one of its trees."""
     if not trees:
         return ChangeNotification(tag, frozenset(paths))
     covered: dict[bytes, bool] = {}

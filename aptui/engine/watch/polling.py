@@ -1,7 +1,7 @@
 """Watching without help of the kernel: polling a tree, and surveying it before it is watched.
 
-The listeners are not known here. Of each folder one number is kept, a hash over its entries, never an entry per file:
-100,000 files in 1,000 folders cost some 200 kB. What differs is therefore reported as a folder to look at.
+The listeners are not known here. Of each folder one number is kept, a hash over its entries, never an entry per file: 100,000 files
+in 1,000 folders cost some 200 kB. A difference is therefore reported as a folder to check.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FOREIGN_FOLDERS = 10_000
 
 
 class PolledTree(Struct, frozen=True):
-    """What watching a tree takes.
+    """Result of the survey of a tree before it is watched.
 
     Args:
-        folders: how many watches.
+        folders: number of watches.
         links: links to folders, which the library follows.
         escape: a link that leads to more than `FOREIGN_FOLDERS` outside, or b"".
         undecodable: a folder whose name is not UTF-8, or b"".
@@ -70,7 +70,7 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Po
 
 
 def undecodable_name(top: bytes, is_over: Callable[[], bool]) -> bytes:
-    """Return a path below `top` whose name is not UTF-8, b"" when there is none: to open such a file ends the notifications."""
+    """Return a path below `top` whose name is not UTF-8, b"" without one: opening such a file ends the notifications."""
     for folder in _folders(top, [], is_over):
         try:
             names = os.listdir(folder)
@@ -108,12 +108,12 @@ def _folders(top: bytes, links: list[bytes], is_over: Callable[[], bool]) -> Ite
 
 
 class ListingDifference(Struct, frozen=True):
-    """What two looks at a tree have shown.
+    """Differences of two listings of a tree.
 
     Args:
         changed: folders whose entries differ.
         appeared: new folders.
-        gone: names that are gone, where those are kept.
+        gone: names that are gone, if names are kept.
         removed: folders that are gone, without those that were below them.
     """
 
@@ -124,12 +124,12 @@ class ListingDifference(Struct, frozen=True):
 
 
 class Listings(Struct):
-    """What each folder below `top` looked like.
+    """The last listing of each folder below `top`.
 
     Args:
         top: an absolute folder.
         is_recursive: False = its direct entries alone.
-        skips: absolute folders that are not looked into.
+        skips: absolute folders that are not listed.
         keeps_names: True = deletions are reported by name, at the price of memory.
     """
 
@@ -202,12 +202,12 @@ def _times(entry: os.DirEntry[bytes]) -> tuple[int, ...]:
 
 
 class Poller:
-    """A thread that looks at one tree again and again.
+    """A thread that lists one tree again and again.
 
     Args:
         top: an absolute folder, the root or a mount below it.
         notifications: receives the differences.
-        interval_s: the least time between two looks.
+        interval_s: the minimum time between two listings.
         news: called when `is_gone` or `trouble` changed.
     """
 
@@ -222,7 +222,7 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="poll", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look says that everything has to be looked at, as nobody knows what happened before it."""
+        """Start; the first listing requests a check of everything, as earlier changes are unknown."""
         self._thread.start()
 
     def stop(self) -> None:

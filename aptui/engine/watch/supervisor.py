@@ -24,7 +24,7 @@ _COUNT_AFTER_TREES_S = 2.0
 _COUNT_PACE = 20
 _JOIN_S = 0.3
 _STEADY_S = 5.0
-"""A watch that lasted this long was set with success: its end is no sign that the next one will not last."""
+"""A watch that lasted this long was set successfully: if it ends, the next one may last again."""
 _POLLED = "until then changes are found by polling, some seconds late"
 
 
@@ -33,16 +33,16 @@ class NoInstanceError(OSError):
 
 
 class WatchEndedError(Exception):
-    """A watch has broken down and tells nothing more."""
+    """A watch has broken down and reports nothing more."""
 
 
 class Native(Protocol):
     """A watch set by the kernel.
 
     Args:
-        descriptor: of inotify, -1 if nobody knows it.
+        descriptor: of inotify, -1 if unknown.
         is_signalled: whether the reading thread is woken when there is something to read.
-        extra_watches: how many are not of the root's folders.
+        extra_watches: number of watches beyond those of the root's folders.
     """
 
     descriptor: int
@@ -87,9 +87,9 @@ class RootWatch(Struct, eq=False):
     broken: str = ""
     """Why the watch has ended; said by the thread that reads."""
     outdated: str = ""
-    """Why a watch that works has to be set anew."""
+    """Why a working watch has to be set again."""
     reason: str = "watching began"
-    """What is said when the next watch is set."""
+    """Reported as the reason when the next watch is set."""
     failures: int = 0
     retries: int = 0
     """How often watching was tried again since a name was in the way."""
@@ -138,11 +138,11 @@ class WatchSupervisor:
         self._mountinfo = b""
 
     def turn(self, wanted: Sequence[NotifiedRoot], news: Callable[[], None]) -> float:
-        """Bring what is watched in line with what is wanted, and look whether it still is.
+        """Watch exactly the wanted roots, and check whether their watches still work.
 
         Args:
             wanted: the roots.
-            news: called when a root has been looked after.
+            news: called when a root was checked.
 
         Returns:
             when the next turn is due, in seconds.
@@ -176,7 +176,7 @@ class WatchSupervisor:
             self._disarm(watched)
 
     def _check_mounts(self) -> None:
-        """Set watches anew where something was mounted or unmounted below: a watch stays with the folder that is hidden now."""
+        """Set watches again if a file system was mounted or unmounted below: a watch stays with the folder that is hidden now."""
         text = self._settings.mountinfo()
         if text == self._mountinfo:
             return
@@ -185,7 +185,7 @@ class WatchSupervisor:
         for watched in self.watched:
             below = tuple(proc.mounts_below(os.path.realpath(watched.root.path), mounts))
             if watched.armed_at and below != watched.mounts:
-                watched.outdated = "what is mounted below changed"
+                watched.outdated = "a file system was mounted or unmounted below"
 
     def _keep(self, watched: RootWatch) -> None:
         now = self._settings.clock()
@@ -203,7 +203,7 @@ class WatchSupervisor:
             self._arm(watched)
 
     def _renew(self, watched: RootWatch, reason: str) -> None:
-        """Have the watch set anew, in this turn."""
+        """Set the watch again in this turn."""
         self._disarm(watched)
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
@@ -228,7 +228,7 @@ class WatchSupervisor:
             self._retry_soon(watched)
 
     def _retry_soon(self, watched: RootWatch) -> None:
-        """Try to watch again, sooner than a root that cannot be watched: somebody may rename what is in the way."""
+        """Retry watching sooner than for a root that cannot be watched: the user may rename the file in the way."""
         settings = self._settings
         wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)
         watched.arm_at, watched.retries = settings.clock() + wait_s, watched.retries + 1

@@ -1,22 +1,21 @@
-"""The watcher: reports which paths of the watched roots to look at.
+"""The watcher: reports which paths of the watched roots to check.
 
-A notification is never a fact: what happened to a path is thrown away. It stands on watchfiles, whose weaknesses decide its
-form: overflows and files in new folders are lost silently, and so is whatever exceeds the watch limit. Further:
+A notification is never a fact: the kind of a change is thrown away. The watcher uses watchfiles, whose weaknesses decide its form:
+overflows and files in new folders are lost silently, as is everything beyond the watch limit. Further:
 
-* `RustNotify.watch` sleeps in steps, so it is either slow or busy: a step of 1 ms means 1.7 ms to a save and 1.9 % of a
-  core when nothing happens, 3 ms means 5.3 ms and 0.7 %. And at its time-out it clears what came in just then. So it is
-  never let sleep: the kernel signals (SIGIO, to the watching thread alone) that an inotify descriptor has something, then
-  the changes are collected. Measured: 0.5 ms to a save (p99 0.7 ms) and 0.05 % of a core. Where the kernel cannot signal,
-  we look every `step_ms`.
-* A queue overflow is not reported. So a loss is assumed when much was queued, when much came at once, and when the
+* `RustNotify.watch` sleeps in steps, so it is either slow or busy: a step of 1 ms means 1.7 ms to a save and 1.9 % of a core when
+  idle, 3 ms means 5.3 ms and 0.7 %. At its time-out it drops what arrived just then. So it never sleeps here: the kernel signals
+  (SIGIO, to the watching thread alone) that an inotify descriptor has something, then the changes are collected. Measured: 0.5 ms
+  to a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes are collected every `step_ms`.
+* A queue overflow is not reported. So a loss is assumed when the queue was long, when many changes came at once, and when the
   thread turned late.
-* Links to folders are followed, and removing such a link ends the watch of what it leads to. So paths are brought back to
-  those without links, and the watch is set anew when such a link goes.
-* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set anew, and after some such ends the
-  root is polled.
+* Links to folders are followed, and removing such a link ends the watch of its target. So paths are reported without links, and the
+  watch is set again when such a link goes.
+* A name that is not UTF-8 ends the watch, even if the file is only opened. So it is set again, and after some such ends the root is
+  polled.
 * Setting a watch holds the interpreter: 0.32 s for 20,000 folders.
 
-Two threads serve all roots: one collects and tells, one sets watches and checks them; each polled root has one of its own.
+Two threads serve all roots: one collects and reports, one sets watches and checks them; each polled root has one of its own.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class SyncCookie:
 
 
 def _is_steady(watched: RootWatch) -> bool:
-    """Whether no notification of this root is due; one that is polled or gone has to be looked at by the caller."""
+    """Whether no notification of this root is due; the caller checks a root that is polled or gone."""
     if (
         watched.broken
         or watched.outdated
@@ -122,7 +121,7 @@ __all__ = ["COOKIE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "Wat
 NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
-"""fcntl(2): the signal goes to one thread and to no other, so the rest of the process never meets it."""
+"""fcntl(2): the signal goes to one thread only, so the rest of the process never receives it."""
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """After a signal the library still has to read: when to look again if it had nothing yet."""
 _REST_S = (0.0001, 0.003)
@@ -138,14 +137,14 @@ _SILENT_FINDS = 3
 """A kernel that accepts the request for signals and sends none is noticed by changes that no signal announced."""
 _DEFAULTS = WatchTimings()
 _DELETED = 3
-"""What watchfiles calls a root that was removed or moved."""
-_OVERFLOW = "so much happened at once that notifications may be lost (fs.inotify.max_queued_events)"
+"""The kind of watchfiles for a root that was removed or moved."""
+_OVERFLOW = "too many changes at once, notifications may be lost (fs.inotify.max_queued_events)"
 _OPENING = threading.Lock()
-"""Of two watches that open at once nobody could say whose descriptor is which."""
+"""Of two watches that open at once, it would be unknown which descriptor belongs to which."""
 
 
 class _NothingMoreError(Exception):
-    """Leaves `RustNotify.watch` without its time-out, which would clear what came in meanwhile."""
+    """Leaves `RustNotify.watch` without its time-out, which would drop changes that arrived just then."""
 
 
 class _OneRead:
@@ -234,7 +233,7 @@ class _Native:
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Whether so much came within a tenth of a second that the queue may have run over.
+        """Whether enough changes came within a tenth of a second that the queue may have overflowed.
 
         A file that is made and written costs four notifications and gives one change; hence a quarter and not a half. A rename
         costs as many as it gives.
@@ -293,7 +292,7 @@ class Watcher:
         self._poke.set()
 
     def suspect(self, why: str) -> None:
-        """Have everything looked at; may be called from anywhere, a signal handler too."""
+        """Request a check of everything; may be called from anywhere, a signal handler too."""
         self._suspicions.append(why)
 
     def health(self) -> tuple[WatchedRoot, ...]:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aptui import feature
 from aptui.core.notices import JobChanged
-from aptui.link.beat import Outbox
 from aptui.link.client import EngineClient, NoEngine
+from aptui.link.notice_feed import Outbox
 from aptui.link.port import PROTOCOL, VERBS, EngineHello, PingEngine, RescanSources, Subscribe
 from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import KnownError

@@ -628,7 +628,7 @@ def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
 
         project.until(lambda: not live.health.database and project.is_idle)
         assert [text for text in project.said if "the asset database" in text][:2] == [
-            "the asset database is gone: put it back, or 'rescan' makes everything anew",
+            "the asset database is gone: put it back, or run 'aptui rescan' to build everything again",
             "the asset database was replaced: 'rescan' goes on with the other one",
         ]
 

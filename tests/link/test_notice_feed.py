@@ -10,8 +10,8 @@ from link_room import NOTICES, example
 from aptui.core import notices
 from aptui.core.notices import EngineMessage, JobChanged, Notice, ProductsChanged, Progress, SourcesChanged
 from aptui.link import codec
-from aptui.link.beat import NewsBeat
 from aptui.link.codec import NoticeLine, NoticeLines
+from aptui.link.notice_feed import NoticeFeed
 
 STATES = ("pending", "processing", "completed", "failed", "cancelled", "")
 
@@ -82,7 +82,7 @@ BEAT, RESTART = "beat", "restart"
 @settings(deadline=None)
 @given(st.lists(st.one_of(news, st.just(BEAT), st.just(RESTART)), max_size=60), st.integers(1, 8))
 def test_a_coalesced_stream_ends_as_the_full_one_does_at_every_beat(story: list[Any], most: int) -> None:
-    beat, plain, coalesced = NewsBeat(most), State(), State()
+    beat, plain, coalesced = NoticeFeed(most), State(), State()
     epoch = 1
     for seq, what in enumerate([*story, BEAT], 1):
         if what == RESTART:
@@ -97,7 +97,7 @@ def test_a_coalesced_stream_ends_as_the_full_one_does_at_every_beat(story: list[
 
 
 def test_of_a_job_that_failed_and_is_pending_again_both_are_told() -> None:
-    beat = NewsBeat()
+    beat = NoticeFeed()
     for seq, status in enumerate(("pending", "processing", "failed", "pending", "processing"), 1):
         beat.put(job(1, status), 7, seq)
     (line,) = beat.lines(0.0)
@@ -109,7 +109,7 @@ def test_of_a_job_that_failed_and_is_pending_again_both_are_told() -> None:
 
 
 def test_a_beat_of_many_jobs_and_their_products_is_two_lines() -> None:
-    beat = NewsBeat()
+    beat = NoticeFeed()
     for number in range(1, 1001):
         beat.put(job(number), 7, number)
         beat.put(ProductsChanged(number, ((f"pc/{number}", "d"),)), 7, number)
@@ -123,7 +123,7 @@ def test_a_kind_of_news_that_only_a_newer_engine_has_is_nothing() -> None:
 
 
 def test_a_line_of_many_that_is_cut_off_is_an_error() -> None:
-    beat = NewsBeat()
+    beat = NoticeFeed()
     beat.put(job(1), 7, 1)
     (line,) = beat.lines(0.0)
 

@@ -1,10 +1,10 @@
-"""Notices for clients that draw now and then: the newest of each thing since the last beat, many in a line.
+"""Coalesced notices for clients that draw: the newest of each thing since the last interval, many in a line.
 
-What is told so ends where all news one by one would: a job is as its newest notice says, and so are products, sources and health.
-What is left out lies between. Of a job that ended, became pending again and so on within one beat its last end is told too, before
-what it is now, so that nobody misses that it failed.
+A coalesced stream ends in the same state as the full one: each job, product, source and the health are as their newest notice says.
+Only intermediate states are left out. If a job ended and became pending again within one interval, its last end is sent before its
+present state, so that clients do not miss a failure.
 
-Tests: `tests/link/test_beat.py`, `test_coalescing.py`.
+Tests: `tests/link/test_notice_feed.py`, `test_coalescing.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _SEND_LINES = 1_000
 
 
 class Outbox:
-    """What waits for the client behind `channel`, which must not block.
+    """Lines that wait for the client behind `channel`, which must not block.
 
     Attributes:
-        waiting_bytes: what all that waits comes to.
-        taken_s: when the client last took something; `is_blocked`: the kernel has no room, and the selector will tell when it has.
+        waiting_bytes: total size of the waiting lines.
+        taken_s: when the client last received something.
+        is_blocked: the kernel's buffer is full; the selector reports when it has room.
     """
 
     __slots__ = ("_channel", "_cut", "_lines", "_places", "_sent", "is_blocked", "taken_s", "waiting_bytes")
@@ -43,7 +44,7 @@ class Outbox:
         """{key: how many lines were put before the one that has it, those that are sent among them}."""
         self._sent = 0
         self._cut = b""
-        """The rest of a line of which a part is sent: nothing may replace it any more."""
+        """The unsent rest of a line whose beginning is sent: it can no longer be replaced."""
         self.waiting_bytes = 0
         self.taken_s = now
         self.is_blocked = False
@@ -105,15 +106,16 @@ BEAT_S = 0.1
 _MANY, BUSY_BEAT_S = 200, 0.25
 """After a beat of more news than these the next comes as late as a screen draws news that do not end: many are overtaken then."""
 _AT_ONCE = 2_000
-"""News of one beat: the loop is busy with them for a millisecond or two. What is left goes as soon as they have been taken."""
+"""Maximum notices of one interval; encoding them takes the loop 1 to 2 ms. The remaining ones follow once clients have received
+these."""
 REPLACED = (Progress, HealthChanged, ConnectionsChanged)
-"""News of which the newest says all."""
+"""Notices that replace an older one of their kind."""
 UNSETTLED = frozenset({"pending", "processing"})
 """States of a job after which more is to come."""
 
 
-class NewsBeat:
-    """What waits for the next beat; of more than `most` the older part is told first."""
+class NoticeFeed:
+    """The newest notice of each thing, until it is sent to all clients that draw; at most `most` at a time, the oldest first."""
 
     def __init__(self, most: int = _AT_ONCE) -> None:
         self._most = most
@@ -124,7 +126,7 @@ class NewsBeat:
         self._due_s = 0.0
 
     def put(self, notice: Notice, epoch: int, seq: int) -> None:
-        """Let a notice wait, behind all others; what it replaces waits no more."""
+        """Append a notice; it replaces an older one of the same thing."""
         key: object
         match notice:
             case JobChanged():
@@ -146,10 +148,10 @@ class NewsBeat:
         self._waiting[key] = NoticeLine(epoch, seq, notice)
 
     def deadline(self, outboxes: Iterable[Outbox], timeout_s: float) -> float | None:
-        """Return when `lines` is to be told, None = nothing waits.
+        """Return when `lines` is to be sent, None if nothing waits.
 
-        While one who hears it has not taken the last beat it waits, so that more becomes one; but at most `timeout_s` seconds, and
-        not for one who has taken nothing for so long.
+        The next lines wait until all clients have received the last ones, at most `timeout_s` seconds, and not for a client that
+        has received nothing for `timeout_s` seconds.
         """
         if not self._waiting:
             return None
@@ -170,7 +172,7 @@ class NewsBeat:
         ]
 
     def _whole(self, line: NoticeLine) -> NoticeLine:
-        """Return a notice as it is to be told: of products and sources all that gathered."""
+        """Return a notice as it is sent: one of products or sources names all that changed since the last one."""
         match line.notice:
             case ProductsChanged() as notice:
                 products, self._products = self._products, {}
@@ -181,7 +183,7 @@ class NewsBeat:
         return line
 
     def clear(self) -> None:
-        """Forget all: nobody is left to hear it."""
+        """Drop all waiting notices: no client is left."""
         self._waiting.clear()
         self._products.clear()
         self._sources.clear()
