@@ -192,7 +192,7 @@ class LinkServer:
 
     def close(self) -> None:
         """Send what fits without waiting, close all connections, remove the socket; the answerer is not notified."""
-        self._send_coalesced()
+        self._send_feed()
         for client in list(self._clients.values()):
             with contextlib.suppress(OSError):
                 client.outbox.send(self._clock())
@@ -213,7 +213,7 @@ class LinkServer:
         """Let a client hear the news from now on, or once a beat what became of them."""
         client = self._clients.get(number)
         if client is not None:
-            self._send_coalesced()
+            self._send_feed()
             client.wants, client.is_coalesced = wants_all, is_coalesced
             self._note_subscribers()
 
@@ -235,19 +235,19 @@ class LinkServer:
                 line = line or codec.encode_notice(notice, epoch, seq)
                 self._put(client, type(notice) if isinstance(notice, REPLACED) else None, line)
 
-    def _send_coalesced(self) -> None:
+    def _send_feed(self) -> None:
         for line in self._feed.lines(self._clock()) if self._drawing else ():
             for client in self._drawing:
                 self._put(client, None, line)
 
-    def _coalesced_deadline(self) -> float | None:
+    def _feed_deadline(self) -> float | None:
         return self._feed.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
 
     def say(self, number: int, line: bytes) -> None:
         """Let a line wait for a client, if it is still there."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
-            self._send_coalesced()  # notices of the causes come before the answer
+            self._send_feed()  # notices of the causes come before the answer
         if client is not None:
             self._put(client, None, line)
             if client.outbox.waiting_bytes > _ANSWERS_BYTES and not client.outbox.is_blocked:
@@ -256,9 +256,9 @@ class LinkServer:
     def flush(self) -> None:
         """Send what waits; the loop calls this once per turn, after everything else."""
         now = self._clock()
-        due = self._coalesced_deadline()
+        due = self._feed_deadline()
         if due is not None and now >= due:
-            self._send_coalesced()
+            self._send_feed()
         while self._reported or self._gone:
             reported, self._reported = self._reported, set()
             for client in reported:
@@ -298,7 +298,7 @@ class LinkServer:
     def next_deadline(self) -> float | None:
         """Return when `poll` must be called at the latest, in seconds of the clock."""
         deadlines = [client.begun_s + self._limits.message_s for client in self._clients.values() if client.begun_s is not None]
-        due = self._coalesced_deadline()
+        due = self._feed_deadline()
         return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:

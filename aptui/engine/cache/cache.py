@@ -1,9 +1,9 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit is: intent rows on the disk of what is to come (for files that were just saved while they are read, `announced`); every
-rename, and the folders synced; one transaction with the rows of products and jobs and the intents cleared; then stale products
-deleted; then, elsewhere, the news. Whatever moment the engine dies at, the next start finds either the old rows (and an intent
-that says which files may be ahead of them) or the new ones.
+A commit has five steps: intent rows on the disk (for files that were just saved, while they are read: `announced`); all renames,
+and a sync of the folders; one transaction with the rows of products and jobs that clears the intents; deletion of stale products;
+then, elsewhere, the notices. Whenever the engine dies, the next start finds either the old rows (and an intent that names the files
+which may be newer) or the new ones.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
 
-# What the cache asks of the database about products; `store.db.archive.products` answers.
+# Queries of the cache about products; `store.db.archive` answers them.
 
 
 class ProductIndex(Protocol):
-    """What the cache asks of the database about products."""
+    """Queries of the cache about products."""
 
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of those directly in the cache folder `folder`."""
@@ -83,7 +83,8 @@ class AnnouncedIntents:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key: its file, and what waits for the disk and returns {file: (job id, product name) that are there now}}."""
+        """{run key: its file, and a function that waits for the disk and returns {file: (job id, product name) of the present
+        files}}."""
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
         """Begin to put intents for the products of each (file, run keys of its copies) on the disk."""
@@ -140,7 +141,7 @@ class Cache:
         self._suspect: set[str] = set()
         """Folders with a file that no row knows any more: the next start looks into them, whatever their times."""
         self.deleted: dict[str, None] = {}
-        """The last products that we deleted ourselves and have not made again: whoever watches the cache need not wonder."""
+        """The last products that the engine deleted and has not made again: the watcher of the cache ignores them."""
         self.placed: dict[str, Stamp] = {}
         """{name: stamp} of the last intermediates that were placed. Another stamp means that another program changed the file."""
         self.announced = AnnouncedIntents()
@@ -149,11 +150,11 @@ class Cache:
     # ---------------------------------------------------------------------------------------------------------- open, close
 
     def take(self) -> None:
-        """Make the folder ours and hold it alone.
+        """Acquire the folder and lock it.
 
         Raises:
-            BusyError: another engine holds it. UserError: it is somebody else's folder, or a link, a device or a pipe stands in
-                the place of something of ours.
+            BusyError: another engine holds it. UserError: another user owns it, or a link, a device or a pipe stands in the
+                place of a file or folder of the cache.
             HostError: it cannot be written.
         """
         refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
@@ -164,7 +165,8 @@ class Cache:
             with self._tree() as tree:
                 for folder in (_STAGING, _TRASH):
                     tree.make_folder(folder)
-                # Whoever can open a file can lock it, and keep us from starting: other users see nothing of what is ours alone.
+                # A user who can open a file can lock it and so keep the engine from starting: other users get no access to our own
+                # folder.
                 close_to_others(self.own)
                 own = tree.descriptor_of(OWN_FOLDER.encode())
                 self._lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=own)
@@ -187,7 +189,7 @@ class Cache:
             raise HostError(f"cache '{self.root}' cannot be written: {error.strerror}", hint="check its disk") from error
 
     def close(self) -> None:
-        """Let go of the folder, and of what was thrown away in it."""
+        """Release the folder, and delete the trash in it."""
         if self._lock < 0:
             return
         with contextlib.suppress(OSError):
@@ -218,7 +220,7 @@ class Cache:
         return os.path.dirname(os.path.dirname(path)) if is_there and not self.is_in_place else ""
 
     def throw_away_products(self) -> None:
-        """There is no record of what lies here: move every platform's folder aside."""
+        """Move every platform's folder aside: no record of their contents exists."""
         with self._tree() as tree:
             for platform in self._platforms:
                 with contextlib.suppress(FileNotFoundError):
@@ -360,7 +362,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # a store of this machine tells by the time whether somebody wrote to it
+                        continue  # a store of this machine notices writes by the time of the file
                     tree.touch(_path_of(name))
                     if name.startswith(_COMMON):
                         self._note_placed(name)
@@ -445,7 +447,7 @@ class Cache:
     # ------------------------------------------------------------------------------------------------------------- settling
 
     def note_written(self, folders: Iterable[str]) -> None:
-        """Take note that something that is no product was written into these folders by us."""
+        """Note that the engine wrote files other than products into these folders."""
         self._dirty.update(folders)
 
     @property
@@ -482,10 +484,10 @@ class Cache:
         return expected.keys() == {name for name in names if name in expected or not _is_companion(name, expected)}
 
     def recover(self, writer: Writer, index: ProductIndex) -> None:
-        """Settle the commits that a dead engine left half done.
+        """Complete or undo the commits of an engine that died.
 
-        A product that is ahead of its row cannot be told from a wrong one by anybody else, so its job runs again, whatever
-        its inputs are now. A file that no row knows is deleted.
+        Only this function can tell a product that is newer than its row from a wrong one, so its job runs again, whatever its
+        inputs are now. A file without a row is deleted.
         """
         doubtful: dict[int, None] = {}
         intents = writer.intents()
@@ -539,7 +541,7 @@ class Cache:
         path = self._path(folder)
         if any(files for _path, _folders, files in os.walk(path)):
             name = cache_path(folder)
-            say(f"'{name}' in the cache was not made by aptui: the files in it belong to no product, and stay; delete or move them")
+            say(f"'{name}' in the cache was not made by aptui: its files are not products, and stay; delete or move them")
 
     def _compare(
         self,
@@ -567,7 +569,7 @@ class Cache:
                     if name in expected and entry.is_file(follow_symlinks=False):
                         present.add(name)
                     elif entry.is_symlink() or not _is_companion(name, expected):
-                        say(f"'{name}' in the cache belongs to no product: deleted")
+                        say(f"'{name}' in the cache does not belong to any product: deleted")
                         tree.unlink(inner)
                         orphans.append(name)
         except LinkError:

@@ -1,21 +1,21 @@
-r"""Catalogs: for each platform one file that tells a runtime which product an asset id is.
+r"""Catalogs: for each platform one file that maps asset ids to products for a runtime.
 
-They are made from the asset database when all jobs are done. `<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one
-object a line, `\n` after each:
+They are made from the asset database when all jobs are done. `<cache>/<platform>.catalog.jsonl` is JSON Lines in UTF-8, one object
+a line, `\n` after each:
 
     {"format":"aptui catalog","version":1,"project":"demo","platform":"linux"}
     {"id":"{UUID}:7","path":"meshes/rock.mesh","type":"{UUID}","size":10,"digest":"<SHA-256>",
      "dependencies":[["{UUID}:0",2]],"legacy":["{UUID}:44"]}                       (one line in the file)
 
-The first line says what the file is. Each other line is one product, by `path`, which is relative to the folder of the
-platform: its asset id (UUID of its source in upper case with braces, sub id in hexadecimal), its type, its size in bytes,
-the digest of these, the products it needs at run time, each with its flags (the low four bits: 0 load before, 1 right
-after, 2 on demand), by asset id, and its former asset ids. A dependency may name an id that no product has. Intermediates
-are not listed. Equal databases give equal bytes.
+The first line identifies the file. Each other line is one product, by `path`, which is relative to the folder of the platform.
+`id` is its asset id: the UUID of its source in upper case with braces, and its sub id in hexadecimal. `size` is in bytes, and
+`digest` is of them. `dependencies` are asset ids of the products it needs at run time, with flags (the low four bits: 0 load
+before, 1 right after, 2 on demand). `legacy` are its former asset ids. A dependency may name an id without a product.
+Intermediates are not listed. Equal databases give equal bytes.
 
-A catalog is written beside its place and renamed, so that half of one is never read; while engines run it may be behind
-the database, and never ahead of it. A mark in the database (`store.catalog_mark`) goes with the first change of a product,
-and comes back with the catalogs.
+A catalog is written beside its place and renamed, so that half of one is never read; while engines run it may be behind the
+database, and never ahead of it. A mark in the database (`store.db.catalog_mark`) goes with the first change of a product, and comes
+back with the catalogs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def platforms_of(project: Project) -> tuple[str, ...]:
 
 
 def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
-    """Return what tells these catalogs from others, as the mark in the database holds it."""
+    """Return the value that identifies these catalogs, as the mark in the database holds it."""
     seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
     return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
 
@@ -85,7 +85,7 @@ class Catalogs:
         self._saved: int | None = 0 if mark == mark_of(self._folder, project, platforms) else None
         """How many changes of products the catalogs know; None = they are of another time."""
         self._mark = mark if self._saved is not None else None
-        """The mark of the catalogs as they lie there, whatever has changed since; None = nobody knows what is in them."""
+        """The mark of the catalogs on the disk, whatever has changed since; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
         self._wants_more = threading.Event()
         self._problem = ""

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 # Nothing here writes or deletes a product.
 
 _OWN_FOLDERS = frozenset(("staging", "trash", "logs", "temp"))
-"""What lies in `.aptui` as a folder."""
+"""Folders in `.aptui`."""
 _ELSEWHERE = "set 'cache' (or 'logs') to that place, or mount it there"
 
 
 def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
-    """Raise UserError for a link, a device, a pipe or a socket in the place of something of ours in the cache.
+    """Raise UserError for a link, a device, a pipe or a socket in the place of a file or folder of the cache.
 
-    A link leads to files of others: they are no products, and not ours to write or delete.
+    A link leads to files of others: they are not products, and the engine must not write or delete them.
 
     Args:
-        folders: names of folders in the cache; what lies in `.aptui` is checked too.
+        folders: names of folders in the cache; those in `.aptui` are checked too.
         files: names of files in the cache.
     """
     for name in (OWN_FOLDER, *folders):
@@ -66,7 +66,7 @@ def _refuse_other_kind(path: Path, *, is_folder: bool) -> None:
 
 
 def refuse_foreign(root: Path, platforms: Iterable[str]) -> None:
-    """Raise UserError for a platform's folder that has something in it, in a folder that is no cache yet."""
+    """Raise UserError if a folder is not a cache yet and its folder of a platform is not empty."""
     for platform in platforms:
         folder = root / cache_path(platform)
         if folder.is_dir() and any(folder.iterdir()):
@@ -96,7 +96,7 @@ Stamp = tuple[int, int, int]
 
 
 def close_to_others(path: Path) -> None:
-    """Take other users' access to a file or folder of ours away; what is somebody else's stays as it is."""
+    """Remove other users' access to a file or folder of this user; those of another user stay unchanged."""
     with contextlib.suppress(OSError):
         found = path.lstat()
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
@@ -121,11 +121,11 @@ _FEWEST_APART, _MOST_HELD = 8, 250
 
 
 class ReplacedFiles:
-    """Files that are about to lose their names, held open so that a commit need not wait until the disk has freed their blocks.
+    """Files that are about to lose their last name, held open so that commits do not wait for the disk to free their blocks.
 
-    A call that takes a file's last name frees it before it returns; on a file system with `discard` it waits for the disk each
-    time, and a rename keeps all other renames waiting meanwhile. A thread frees all that were held with one call, for which it
-    does not need the interpreter: they are in a message that nobody reads, and the socket is closed.
+    A call that removes a file's last name frees it before it returns; on a file system with `discard` it waits for the disk
+    each time, and a rename blocks all other renames until then. A thread frees all held files with one call that does not need
+    the interpreter: their descriptors are in a message that is never read, and the socket is closed.
     """
 
     def __init__(self, count: int) -> None:
@@ -152,7 +152,7 @@ class ReplacedFiles:
         held, self._held = self._held, []
         try:
             if len(held) >= _FEWEST_APART:
-                import socket  # where little is placed nobody pays for it
+                import socket  # small commits do not need it
 
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
@@ -193,7 +193,7 @@ def _close_all(sockets: tuple[socket.socket, ...]) -> None:
 
 
 def stamp_of(path: bytes) -> Stamp | None:
-    """Return the stamp of a file, None when there is none."""
+    """Return the stamp of a file, None if it does not exist."""
     try:
         seen = os.lstat(path)
     except OSError:

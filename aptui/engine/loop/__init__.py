@@ -1,1 +1,1 @@
-"""One engine over one configuration: loop, inbox, command executor, scans, runs; what outlives it is in `engine.live`."""
+"""One engine over one configuration: loop, inbox, command executor, scans, runs. `engine.live` reopens it."""

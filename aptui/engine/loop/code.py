@@ -1,7 +1,7 @@
-"""Builders that are described anew because runs used other code or tools.
+"""Describing builders again because runs used other code or tools.
 
-A run's result counts under the digest of what it used alone. Where they turn out to be as they were described, new workers
-are enough, for those load what lies there now; else everything is planned anew by another pipeline over the same cache.
+A run's result counts under the digest of the code that it used. If the builders turn out to be unchanged, new workers are enough,
+as they load the present code; else another pipeline over the same cache plans everything again.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -27,11 +27,11 @@ MOST_TIMES = 10
 """Times in a row that code changes under the runs of it before their jobs fail."""
 ENDLESS = f"it changed {MOST_TIMES} times in a row under the runs of it"
 _WINDING_DOWN_S = 10.0
-"""What runs of other builders get to come to their end."""
+"""Time limit for running jobs of other builders to end."""
 
 
 class DescribedEngine(Protocol):
-    """What is needed of the engine whose builders were described."""
+    """The engine whose builders were described."""
 
     config: Config
     project: Project
@@ -49,14 +49,14 @@ class DescribedEngine(Protocol):
 
 
 class CodeWatch:
-    """What becomes of one engine, which runs until it is idle, when runs of it had other code."""
+    """Describes builders again for an engine that runs until it is idle, if runs of it had other code."""
 
     def __init__(self) -> None:
         self._times = 0
         self._since_s: float | None = None
 
     def go_on(self, engine: DescribedEngine) -> None:
-        """See to it that builders are described anew as soon as what runs has ended."""
+        """Describe builders again once running jobs have ended, if that is needed."""
         if not engine.pipeline.jobs.is_outdated:
             return
         now_s = time.monotonic()
@@ -80,7 +80,7 @@ def describe_anew(config: Config) -> tuple[Config, tuple[Builder, ...]]:
     Raises:
         UserError: a tool is gone, or a builder cannot be loaded.
     """
-    from aptui.engine import registry  # where rules do all the work nobody pays for it
+    from aptui.engine import registry  # projects with rules only do not need it
 
     memory = builders_record(config.cache_dir)
     registry.distrust(memory)
@@ -96,9 +96,9 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
 
 
 def note_described(engine: DescribedEngine, error: str) -> None:
-    """Builders were described anew for an engine that stays.
+    """Note that builders were described again for an engine that stays open.
 
-    They are as they were, or, for `error`, nobody can tell how they are.
+    They are unchanged, or, with an `error`, they could not be described.
     """
     if engine.pipeline.jobs.is_outdated:
         resume(engine, error)
@@ -109,10 +109,10 @@ def note_described(engine: DescribedEngine, error: str) -> None:
 
 
 def resume(engine: DescribedEngine, problem: str = "") -> None:
-    """Go on with the builders as they are described, in new workers.
+    """Continue with the builders as they are described, in new workers.
 
     Args:
-        problem: why they cannot be described anew: runs of other code fail then.
+        problem: why they cannot be described again: runs of other code then fail.
     """
     engine.pipeline.jobs.code_problem = problem
     engine.pipeline.jobs.is_outdated = False

@@ -1,9 +1,9 @@
-"""The command executor: performs the pipeline's commands one after the other, in the order in which they were given.
+"""The command executor: performs the pipeline's commands one after the other, in their order.
 
-A commit takes as long as the disk and the database do, and clients shall not wait for that: it runs in a thread of its own.
-Until it has ended and the pipeline knows of it nothing else is performed, nothing is looked at and no event is taken:
-for all that decides, it is as if the loop had done it. Only its own rows are made, workers are listened to and given what is
-to be read, and clients answered meanwhile.
+A commit waits for the disk and the database, and clients must not wait with it: it runs in a thread of its own. Until it has ended
+and the pipeline has handled its event, no other command is performed, no file is checked and no event is handled: for the pipeline,
+it is as if the loop had done it. In the meantime only its rows are made, workers are read from and get files to hash, and clients
+are answered.
 """
 
 from __future__ import annotations
@@ -119,15 +119,15 @@ _Committed = tuple[list[int], list[tuple[int, str, int]]]
 """Run keys that are in place, and the others as `ProductsCommitted.failed` has them."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
-"""The rows of so many jobs are made at a time, for clients wait; products are placed meanwhile."""
+"""Number of jobs whose rows are made at a time, as clients wait for it; the thread places products in parallel."""
 
 
 class _PendingCommit:
-    """A commit under way: `perform` runs in a thread, which calls `wake` at its end; its rows are made beside it, some at a time.
+    """A commit under way: `perform` runs in a thread, which calls `wake` at its end; the loop makes its rows in parallel.
 
     Args:
-        perform: takes what returns the rows of a run.
-        make_rows: makes them; called by whoever calls `go_on`.
+        perform: called with a function that returns the rows of a run.
+        make_rows: makes the rows of a run; called by `go_on`.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class _PendingCommit:
         return not self._are_rows_made.is_set()
 
     def go_on(self, count: int) -> None:
-        """Make the rows of so many jobs more."""
+        """Make the rows of `count` more jobs."""
         commits = self.order.commits
         try:
             for commit in commits[len(self._rows) : len(self._rows) + count]:
@@ -189,7 +189,7 @@ class _PendingCommit:
             self._thread.join()
 
     def answer(self) -> _Committed:
-        """Return what came of it, or raise what went wrong."""
+        """Return the result of the commit, or raise its error."""
         self.wait()
         if self._error is not None:
             raise self._error
@@ -201,8 +201,8 @@ class CommandExecutor:
 
     Args:
         context: of the engine.
-        scans: look again at what changed while it was read.
-        runs: have workers do what is ordered.
+        scans: checks files again that changed while they were read.
+        runs: sends orders to workers.
     """
 
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
@@ -257,14 +257,14 @@ class CommandExecutor:
             raise
 
     def finish(self) -> None:
-        """Wait for the commit under way, and perform what waits behind it; what was to be deleted is."""
+        """Wait for the commit under way, perform the commands behind it, and delete the products that are to go."""
         while self._commit is not None:
             self._commit.wait()
             self.go_on()
         self._deletions.perform_all()
 
     def _close(self) -> None:
-        """Leave nobody at work in a cache that is let go of; the next engine finds what was committed."""
+        """Wait for the commit under way before the cache is released; the next engine finds its result."""
         if self._commit is not None:
             self._commit.wait()
         with contextlib.suppress(KnownError):  # then the next engine finds them, for their folders are doubted
@@ -325,7 +325,7 @@ class CommandExecutor:
         cache, writer, mark, deletions = self._context.cache, self._context.writer, self._mark(command.cause), self._deletions
 
         def perform(rows_of: _RowsOf) -> _Committed:
-            deletions.perform_all()  # what is placed now may be of a name that was to be deleted before
+            deletions.perform_all()  # a product that is placed now may have a name that was to be deleted before
             return cache.commit(command, writer, rows_of, mark)
 
         self._commit = _PendingCommit(command, perform, self._context.pipeline.commit_rows, self._context.wake)
@@ -340,7 +340,7 @@ class CommandExecutor:
     # ----------------------------------------------------------------------------------------------------------- rows, logs
 
     def _mark(self, cause: int) -> Rows:
-        """Return rows that tell readers up to which event the database knows everything; without clients nobody asks."""
+        """Return rows that store up to which event the database is complete; {} without clients."""
         return {"put_state": [("seq", str(cause))]} if self._context.live is not None else {}
 
     def _add_marks(self, rows: Rows, cause: int) -> Rows:

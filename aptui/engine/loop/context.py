@@ -1,6 +1,4 @@
-"""What the parts of one engine share: its project, its pipeline, its database and cache, its notices.
-
-What each part does with them is not known here.
+"""The parts of one engine that others share: its project, pipeline, database, cache and notices.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -67,7 +65,7 @@ class Inbox:
         return any(isinstance(event, FolderSeen) and event.folder == folder for event in self._waiting)
 
     def folders(self) -> set[str]:
-        """Return the relative folders (lower case) of which something waits that says what lies in them."""
+        """Return the relative folders (lower case) that waiting events describe."""
         return {event.folder for event in self._waiting if isinstance(event, FolderSeen)}
 
     def take(self) -> Event:
@@ -79,15 +77,15 @@ class Inbox:
 
 
 class ChangeSource(Protocol):
-    """What an engine that stays up asks of the half that watches (`live.changes`)."""
+    """The watching part of an engine that stays up (`live.changes`)."""
 
     unfinished: dict[PathKey, FileFact | None]
-    """Files that somebody is writing just now, as they were before."""
+    """Files that are being written now, with their previous facts."""
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.
 
-        `is_asked`: whoever read it found that nobody did then, which is enough for what was read.
+        `is_asked`: its reader checked that already, which is enough for the bytes it read.
         """
         ...
 
@@ -97,20 +95,20 @@ class ChangeSource(Protocol):
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether some of what was heard together has been looked at, and some not: nothing shall start that knows half of it."""
+        """Whether changes that were reported together are only partly checked: no job may start with half of them."""
         ...
 
 
 class EngineContext(Struct, frozen=True):
-    """One opened engine, as its parts know it.
+    """One opened engine, for its parts.
 
     Args:
-        config: the checked configuration, and `project` what came of it: ids of scan folders are those of the database.
+        config: the checked configuration; `project` is made from it: ids of scan folders are those of the database.
         roots: {scan folder id: its path}.
-        live: the half that watches, None where the engine ends when nothing is owed.
-        closing: what is let go of at the end, the last first.
+        live: the watching part, None if the engine ends when it is idle.
+        closing: closes the parts, the last first.
         wake: ends the loop's sleep; any thread may call it.
-        is_stopping: whether somebody asked to stop.
+        is_stopping: whether the engine was asked to stop.
     """
 
     config: Config

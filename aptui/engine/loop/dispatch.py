@@ -1,6 +1,6 @@
-"""Dispatch of runs: orders go to workers, or are looked up elsewhere first; results wait here until several share a commit.
+"""Dispatch of runs: orders go to workers, or are looked up in stored results first; results wait here to share a commit.
 
-How much may start is offered here (`offer_slots`); while the queue is paused `loop.pause` says what starts all the same.
+`offer_slots` says how many jobs may start, also while the queue is paused (`QueuePause`).
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from aptui.shared.account import Account
 
 
-# The paused queue: no job and no analysis starts but what `run-next` names; what runs goes on, and files are read.
+# The paused queue: only jobs that `run-next` names may start; running jobs continue, and files are read.
 #
-# `live.requests` pauses it for clients; the supervisor pauses an engine that winds down, too.
+# `live.requests` pauses it for clients; the supervisor pauses an engine before it closes it.
 
 
 class QueuePause:
-    """Whether the queue of one engine is paused, and what starts all the same."""
+    """Whether the queue of one engine is paused, and which jobs may start nevertheless."""
 
     def __init__(self) -> None:
         self._is_on = False
@@ -68,7 +68,7 @@ class QueuePause:
         self._next.append(job_id)
 
     def take_next(self) -> int:
-        """Return the job that starts all the same, which `lets_one_start` says there is."""
+        """Return the job that may start nevertheless; `lets_one_start` says whether there is one."""
         return self._next.popleft()
 
 
@@ -81,7 +81,7 @@ _SPEAKING = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
-    """Return results whose reports hold the present stamps of their jobs' files; a file of many jobs is looked at once."""
+    """Add the present stamps of their jobs' files to results; a file of many jobs is checked once."""
     stamps: dict[str, Stamp] = {}
     return [_complete_result(pipeline, result, stamps) for result in results]
 
@@ -113,7 +113,7 @@ _MOST_KNOWN = 100_000
 
 
 class Pointers:
-    """Tells pointers by their bytes alone: attributes may lie in any folder, or in none that is checked out.
+    """Recognises Git LFS pointers by their bytes alone: attributes may be in any folder, or not checked out.
 
     Args:
         roots: {scan folder id: absolute path}.
@@ -161,7 +161,7 @@ class StoredResults(Protocol):
 
     @property
     def account(self) -> Account:
-        """What was saved."""
+        """The sums of saved time and bytes."""
         ...
 
     @property
@@ -214,10 +214,10 @@ class StoredResults(Protocol):
 _GRACE_S = 2.0
 _RESULTS_PER_COMMIT = 256
 _RESULTS_PER_LIVE_COMMIT = 64
-"""Clients wait while the pipeline takes results in: so many take it some milliseconds."""
+"""Maximum number of results in a commit while clients wait: the pipeline handles them in some milliseconds."""
 _HOLD_S = 0.02
 _BATCH_HOLD_S = 0.1
-"""The same where nobody waits for a product, and workers have enough to do without those that wait for its commit."""
+"""The same without clients, while other jobs can run before the commit."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -225,8 +225,8 @@ class RunDispatcher:
     """The runs of one engine.
 
     Args:
-        context: of the engine, whose inbox takes what came of them.
-        runs_builders: whether a job runs whose result nobody has; without that it fails (`NOT_SHARED`).
+        context: of the engine, whose inbox receives the results.
+        runs_builders: whether a job without a stored result runs; else it fails (`NOT_SHARED`).
         early: a worker that was started already.
     """
 
@@ -243,7 +243,7 @@ class RunDispatcher:
         self.sandbox_problem = ""
         """Why builders run without the sandbox that the project wants."""
         self.account: Account | None = None
-        """What was saved by results that were there already; complete when the engine is closed."""
+        """The sums of time and bytes that stored results saved; complete when the engine is closed."""
 
     # --------------------------------------------------------------------------------------------------- workers, and others
 
@@ -306,7 +306,7 @@ class RunDispatcher:
             self._shared.note()
 
     def list_learned_state(self) -> list[tuple[str, str]]:
-        """Return what the next engine should know of what builders take."""
+        """Return the learned resource use of builders, for the next engine."""
         if self.pool_if_any is None:
             return []
         return [("learned_memory", json.dumps(self.pool_if_any.list_learned_memory(), sort_keys=True))]
@@ -321,7 +321,7 @@ class RunDispatcher:
 
     @property
     def are_results_held(self) -> bool:
-        """Whether results wait, be it for others."""
+        """Whether results wait, even if only for others to share their commit."""
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
@@ -362,7 +362,7 @@ class RunDispatcher:
         return None
 
     def _is_first_urgent(self) -> bool:
-        """Whether the job that would start next may take the room that is kept for what is critical and for analyses."""
+        """Whether the job that would start next may use the slot that is reserved for critical jobs and analyses."""
         job = self._context.pipeline.jobs.ready.peek()
         return job is not None and (job.is_critical or job.is_analysis)
 
@@ -496,9 +496,9 @@ class RunDispatcher:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:
-        """Return a result as it is, unless somebody is writing its source just now: then it is worth nothing.
+        """Return a result unchanged, or discard it if its source is being written now.
 
-        It is thrown away and the source looked at again.
+        A discarded source is checked again.
         """
         context = self._context
         job = context.pipeline.jobs.running.get(result.run_key)

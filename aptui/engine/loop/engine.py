@@ -1,10 +1,9 @@
 """The engine: one loop, one inbox, one clock; it hands events to the pipeline and has its commands performed.
 
-Turning the crank: take events from the inbox, let the pipeline answer, perform the commands, tell the listeners; let the
-scan go on when little is pending; offer free slots; sleep on the selector until a worker or the database writer has something
-to say. Nothing else in the program owns a thread that decides. Its parts: `loop.inbox` (events and their numbers),
-`loop.files.scans` (what is looked at), `loop.dispatch` (what runs, and what came of it), `loop.commands` (commands performed),
-`loop.rest` (what is recorded once nothing is pending).
+A turn takes events from the inbox, lets the pipeline handle them, performs the commands and notifies the listeners; it continues
+the scan if little is pending, offers free slots, and sleeps on the selector until a worker or the database writer has a message. No
+other thread of the program decides anything. Its parts: `loop.context` (events and their numbers), `loop.scans` (checks of files),
+`loop.dispatch` (runs and their results), `loop.commands` (performing commands), `loop.rest` (records of an idle engine).
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class ProgressReporter:
     """Counts and reports.
 
     Args:
-        failed_before: how many jobs and analyses were failed when the engine began, None = nobody asks.
+        failed_before: number of failed jobs and analyses when the engine opened, None = not needed.
     """
 
     def __init__(
@@ -89,12 +88,12 @@ class ProgressReporter:
             at_work,
             status.done,
             status.failed,
-            self._scans.is_scanning or not (pending or digests.is_idle),  # before the first files are read nobody knows of jobs
+            self._scans.is_scanning or not (pending or digests.is_idle),  # jobs are unknown before the first files are read
             failing_count=self._failed_before + status.failing if self._failed_before is not None else -1,
         )
 
 
-# What the writer's thread reports to the loop: the ticket of the last saved rows, or why it cannot save any more.
+# Messages of the writer's thread to the loop: the ticket of the last saved rows, or why it can no longer save.
 #
 # Rows are ordered saved by ticket (`core.state.ledger`), and written by `store.db.writer`.
 
@@ -118,7 +117,7 @@ class SavedRows:
         self._at_rest_since_s: float | None = None
 
     def begin_anew(self) -> None:
-        """Tickets begin with one again; what a writer failed of before is not forgotten."""
+        """Restart tickets at one for a new writer; an error of the previous writer is kept."""
         self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
@@ -143,8 +142,8 @@ class SavedRows:
             self._at_rest_since_s = now
         elif now - self._at_rest_since_s >= OVERDUE_S:
             return (
-                f"all jobs are done, but for {OVERDUE_S:.0f} s the asset database has had rows {self.ticket + 1} to {ordered} "
-                "to save; check whether another program has locked it, or its disk is slow"
+                f"all jobs are done, and the asset database has not saved rows {self.ticket + 1} to {ordered} "
+                f"within {OVERDUE_S:.0f} s; check whether another program has locked it, or its disk is slow"
             )
         return ""
 
@@ -160,11 +159,11 @@ class SavedRows:
 
     @property
     def are_news(self) -> bool:
-        """Whether the pipeline has not been told of all that is saved."""
+        """Whether rows were saved since the pipeline was last notified."""
         return self._acknowledged < self.ticket
 
     def take_news(self) -> int:
-        """Return the newest ticket; from now on the pipeline knows of it."""
+        """Return the newest ticket, which the pipeline is notified of now."""
         self._acknowledged = self.ticket
         return self._acknowledged
 
@@ -173,7 +172,7 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 """Sources and their jobs form reference cycles by the thousand: the default (every 700th object) costs a tenth of the time."""
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
-"""Events are taken for so long before clients have their turn."""
+"""Time limit of handling events; then clients have their turn."""
 _LAST = 1 << 30
 """The order of a scan folder whose row gets the highest number."""
 
@@ -184,12 +183,12 @@ class Engine:
     Args:
         config: the checked configuration.
         listeners: called with every notice; they must be quick and may not raise.
-        wants_all_news: also tell what is pending and starting, not only what settled.
+        wants_all_news: also report pending and running jobs, not only settled ones.
         is_full_scan: read every file's bytes, whatever the times say.
-        opening: the prepared session, when there is one already.
-        selector: whoever stays up longer than one engine brings its own.
-        live: the other half of an engine that stays up.
-        runs_builders: whether a job runs whose result nobody has; without that it fails (`dispatch.NOT_SHARED`).
+        opening: the prepared session, if it exists already.
+        selector: of a supervisor that outlives the engine.
+        live: the watching part of an engine that stays up.
+        runs_builders: whether a job without a stored result runs; else it fails (`dispatch.NOT_SHARED`).
     """
 
     def __init__(
@@ -210,9 +209,9 @@ class Engine:
         self.inbox = Inbox()
         self.selector = selector or selectors.DefaultSelector()
         self.closing = contextlib.ExitStack()
-        """What is let go of at the end, the last first."""
+        """Closes the parts at the end, the last first."""
         self.epoch = 0
-        """Rises with each opening. Who opened another engine before says its epoch, for the database may be made anew since."""
+        """Increases with each opening. A supervisor passes the epoch of its previous engine, as the database may be new."""
         self.sessions = SessionRecorder(str(config.project_dir))
         self.is_stopping = False
         self.pause = QueuePause()
@@ -247,7 +246,7 @@ class Engine:
             raise
 
     def open_anew(self, config: Config) -> None:
-        """Close, and open over the same cache with another pipeline, whose builders are others; what was running is owed again."""
+        """Close, and open over the same cache with another pipeline for other builders; running jobs become pending."""
         counts = self.pipeline.jobs.reports.counts
         self.is_stopping = self.sessions.is_held = True
         self.settle()
@@ -337,7 +336,7 @@ class Engine:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Stop the workers, save what is pending to the database, let go of the cache."""
+        """Stop the workers, save pending rows to the database, release the cache."""
         self.closing.close()
 
     @property
@@ -424,13 +423,13 @@ class Engine:
         self.settle()
 
     def stop(self) -> None:
-        """Kill what runs and end the loop; what was running is pending again at the next start."""
+        """Kill running jobs and end the loop; they are pending at the next start."""
         self.is_stopping = True
         self.wake()
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is under way: it is no time to look at anything, or to ask what is pending."""
+        """Whether a commit is under way: no file may be checked, and the pipeline must not be queried."""
         return self.executor.is_committing
 
     @property

@@ -1,7 +1,7 @@
-"""Hashing for the core: which files are to be read, by a worker or the engine, and what came of it; it decides nothing.
+"""Hashing for the core: which files are read, by a worker or the engine, and the results.
 
-Where copies are all that a file is wanted for, its reader stages them on the way. Answers that come while the core is busy, with a
-commit above all, reach it together: so a commit is of more of them.
+If a file is needed for copies only, its reader stages them on the way. Answers that arrive while the core is busy, mostly with a
+commit, are passed on together: so the next commit holds more of them.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""At least, and where that is an eighth of what waits: each order costs a sync."""
+"""Minimum, and maximum if that is an eighth of the waiting files: each order costs a sync."""
 _BYTES_PER_ORDER = 1 << 26
-"""Of what is larger a worker has few files, so that the others have some too."""
+"""Maximum size of an order, so that other workers get files, too."""
 _FILES_TOGETHER = 2048
-"""Each commit is two transactions, one of them synced, and writes pages of the indexes anew that others have written."""
+"""Each commit is two transactions, one of them synced, and rewrites pages of the indexes that earlier commits wrote."""
 _LIVE_FILES_TOGETHER = 128
 """Maximum files per order in a live engine: clients and workers wait while an answer is processed.
 
@@ -38,7 +38,7 @@ This is the limit if copies are decided together; it is `_ALONE` times lower if 
 """
 _ALONE = 4
 _LIVE_COPIES_TOGETHER = 256
-"""So many copies wait, while answers are there, for others to be committed with."""
+"""Number of waiting copies up to which they wait for others of the same commit, while answers arrive."""
 _HERE_COUNT = 4
 _HERE_BYTES = 1 << 16
 """So few and small files are read by the engine itself, for a worker would have to be woken, or started."""
@@ -79,13 +79,13 @@ class _Answer(Struct):
 
 
 class CopyStaging(Struct, frozen=True):
-    """How copies are staged by the readers of their sources.
+    """How readers of sources stage copies.
 
-    `staging`: the folder, absolute. `may_start`: whether a job may begin now. `is_being_written`: whether somebody writes a source
-    (absolute path) just now, so that a copy of it is worth nothing; the other argument is whether its reader found that nobody did.
-    `discard`: throws away what runs with these keys have staged. `may_group`: whether the core decides copies at once.
-    `announce`: takes (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` the run keys
-    of copies that nobody made.
+    `staging`: the folder, absolute. `may_start`: whether a job may start now. `is_being_written`: whether a process writes a source
+    (absolute path) now, so that its copy is discarded; the other argument says whether its reader checked that already. `discard`:
+    deletes the staged files of runs with these keys. `may_group`: whether the core decides copies together. `announce`: called with
+    (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` with the run keys of copies that
+    were not made.
     """
 
     staging: str
@@ -243,7 +243,7 @@ class HashQueue:
         return self._copying.is_being_written(self._path_of(answer.files[index].fact), index not in answer.unasked)
 
     def _next_files(self) -> Iterator[tuple[_Answer, int, int]]:
-        """Yield answers with the first of their files to be told now, and the end of those."""
+        """Yield answers with the first of their files to be reported now, and the end of those."""
         left = self._together
         while self._answered and left > 0:
             answer = self._answered[0]

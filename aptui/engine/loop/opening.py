@@ -72,7 +72,7 @@ class PreparedSession:
         self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
-        """What is wrong in the settings files of folders, where all is current."""
+        """Errors in the settings files of folders, if all is up to date."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:
@@ -106,7 +106,7 @@ class PreparedSession:
         if not is_new and not note:
             self._check_up_to_date()
         if self._starts_worker and not self.is_current and not self.is_little:
-            from aptui.engine.pool.spawning import EarlyWorker  # where nothing is pending nobody pays for it
+            from aptui.engine.pool.spawning import EarlyWorker  # not needed if nothing is pending
 
             self.early = EarlyWorker(self.config)
             self._closing.callback(self.early.close)
@@ -126,7 +126,7 @@ class PreparedSession:
     def _complete_builders(self) -> tuple[Builder, ...]:
         if not self.config.has_code:
             return self.config.project.builders
-        from aptui.engine import registry  # where rules do all the work nobody pays for it
+        from aptui.engine import registry  # projects with rules only do not need it
 
         return registry.complete_checked(self.config, builders_record(self.config.cache_dir), self.sentences.append)
 

@@ -42,7 +42,7 @@ class NoticePublisher:
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
         self.from_threads: deque[str] = deque()
-        """What threads have to say."""
+        """Sentences of threads, to be reported by the loop."""
         self._log: EngineLog | None = None
         self._logs_jobs = False
         self._repeated: set[str] = set()
@@ -50,9 +50,9 @@ class NoticePublisher:
         self._last: Progress | None = None
         self._last_s = 0.0
         self._took_s = {"scan": 0.0, "analysis": 0.0, "processing": 0.0}
-        """How long the last of each kind took: a look at all files that finds nothing is no reason to forget the others."""
+        """Duration of the last work of each kind: a scan that finds no change does not reset the others."""
         self._begun: set[str] = set()
-        """Of which kind there was any in this spell of work."""
+        """Kinds of work so far in this period of work."""
         self._before = (0, 0)
         """Runs that had completed and failed when this spell of work began."""
 
@@ -94,13 +94,13 @@ class NoticePublisher:
         self.notify(EngineMessage(self._cause, level, text))
 
     def say_once(self, text: str) -> None:
-        """Say a sentence unless it was said before."""
+        """Report a sentence unless it was reported before."""
         if text not in self._repeated:
             self._repeated.add(text)
             self.say(text)
 
     def notify_from_threads(self) -> None:
-        """Pass on what threads have to say."""
+        """Report the sentences of threads."""
         while self.from_threads:
             self.say_once(self.from_threads.popleft())
 
@@ -119,10 +119,10 @@ class NoticePublisher:
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
-        """Complete `counts` with timers; tell it if it is not as it was.
+        """Complete `counts` with timers; report them if they changed.
 
         Args:
-            is_processing: whether workers have jobs, be they at one in this moment or not; None = as `counts` say.
+            is_processing: whether workers have jobs, even if none runs at this moment; None = as `counts` say.
         """
         if counts.is_working and not (self._last and self._last.is_working):
             self._begun.clear()
@@ -165,16 +165,16 @@ def _step(notice: JobChanged) -> str:
     return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
 
 
-# When the engine will rest: the pending work over the pace at which it is done, never less than its longest chain.
+# Estimate of the remaining time: the pending work over the pace at which it is done, at least its longest chain.
 #
-# While that is not known, for builders that never ran or results that are restored, it is the pending jobs over the rate at
-# which jobs end. Every display of the remaining time shows this estimate.
+# While that is unknown, for builders that never ran or results that are restored, it is the pending jobs over the rate at which
+# jobs end. Every display of the remaining time shows this estimate.
 #
-# Asked ten times a second; the work is added up anew only now and then, so that it costs a fiftieth of the time at most.
+# It is requested ten times a second; the work is summed at intervals, so that it costs at most a fiftieth of the time.
 
 _ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
-"""Between two looks lies so many times what the last one took."""
+"""Minimum interval of estimates as a multiple of the cost of the last one."""
 _WINDOW_S = 30.0
 _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
@@ -207,10 +207,10 @@ class Forecaster:
         self._estimated_s = self._due_s = 0.0
 
     def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
-        """Return `counts` with an estimate, unchanged where there is none.
+        """Return `counts` with an estimate, unchanged if none is possible.
 
         Args:
-            at_work: run keys of the jobs that workers are at.
+            at_work: run keys of the jobs that workers run.
             now: monotonic seconds.
         """
         self._began_s = {key: self._began_s.get(key, now) for key in at_work}
@@ -248,7 +248,7 @@ class Forecaster:
         return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
-        """Return how many ms of work are done in one, 0 when nobody can say."""
+        """Return how many ms of work are done in one ms, 0 if unknown."""
         runs, spent_ms = self._spent()
         done = counts.jobs_done + counts.jobs_failed
         self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
@@ -262,9 +262,10 @@ class Forecaster:
         return (self._samples[-1][1] - before_ms) / (1000 * (now - then))
 
 
-# The session that is under way: when it began and why; what it did is written when the engine rests, with what is written then.
+# The session under way: when and why it began. Its record is written when the engine becomes idle, with the other rows of that
+# moment.
 #
-# Nothing is recorded while jobs run. Old sessions become part of what was before, some thousand runs at each rest.
+# Nothing is recorded while jobs run. Old sessions are merged into the history, some thousand runs each time the engine is idle.
 
 LONGEST_HISTORY_MS = 180 * 24 * 3600 * 1000
 MOST_RUNS = 2_000_000
@@ -274,7 +275,7 @@ _SHORT = 10
 
 
 class SessionHistory(Protocol):
-    """What is asked of the database."""
+    """Queries about sessions."""
 
     def last_end(self) -> tuple[str, int]:
         """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
@@ -324,11 +325,11 @@ class SessionRecorder:
         self._rested_ms = 0
 
     def begin_scan(self, signature: str | None, wanted: str) -> None:
-        """Take note that everything is looked at: by an engine that starts, under a configuration that is another, or again.
+        """Note that a full scan begins: at a start, under a changed configuration, or on request.
 
         Args:
-            signature: that of the configuration that was settled last; None or "" when nobody knows.
-            wanted: that of this engine's.
+            signature: of the configuration that was settled last; None or "" if unknown.
+            wanted: of this engine's configuration.
         """
         is_reconfigured = bool(signature) and signature != wanted
         kind = SessionKind.EDIT if self._has_checked else SessionKind.CONFIGURATION if is_reconfigured else SessionKind.START
@@ -340,11 +341,11 @@ class SessionRecorder:
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
-        """Nothing was changed by what was looked at: that is no session."""
+        """Drop the session: the scan found no changes."""
         self._started_ms = self._started_ms * self.is_held
 
     def find_killed(self, archive: SessionHistory) -> Rows:
-        """Return the rows for what an engine did that was killed, {} when there is nothing."""
+        """Return the rows of the session of an engine that was killed, {} without one."""
         if self._started_ms or not archive.is_session_pending():
             return {}
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}

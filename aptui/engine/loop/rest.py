@@ -1,4 +1,4 @@
-"""What is recorded when nothing is pending any more: what the next start compares with, and the session that has ended.
+"""Records of an idle engine: facts that the next start compares with, and the session that has ended.
 
 Tests: `tests/engine/loop/test_engine.py`.
 """
@@ -52,7 +52,7 @@ def sentences(database: Path, changed: set[int] | None) -> list[str]:
 
 
 def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
-    """Return who loads whom, as far as it can be reached; those that load nobody lead nowhere and are left out."""
+    """Return {product: products that it preloads} for all reachable products; those without preloads are left out."""
     edges: dict[int, list[int]] = {}
     seen, todo = set(start), start
     while todo:
@@ -63,7 +63,7 @@ def _find_reached(reader: Reader, start: set[int]) -> dict[int, list[int]]:
     return {owner: [target for target in targets if target in edges] for owner, targets in edges.items()}
 
 
-# Catalogs of what the cache holds, ours and a runtime's: when they are written, and what is said when they cannot be.
+# Catalogs of the cache, ours and a runtime's: when they are written, and how errors are reported.
 
 
 class ForeignCatalogs(Protocol):
@@ -95,7 +95,7 @@ class ForeignCatalogs(Protocol):
 
 
 class CatalogPublisher:
-    """Writes the catalogs of one engine once all is at rest.
+    """Writes the catalogs of one engine when it is idle.
 
     Args:
         wake: ends the loop's sleep; called in threads.
@@ -119,7 +119,7 @@ class CatalogPublisher:
         self._runtime: ForeignCatalogs | None = None if runtime is None else runtime(config.cache_dir, platforms)
 
     def close(self) -> None:
-        """Wait for what is being written: a runtime's are made of ours."""
+        """Wait for the catalogs under way: a runtime's catalogs are made from ours."""
         try:
             self._ours.close()
         finally:
@@ -150,7 +150,7 @@ class CatalogPublisher:
         return self.note_written()
 
     def _begin_runtime(self) -> None:
-        """Called in the thread of ours: those of a runtime are made of them, once there is time."""
+        """Write the catalogs of a runtime, which are made from ours; called in the thread of ours."""
         if self._runtime is not None:
             self._runtime.begin(self._wake)
         self._wake()
@@ -210,7 +210,7 @@ class RestRecorder:
             self._executor.handle(RequestReceived(context.inbox.next_seq(), "stop"))
         else:
             self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
-        records_folders = context.live is None or is_stopping  # else who deletes a product there is heard
+        records_folders = context.live is None or is_stopping  # else deletions of products are noticed by the watcher
         if not (self._scans.is_dirty or self._executor.is_dirty or (records_folders and context.cache.is_unrecorded)):
             self._sessions.forget()
             return

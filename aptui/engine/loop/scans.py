@@ -1,6 +1,6 @@
-"""Scans of the scan folders and the cache: the scan under way, single folders beside it, and what of it is trusted next time.
+"""Scans of the scan folders and the cache: the scan under way, single folders beside it, and which results are trusted later.
 
-What lies in a folder is `scanner`'s business; when notifications of the watcher lead to a look, `live.changes`'s.
+`scan.scanner` lists a folder; `live.changes` decides which notification causes a check.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 
 # Single files: a known file is checked by itself, without its neighbours.
 #
-# That is enough where nothing but the file can be other than it was: it lies where it was remembered, spelled so, it is the
-# only one of its name, and no rule joins it with its neighbours. All else is left to a look at the whole folder. The folder's
-# row is not saved then; it follows when the folder is looked at as a whole, at rest. A crash before that makes the next start
-# find the file changed, and current.
+# That is enough if only the file can have changed: it has its stored place and spelling, no other file has its name, and no rule
+# joins it with its neighbours. Otherwise the whole folder is checked. The folder's row is not saved then; it is saved when the
+# folder is checked as a whole, when the engine is idle. If a crash comes first, the next start finds the file changed, and up to
+# date.
 
 _AT_MOST = 16
 """For more files of one folder, listing it costs less."""
 
 
 class SingleFiles:
-    """Looks at files by themselves.
+    """Checks files by themselves.
 
     Args:
         context: of the engine.
@@ -63,7 +63,7 @@ class SingleFiles:
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
-        """Return what these files of a relative folder (lower case) are now; None: the folder has to be looked at as a whole."""
+        """Return the present facts of these files of a relative folder (lower case); None: check the folder as a whole."""
         context = self._context
         if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or context.inbox.names_folder(folder):
             return None
@@ -76,7 +76,7 @@ class SingleFiles:
         return tuple(facts)
 
     def _has_company(self, folder: str, key: PathKey) -> bool:
-        """Whether what the file says concerns others of its folder, or the other way round."""
+        """Whether the contents of the file concern others of its folder, or the other way round."""
         return META_SUFFIX in key or key == file_key(folder) or has_own_identity(key, self._context.project.metadata_types)
 
     def _check_file(self, key: PathKey, path: bytes) -> FileFact | None:
@@ -86,7 +86,7 @@ class SingleFiles:
         known = found[0]
         holders = [root for root in self._watched if self._is_there(root.path, known)]
         if len(holders) != 1 or holders[0].id != known.scan_folder:
-            return None  # in another scan folder there is one too, of which nobody has heard yet
+            return None  # another scan folder has such a file, too, which was not reported yet
         if from_text(f"{holders[0].path}/{known.rel}") != path:
             return None  # it is another file, whose name differs in case
         try:
@@ -106,12 +106,12 @@ class SingleFiles:
 
 
 class RememberedFiles:
-    """What the scanner is told of folders: their rows, or what is pending of them, with single files as they are now.
+    """Stored state of folders for the scanner: their rows, or pending changes of them, with single files as they are now.
 
     Args:
         archive: has the rows.
-        memory: knows what is pending.
-        to_save: makes of what is pending of a folder the rows that would be saved of it.
+        memory: has the pending changes.
+        to_save: returns the rows of a folder's pending changes.
         fresh: files that have to be read again, whatever their times say.
     """
 
@@ -162,11 +162,11 @@ _IDENTITIES, _MADE = "identities", "made"
 
 
 class Scans:
-    """What one engine looks at. One scan at a time.
+    """The checks of one engine; one scan at a time.
 
     Args:
-        context: of the engine, whose inbox takes what is seen.
-        opening: what the first half found, which the first scan need not look at again.
+        context: of the engine, whose inbox receives the facts.
+        opening: results of the up-to-date check, which the first scan does not repeat.
     """
 
     def __init__(self, context: EngineContext, opening: PreparedSession) -> None:
@@ -176,7 +176,7 @@ class Scans:
         self._below = ""
         self._again: dict[PathKey, float] = {}
         self._checked_ns: dict[str, int] = {}
-        """{relative folder: when (nanoseconds since 1970) the last look at it began}, where that is not when the scan did."""
+        """{relative folder: when (nanoseconds since 1970) its last check began}, if that differs from the start of the scan."""
         self._single_files = SingleFiles(context, self.is_own)
         self._settings = FolderSettings(context.wake)
         self._clocks = FileClocks(context.roots)
@@ -197,7 +197,7 @@ class Scans:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether there is a scan that need not wait until less is owed."""
+        """Whether there is a scan that need not wait for pending work."""
         return self._steps is not None and self._context.pipeline.jobs.backlog < _BACKLOG and not self._settings.is_busy
 
     @property
@@ -216,7 +216,7 @@ class Scans:
         is_known = is_known and (not context.metadata.creates or context.archive.state(_IDENTITIES) == _MADE)
         self._scanner = self._make_scanner(check=check, is_full=is_full, reassess=not is_known)
         self._steps = self._scanner.steps()
-        if not is_known:  # until all is at rest again, the next engine looks at everything too
+        if not is_known:  # until the engine is idle again, the next engine checks everything, too
             context.writer.run({"put_state": [("signature", "")]}, durable=True)
             self.is_dirty = True
         self.check_products(trusts_times=not is_full)
@@ -272,7 +272,7 @@ class Scans:
         self._opening.guard.check(folder, lambda: self._context.archive.folders)
 
     def _note_unknown(self, folder: str, *, is_tree: bool) -> None:
-        """Record what could not be read on the way to `folder` and in it, with `is_tree` also below, and what can be again."""
+        """Record unreadable folders, and those that can be read again: above `folder`, in it, and with `is_tree` below it."""
         for part, known in list(self.unknown):
             if folder == known or is_below(folder, known) or (is_tree and is_below(known, folder)) or not known:
                 self.unknown.pop((part, known))
@@ -299,7 +299,7 @@ class Scans:
         self._report_walk()
         if event is not None:
             self.is_dirty = True
-            self._checked_ns[folder] = now_ns  # what was seen before was compared with by the time of the look before
+            self._checked_ns[folder] = now_ns  # earlier facts were compared by the time of the previous check
             self._context.inbox.post(event)
 
     def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
@@ -322,7 +322,7 @@ class Scans:
 
     @property
     def due_times(self) -> Collection[float]:
-        """When (monotonic) files have to be looked at again."""
+        """When (monotonic) files have to be checked again."""
         return self._again.values()
 
     def want_again(self, keys: Iterable[PathKey]) -> None:
@@ -349,7 +349,7 @@ class Scans:
             self.check_folder(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
-        """Whether a file is not there just now: one look is not enough to call it gone where somebody may be writing it anew."""
+        """Whether a file is missing now: one check does not confirm a deletion, as a program may be writing it again."""
         live, fact = self._context.live, self._context.pipeline.jobs.memory.last_seen(key)
         watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
         if live is None or fact is None or fact.scan_folder not in watched:
@@ -367,9 +367,9 @@ class Scans:
     # ------------------------------------------------------------------------------------------------------------- products
 
     def check_products(self, *, trusts_times: bool = True) -> None:
-        """Look into every cache folder that is not as it was recorded; without `trusts_times`, into all.
+        """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        An intermediate that a dead engine was about to delete was there when the folders were looked at, and is a source.
+        An intermediate that a dead engine was about to delete existed at the check of the folders, and is a source.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -416,7 +416,7 @@ class Scans:
         return {part: row for part, row in rows.items() if row[0] or row[1]}
 
     def _begin_checks(self) -> None:
-        """From now on folders are looked at; those of which something is pending were when they were."""
+        """Note that checks of folders begin now; folders with pending changes keep the time of their own check."""
         unfinished = {*self._context.pipeline.jobs.memory.folders, *self._context.inbox.folders()}
         self._checked_ns = {folder: self._checked_ns.get(folder, self._begun_ns) for folder in unfinished}
         self._begun_ns = time.time_ns()

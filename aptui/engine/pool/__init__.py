@@ -1,1 +1,1 @@
-"""Worker processes as seen from the engine: started, fed, limited, replaced. What runs inside them is in `aptui.worker`."""
+"""Worker processes from outside: started, given orders, limited, replaced. `aptui.worker` runs inside them."""

@@ -66,31 +66,31 @@ class FailureTracker:
             self.lonely.pop(identity, None)
 
 
-# The memory budget: how much memory builders take, and whether one more run fits beside those at work.
+# The memory budget: how much memory builders use, and whether one more run fits beside the running ones.
 #
-# What a builder takes is learnt from its runs: the highest peak, which fades slowly when later runs take less. A run fits when
-# what is expected to be taken yet, by those at work and by itself, is less than what the machine and our cgroup have left.
+# The use of a builder is learned from its runs: the highest peak, which fades slowly when later runs use less. A run fits if the
+# expected further use, of the running ones and its own, is less than the free memory of the machine and our cgroup.
 
 GUESS_BYTES = 128 << 20
-"""What a builder is thought to take before it ever ran."""
+"""Assumed memory use of a builder before its first run."""
 FADE = 32
 """Each run that takes less brings the high-water mark down by this part of the difference."""
 SAMPLE_S = 0.1
-"""So long a look at the machine counts; a run that starts meanwhile counts with all that is expected of it."""
+"""Validity of a measurement of the machine, in seconds; a run that starts within it counts with its whole expected use."""
 _RESERVE_SHARE = 16
 _LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
 _CGROUPS = "/sys/fs/cgroup"
 
 
 class MemoryBudget:
-    """What builders take and what there is.
+    """Memory use of builders, and available memory.
 
     Args:
-        budget_bytes: what all runs together may take; 0 = what the machine has left, looked at again and again.
+        budget_bytes: limit for all runs together; 0 = the free memory of the machine, measured again and again.
         clock: seconds of a monotonic clock.
         learned: {builder: bytes} of an earlier session.
-        available: returns what may be taken without harm, in bytes.
-        taken: returns what a process and its children take, in bytes.
+        available: returns how much memory is free, in bytes.
+        taken: returns how much a process and its children use, in bytes.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class MemoryBudget:
         self._taken_bytes: dict[int, int] | None = None
 
     def learn(self, builder: str, peak_bytes: int) -> None:
-        """Take note of what a run took; 0 = nobody knows."""
+        """Note the peak memory use of a run; 0 = unknown."""
         if peak_bytes <= 0:
             return
         known = self.learned.get(builder, 0)
@@ -135,7 +135,7 @@ class MemoryBudget:
             self._sampled_s, self._left_bytes, self._taken_bytes = self._clock(), self._available(), None
         if expected_bytes <= self._left_bytes:
             return True
-        if self._taken_bytes is None:  # what they have taken already is not taken twice
+        if self._taken_bytes is None:  # memory that they use already is not counted twice
             self._taken_bytes = {pid: self._taken(pid) for pid, _ in runs}
         expected_bytes = need_bytes + sum(max(0, expected - self._taken_bytes.get(pid, 0)) for pid, expected in runs)
         return expected_bytes <= self._left_bytes
@@ -220,7 +220,7 @@ class JobAdmission:
         return max((self._memory.estimate_bytes(*one) for one in wanted), default=0)
 
     def learn(self, order: Order, result: RunResult) -> None:
-        """Take note of what a run took at most."""
+        """Note the peak memory use of a run."""
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:

@@ -19,12 +19,11 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder,
 from aptui.worker import wire
 from aptui.worker.commands.output import BoundedText, count_levels, records_of
 
-# What a worker is asked about the run it is at, and what it said: the log of a run that goes on.
+# Questions to a worker about its run, and the answers: the log of a running job.
 #
-# A question has a socket pair to itself at its worker, names its run, and is answered whatever the run does, sooner or later
-# (`worker.log_answers`); answers about another run than the one that was asked about last are dropped. So nothing is waited for
-# here and nothing can be missed: what is known of a run is what it has logged so far, and a client that wants more asks again.
-# It is forgotten with the next run.
+# A question has a socket pair of its own at its worker, names its run, and is answered whatever the run does, sooner or later
+# (`worker.log`); answers about another run than that of the last question are dropped. So the engine does not wait and misses
+# nothing: the answer is the log so far, and a client that needs more asks again. It is dropped when the next run starts.
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
@@ -32,13 +31,13 @@ _AGAIN_S = 5.0
 
 
 class LogSoFar(Struct, frozen=True):
-    """The log of a run that goes on, to be looked at at once.
+    """The log so far of a running job.
 
     Args:
         log: the job's log as the worker last reported it.
         window: the builder's name.
-        printed: what the worker wrote since its last marker.
-        is_awaited: it has yet to answer.
+        printed: the output of the worker since its last marker.
+        is_awaited: an answer of the worker is still to come.
     """
 
     log: wire.LogAnswer
@@ -52,7 +51,7 @@ class LogSoFar(Struct, frozen=True):
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
-        """Return the records; what was printed stands first, as it will in the log."""
+        """Return the records; printed output comes first, as it will in the log."""
         return (*records_of(self.printed, self.window, time.time_ns() // 1_000_000), *self.log.records)
 
 
@@ -98,7 +97,7 @@ class RunQuestions:
         return LogSoFar(self._log, window, printed, is_awaited=self._asked_s is not None and self._is_open)
 
     def _take_answer(self, _mask: int = 0) -> None:
-        """Take answers in. What is none ends the asking, and costs the worker nothing else."""
+        """Receive answers. A malformed one ends the questions, and has no other effect on the worker."""
         try:
             data = self._channel.recv(_RECEIVE_BYTES)
             for kind, payload in self._reader.feed(data):
@@ -131,11 +130,11 @@ Identity = tuple[str, str, str, str, str]
 
 
 class PoolMessage(Struct):
-    """Orders of one kind that travel together. `done` of them are answered; the next one is what the worker is at.
+    """Orders of one kind that travel together. `done` of them are answered; the worker runs the next one.
 
-    `cancelled` are run keys whose results nobody wants any more; `tries` counts the workers that died over a hash order.
-    `is_alone`: no other job may run beside it. `held_since_s` and `passed` are of a message for which there is no room in
-    memory: since when, and how many others went before it.
+    `cancelled` are run keys whose results are no longer needed; `tries` counts the workers that died over a hash order. `is_alone`:
+    no other job may run beside it. If memory has no room for a message, `held_since_s` is since when it waits and `passed` how many
+    others went before it.
     """
 
     kind: wire.FrameKind
@@ -156,7 +155,7 @@ class PoolMessage(Struct):
 
     @property
     def is_critical(self) -> bool:
-        """Whether a client waits for it: critical orders travel without others, so the first one tells."""
+        """Whether a client waits for it: critical orders travel alone, so the first one decides."""
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
@@ -224,12 +223,12 @@ def is_critical(order: Order) -> bool:
 
 
 def identity_of(order: Order) -> Identity | None:
-    """Return what stays the same of a job from run to run; None for what is not a job of a builder."""
+    """Return the identity of an order's job, equal for all its runs; None for an order that is not a builder's job."""
     return (order.builder, order.root, order.rel, order.platform, order.job_key) if isinstance(order, ProcessOrder) else None
 
 
 def builder_of(order: Order) -> str:
-    """Return the name of an order's builder; copy orders have none."""
+    """Return the name of an order's builder, "" for copy orders."""
     return "" if isinstance(order, CopyOrder) else order.builder
 
 
@@ -273,7 +272,7 @@ def make_ended(
 def make_broken_off(
     order: AnalyseOrder | ProcessOrder, verdict: Verdict, text: BoundedText, duration_s: float
 ) -> AnalyseResult | RunResult:
-    """Return the result of the run that a worker was at when it ended, with what it had written."""
+    """Return the result of the run whose worker ended, with the output so far."""
     now_ms = time.time_ns() // 1_000_000
     records = records_of(text, order.builder, now_ms)
     if verdict.error:
@@ -282,7 +281,7 @@ def make_broken_off(
 
 
 def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, window: str) -> AnalyseResult | RunResult:
-    """Return the result with the builder's output in its log, before what it logged itself."""
+    """Return the result with the builder's output at the beginning of its log."""
     if not text:
         return result
     records = records_of(text, window, time.time_ns() // 1_000_000)

@@ -1,21 +1,20 @@
-"""The pool of workers: starts them, gives each its orders, watches the clock, and reports an outcome for every order.
+"""The pool of workers: starts them, gives each its orders, enforces time limits, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result,
-also when its worker crashes, hangs, floods its output or talks nonsense:
+The engine's loop owns the selector and the thread; nothing here waits. Each order that is sent gets exactly one result, also when
+its worker crashes, hangs, floods its output or sends malformed messages:
 
-* the run that a dying worker was at is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
+* the run of a dying worker is LOST, and the reason says how the worker died; the orders behind it are RETURNED;
 * a run that overruns its limit is FAILED, after its worker and every process of its family are gone;
-* of a message of several copies it is not known which one was to blame: all of it is RETURNED (a single one is LOST);
-* a builder whose workers die three times before it ever answered is broken: its orders fail at once, until `reconfigure`;
+* of a message of several copies it is unknown which one was to blame: all of it is RETURNED (a single one is LOST);
+* a builder whose workers die three times before its first answer is broken: its orders fail at once, until `reconfigure`;
 * a run that was killed by SIGKILL is LOST as well, and when the same job is ordered again, no other job runs beside it.
 
-Memory: a job starts only when what builders are known to take fits (`pool.admission`); one always may. What does not
-fit waits, others pass it, but not for ever. Critical orders: `size` workers take any order, and one more is there for
-critical orders alone, so that these need not wait for the end of a long run. It is started when it is first needed, and
-keeping it free costs nothing while there are none. While all the others are at jobs, files are read and analysed there too:
-what changed is known however long jobs take.
+Memory: a job starts only if the known use of its builder fits (`pool.admission`); one always may. A job that does not fit waits and
+others pass it, up to a limit. Critical orders: `size` workers accept any order, and one more is reserved for critical orders, so
+that these need not wait for the end of a long run. It is started when it is first needed, and keeping it free costs nothing without
+such orders. While all the others run jobs, it also reads and analyses files: changes are known however long jobs take.
 
-Workers that have nothing to do are ended after a while, all but one; that one too, later.
+Idle workers are ended after a while, all but one; that one too, later.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ from aptui.worker import wire
 from aptui.worker.variables import values_of
 
 _LEAST_HELD = 8
-"""So many jobs may wait here for memory before no more messages are asked for, so that others behind them get a chance to fit."""
+"""Number of jobs that may wait for memory before no more messages are requested, so that later jobs get a chance to fit."""
 
 
 class Pool:
     """Workers of one engine.
 
     Args:
-        builders, platforms: what the workers receive at their start.
-        size: how many workers at most, and one more for critical orders; they are started when there is work.
+        builders, platforms: sent to the workers at their start.
+        size: maximum number of workers, and one more for critical orders; they are started when there is work.
         selector: registered keys carry a callable: the loop calls `key.data()` for each ready key
             (a mask may be passed and is not needed).
         on_results: called with one or more results, from those callables and from `poll`; never from within `send` or `kill`.
         clock: seconds of a monotonic clock, the one that `poll` is given.
         learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.
-        memory: instead of what the machine says.
+        memory: replaces the measurements of the machine.
     """
 
     def __init__(
@@ -135,11 +134,10 @@ class Pool:
         return not self._waiting and not self._answers.results and not any(slot.messages for slot in self._manager.slots)
 
     def jobs_at_work(self) -> dict[int, int]:
-        """Return the run keys of the jobs that workers are at in this moment, each with the ms since its worker began it.
+        """Return {run key of a job that a worker runs now: ms since it began}.
 
-        What waits behind them is not among them.
-
-        Of copies that travel together nobody knows which one it is: it counts as the first.
+        Jobs that wait behind them are left out. Of copies that travel together it is unknown which one runs: it counts as the
+        first.
         """
         heads = [slot.messages[0] for slot in self._manager.slots if slot.messages and slot.is_ready]
         jobs = [message for message in heads if message.rest and (message.is_job or message.kind is wire.FrameKind.COPY)]
@@ -156,7 +154,7 @@ class Pool:
         return slot.member.questions.so_far(run_key, order.builder, slot.member.unfinished)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """Return what people want to know of each worker."""
+        """Return the state of each worker, for people."""
         return tuple(slot.info(self._clock()) for slot in self._manager.slots)
 
     def list_learned_memory(self) -> dict[str, int]:
@@ -164,9 +162,9 @@ class Pool:
         return dict(self._memory.learned)
 
     def send(self, orders: Sequence[Order]) -> None:
-        """Give orders of one kind to one worker, as one message. More than `free` says wait in the pool.
+        """Send orders of one kind to one worker, as one message. Orders beyond `free` wait in the pool.
 
-        Critical orders, and those that have to run alone, travel by themselves: nobody waits behind what came along with it.
+        Critical orders, and those that have to run alone, travel alone: no order waits behind others of the same message.
         """
         fine = [order for order in orders if not self._refuse(order)]
         for message in messages_of(fine, self._failures.lonely):
@@ -193,9 +191,9 @@ class Pool:
             self._manager.end_if_cancelled(slot)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
-        """Take over a new configuration: workers finish what they are at, new ones know the new builders, what waits is RETURNED.
+        """Switch to a new configuration: workers finish their runs, new ones have the new builders, waiting orders are RETURNED.
 
-        New processes import the builders' code anew: that is how a changed file of a builder comes into effect.
+        New processes import the builders' code again: that is how a changed file of a builder becomes effective.
         """
         self._start = self._make_start(builders, platforms)
         self._failures.let_off()
@@ -249,7 +247,7 @@ class Pool:
     # ----------------------------------------------------------------------------------------------------------- dispatch
 
     def _dispatch(self) -> None:
-        """Give what waits to whoever has room. A job that does not fit into memory is passed by others, up to a point."""
+        """Send waiting messages to workers with room. A job that does not fit into memory is passed by others, up to a limit."""
         if not self._waiting:
             return
         now_s = self._clock()
@@ -402,7 +400,7 @@ class Pool:
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
-        """Enforce limits and hand over what is due. Call it at `next_deadline`, and whenever convenient."""
+        """Enforce limits and deliver due results. Call it at `next_deadline`, and whenever convenient."""
         self._manager.enforce(now_s)
         self._dispatch()
         self._deliver()

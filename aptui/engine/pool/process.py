@@ -32,13 +32,13 @@ _DRAIN_READS = 64
 
 
 class WorkerListener(Protocol):
-    """What a member tells its pool."""
+    """Events of a worker for its pool."""
 
     def on_frame(self, member: WorkerProcess, kind: wire.FrameKind, payload: bytes) -> None:
         """A frame came."""
 
     def on_exit(self, member: WorkerProcess) -> None:
-        """The process is dead; what it sent and wrote before was taken in."""
+        """The process is dead; its earlier messages and output were received."""
 
     def on_wake(self) -> None:
         """All frames that came with one wake-up were handed over."""
@@ -105,7 +105,7 @@ class WorkerProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return b""  # it is dying; its exit tells the rest
+            return b""  # the process is dying; its exit follows
         return bytes(data[sent:])
 
     def _flush(self) -> None:
@@ -122,7 +122,7 @@ class WorkerProcess:
         self._listener.on_wake()
 
     def _receive(self) -> bool:
-        """Take in what came; return whether there may be more."""
+        """Receive messages; return whether there may be more."""
         if not self._is_listening:
             return False
         try:
@@ -197,7 +197,7 @@ class WorkerProcess:
 
     @property
     def unfinished(self) -> BoundedText:
-        """What the worker wrote since its last marker; it stays."""
+        """The output of the worker since its last marker; it stays."""
         return self._stream.unfinished
 
     def take_unfinished(self) -> BoundedText:
@@ -231,7 +231,7 @@ class WorkerProcess:
         self._listener.on_wake()
 
     def check_exit(self) -> None:
-        """Notice the death of the process, take in what it left, tell the pool."""
+        """Notice the death of the process, receive its last messages, notify the pool."""
         if self.is_gone or self._process.poll() is None:
             return
         self.is_gone = True
@@ -249,7 +249,7 @@ class WorkerProcess:
 
     @property
     def _status(self) -> int | None:
-        """The exit status; minus a signal's number when one killed it, which a wrapper tells as shells do."""
+        """The exit status; minus a signal's number if one killed it, which a wrapper reports as shells do."""
         code = self._process.returncode
         return 128 - code if self.is_wrapped and code is not None and code > 128 else code
 

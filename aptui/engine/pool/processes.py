@@ -75,7 +75,7 @@ class OrphanReaper:
 
     @property
     def pid(self) -> int:
-        """Its process, 0 when there is none."""
+        """Process id, 0 without a process."""
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
@@ -98,18 +98,19 @@ class PoolSettings(Struct, frozen=True):
     """How workers are kept.
 
     Args:
-        nice: added to a worker's niceness: the person at this machine comes first.
-        recycle_runs, recycle_cpu_s, recycle_rss_bytes: after so many runs that took so much processor time together, for a start
-            costs a tenth of a second of it, or above so much memory, a worker is replaced.
-        term_grace_s: lies between SIGTERM and SIGKILL.
-        environment: is added to the allow-list's variables.
-        scan_folders: absolute paths; workers say which files below them a call opened.
-        ignore_regex: of the project; workers report what it matches as files without a source.
-        memory_budget_bytes: what all jobs that run may take together; 0 = what the machine has left.
-        sandbox: what workers are started in, if in any.
-        staging: where workers have their folders; what dead ones left there is removed. "" = whoever makes the next ones does that.
+        nice: added to a worker's niceness: other programs of the user come first.
+        recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that used this much
+            processor
+            time together (a start costs a tenth of a second of it), or above this much memory.
+        term_grace_s: between SIGTERM and SIGKILL.
+        environment: added to the allow-list's variables.
+        scan_folders: absolute paths; workers report which files below them a call opened.
+        ignore_regex: of the project; workers report files that match it as files without a source.
+        memory_budget_bytes: limit for all running jobs together; 0 = the free memory of the machine.
+        sandbox: in which workers are started, if any.
+        staging: the parent of workers' folders; leftovers of dead workers there are removed. "" = another pool does that.
         early: a worker that was started already.
-        idle_s: workers that had nothing to do for so long are ended, all but one; the last one after `rest_s`.
+        idle_s: workers that were idle for this long are ended, all but one; the last one after `rest_s`.
     """
 
     nice: int = 5
@@ -266,7 +267,7 @@ class WorkerManager:
         return None if order is None else slot.messages[0].began_s + order.limit_s
 
     def enforce(self, now_s: float) -> None:
-        """End what overruns its limit, what is stuck, and what has had nothing to do for long."""
+        """End workers that exceed a limit, are stuck, or were idle for long."""
         if self._orphans:
             self._orphans = processes.reap(self._orphans)
             if not self._orphans:  # until they are dead they may write where the folders of their worker were

@@ -1,12 +1,12 @@
-"""The sandbox of workers: bubblewrap starts them, and they see what builders need and nothing else.
+"""The sandbox of workers: bubblewrap starts them, and they see only the files that builders need.
 
 Visible: the system's programs and libraries, Python and its packages, folders of PATH, the project with its scan folders and its
-cache, and what `sandbox_paths` adds, all read-only; the staging folder, which alone can be written to; temporary and home folders
-in memory, empty. There is no network. What is not kept away: signals to other processes of the same user, and what the system's
-own folders show to all users. A namespace of process ids would keep signals away; but workspaces and left-over processes are known
-by ids that workers and engine share. What others have in memory and environment cannot be read from inside as it is.
+cache, and the `sandbox_paths`, all read-only; the staging folder, which alone can be written to; temporary and home folders in
+memory, empty. There is no network. Not prevented: signals to other processes of the same user, and reading files of the system's
+folders that all users can read. A namespace of process ids would prevent signals; but workspaces and left-over processes are known
+by ids that workers and engine share. Memory and environment of other processes cannot be read from inside.
 
-Why O3DE projects are left out: their Python builders run the engine's own code, which writes to the user's folders.
+O3DE projects are left out: their Python builders run the O3DE engine's own code, which writes to the user's folders.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Sandbox(Struct, frozen=True):
 
     Args:
         program: bubblewrap.
-        home: the folder that is hidden, and what HOME is.
-        reads: absolute paths that are visible; those that are not there are left out.
+        home: the folder that is hidden, and the value of HOME.
+        reads: absolute paths that are visible; missing ones are left out.
         writes: absolute folders that can be written to.
         secrets: files that are empty inside.
     """

@@ -33,14 +33,13 @@ from aptui.worker.processes import KILLED
 SHORT_IN_FLIGHT = 2
 PATIENT_PASSES = 16
 PATIENT_S = 10.0
-"""A job for which there is no room in memory lets so many others pass, or for so long; then no job starts before it."""
+"""After this number of overtakes or seconds, a job that waits for memory blocks all later jobs."""
 
 
 class WorkerSlot(Struct, eq=False):
-    """A member and what it was given.
+    """A worker and its orders.
 
-    `verdicts` say why it is being ended, by run key, for those that are to blame. `start` is the
-    configuration it knows.
+    `verdicts` say why it is being ended, by run key, for the runs that are to blame. `start` is the configuration that it has.
     """
 
     number: int
@@ -97,7 +96,7 @@ class WorkerSlot(Struct, eq=False):
         return "starting" if not self.is_ready else "working" if self.messages else "idle"
 
     def info(self, now_s: float) -> WorkerInfo:
-        """Return what people want to know of it."""
+        """Return its state, for people."""
         message = self.messages[0] if self.messages and self.is_ready else None
         age_ms = int((now_s - message.began_s) * 1000) if message else 0
         rss_bytes = (family_bytes if self.member.is_wrapped else resident_bytes)(self.member.pid)
@@ -164,10 +163,10 @@ class WaitingOrders:
         return self._critical if message.is_critical else self._others
 
 
-# Answers of the pool: each order that was sent gets exactly one, also when no worker gives it.
+# Answers of the pool: each order that was sent gets exactly one, even if no worker gives it.
 #
-# What a worker said is taken as it is, unless the run was ended or is not wanted any more. Of a worker that died or left, this
-# says for each of its orders whether it is lost, failed, cancelled, or goes back to its maker (`engine.pool` tells the cases).
+# A worker's answer is passed on unless the run was ended or cancelled. If a worker died or left, each of its orders is lost,
+# failed, cancelled, or returned to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
 """A worker that dies over files may have died of anything; a second one reads them again."""
@@ -197,7 +196,7 @@ class OrderAnswers:
     def take_run(
         self, slot: WorkerSlot, message: PoolMessage, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult
     ) -> None:
-        """Take what a worker says of the run it was at; that of a run which was ended or is not wanted counts for nothing."""
+        """Handle a message of a worker about its run; one about a run that was ended or cancelled has no effect."""
         text = slot.member.take_output(result.run_key)
         self._failures.note_answer(order.builder)
         if result.run_key in slot.verdicts:
@@ -208,7 +207,7 @@ class OrderAnswers:
             self.results.append(with_output(self._check_run(order, result), text, order.builder))
 
     def _check_run(self, order: AnalyseOrder | ProcessOrder, result: AnalyseResult | RunResult) -> AnalyseResult | RunResult:
-        """Take note of what a run took; one whose command was killed for want of memory is LOST, and comes back to run alone."""
+        """Note the resource use of a run; one whose command was killed for lack of memory is LOST, and runs again alone."""
         if not isinstance(result, RunResult):
             return result
         self._admission.learn(order, result)
@@ -282,7 +281,7 @@ class OrderAnswers:
             self.results.append(make_unhashed(message.hash_order, f"the worker that read it {reason}"))
 
     def return_or_keep(self, message: PoolMessage) -> None:
-        """Return orders of the former configuration to their maker, which decides anew.
+        """Return orders of the previous configuration to the pipeline, which decides again.
 
         File hashing goes on: it is right in any configuration.
         """

@@ -34,7 +34,7 @@ MARK_VARIABLE = "APTUI_WORKER"
 
 
 def python_command(*arguments: str) -> list[str]:
-    """Return the command of a worker. `-P`: a `json.py` in the current folder must not shadow the library's."""
+    """Return the command of a worker. `-P`: a `json.py` in the current folder must not hide the standard library's."""
     return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
 
 
@@ -48,7 +48,7 @@ def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
 
 
 def mark_prefix() -> str:
-    """Return the beginning of what all processes of this engine's workers have in their environment."""
+    """Return the beginning of the mark that all processes of this engine's workers have in their environment."""
     return f"{MARK_VARIABLE}={os.getpid()}-"
 
 

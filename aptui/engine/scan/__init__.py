@@ -1,1 +1,1 @@
-"""The union of the scan folders compared with what is remembered; `.meta` files; bytes compared. It reads and decides nothing."""
+"""The union of the scan folders compared with the stored state; `.meta` files; comparison of bytes. It only reads."""

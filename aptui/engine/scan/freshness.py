@@ -1,11 +1,11 @@
-"""Freshness: until when a file may have changed once more without its times telling so.
+"""Freshness: until when a file may change again without another time.
 
-A time is that of a clock which stands still between two ticks. Of two changes within one tick the second leaves no trace in
-the times; so a file that was looked at between them looks unchanged ever after. A file whose last change is older than a
-tick when it is looked at is safe: whatever changes it later gives it a later time, and its ctime cannot be set back.
+A time is that of a clock which stands still between two ticks. Of two changes within one tick the second leaves no trace in the
+times; so a file that was checked between them looks unchanged from then on. A file whose last change is older than a tick at its
+check is safe: a later change gives it a later time, and its ctime cannot be set back.
 
-File systems of this kernel have the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may have a
-server's clock, or count in seconds, or in twos (FAT).
+File systems of this kernel have the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may have a server's
+clock, or count in seconds, or in twos (FAT).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class FileClocks:
         self._are_fine: dict[int, bool] = {}
 
     def are_any_fresh(self, scan_folder: int, facts: Iterable[FileFact], checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether any of these files may change again, or has, within the tick in which it was looked at.
+        """Whether any of these files may change again, or has, within the tick of its check.
 
         Args:
-            scan_folder: where they lie.
+            scan_folder: of the files.
             checked_ns: when the check of these files began (nanoseconds since 1970).
-            longest_ns: the longest tick that is reckoned with.
+            longest_ns: the longest tick to assume.
         """
         racy_ns = checked_ns - longest_ns
         return any(
@@ -51,7 +51,7 @@ class FileClocks:
         )
 
     def is_fresh(self, scan_folder: int, fact: FileFact, checked_ns: int, longest_ns: int = RACY_NS) -> bool:
-        """Whether this file may change again, or has, within the tick in which it was looked at."""
+        """Whether this file may change again, or has, within the tick of its check."""
         is_fine = not is_coarse(fact.ctime_ns) and self._is_fine(scan_folder)
         return max(fact.mtime_ns, fact.ctime_ns) >= checked_ns - (min(longest_ns, FINE_RACY_NS) if is_fine else longest_ns)
 

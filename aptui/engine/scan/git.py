@@ -1,6 +1,6 @@
-"""Which commit is checked out, and what moved it there last; from Git's files, without its program.
+"""Which commit is checked out, and which command moved it there last; from Git's files, without its program.
 
-Anything odd is no commit: a session without one is told all the same.
+Anything odd counts as an unknown commit: a session without a commit is reported as well.
 """
 
 from __future__ import annotations
@@ -107,10 +107,10 @@ _LOCKS = {
     ".jj": ("working_copy/working_copy.lock",),
 }
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
-"""What is there as long as an operation of several steps lasts, also while it waits for a person."""
+"""Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
 QUIET_S = 1.0
-"""An operation of several steps none of whose files changed for so long waits for a person: work goes on."""
+"""If no file of an operation of several steps changed within this time, it waits for the user: work continues."""
 STALE_S = 60.0
 """A lock this old that nothing else moves was left by a program that died."""
 
@@ -129,7 +129,7 @@ class Repositories:
         self._now_s = now_s
 
     def busy(self) -> str:
-        """Return the path of a lock that is held, or of an operation under way; "" when there is none."""
+        """Return the path of a lock that is held, or of an operation under way; "" without one."""
         for kind, folder in self._kinds:
             for name in _LOCKS[kind]:
                 path = os.path.join(folder, name)

@@ -1,8 +1,7 @@
-"""Identity files on disk: what a `.meta` says, and making one for a source that has none, in the reference program's JSON form.
+"""Identity files on disk: reads `.meta` files, and makes one for a source without it, in the reference program's JSON form.
 
-Nothing that a file says is ever thrown away: one that cannot be read is left as it is, one that is not complete is written
-anew with all it held. An empty file counts as none. What is made here lies in scan folders, and only for types that the
-configuration names.
+No content of a file is ever thrown away: an unreadable file stays unchanged, an incomplete one is written again with all its
+contents. An empty file counts as missing. New files are made in scan folders, and only for types that the configuration names.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class FolderSettings:
         Args:
             rel: its path as messages name it: relative to its scan folder.
         """
-        from aptui.config import folder as config_folder  # YAML is paid for only by those who have such files
+        from aptui.config import folder as config_folder  # only projects with such files import YAML
 
         try:
             data = config_folder.read_bytes(from_text(path))
@@ -94,7 +93,7 @@ class FolderSettings:
 def compile_apart(data: bytes, rel: str) -> str:
     """Return what `config.folder.compile_folder` does, from a process of its own."""
     from aptui.config import folder as config_folder
-    from aptui.engine.pool.spawning import python_environment  # most projects have no such files
+    from aptui.engine.pool.spawning import python_environment  # most projects do not have such files
 
     try:
         done = subprocess.run(
@@ -125,12 +124,12 @@ _LATEST_MS = 1 << 63
 
 
 class Metadata(Struct):
-    """What is done about identity files in one engine's scan folders.
+    """Identity files in one engine's scan folders.
 
     Args:
         types: extensions (lower case, with their dot) whose files get one.
         roots: {scan folder id: absolute path}.
-        creates: whether missing ones are made; batch uses what is there.
+        creates: whether missing ones are made; batch uses existing ones only.
         delay_s: how long a source without one waits for it before it gets a new one.
         clock: monotonic seconds.
 
@@ -179,7 +178,7 @@ class Metadata(Struct):
         return self.clock() < due
 
     def make(self, source: FileFact) -> bool:
-        """Make the identity file of a source that has none; return whether it is there now."""
+        """Make the identity file of a source without one; return whether it exists now."""
         self.held.pop((source.scan_folder, source.rel), None)
         data = render_new(
             SourceIdentity(SourceUuid(uuid4().bytes), path_uuids(source.rel), source.rel, time.time_ns() // 1_000_000)
@@ -198,10 +197,10 @@ class Metadata(Struct):
         return from_text(f"{self.roots[fact.scan_folder]}/{fact.rel}")
 
     def _write(self, path: bytes, data: bytes, *, is_new: bool) -> bool:
-        """Put a whole file in place; one that another program made meanwhile stays, unless it is empty."""
+        """Put a whole file in place; a file that another program made in the meantime stays, unless it is empty."""
         temporary = path + b".%s.tmp" % os.urandom(6).hex().encode()
         try:
-            # The folder is one of strangers' files: a link that lies in the place of ours must not lead us elsewhere.
+            # Other programs write into this folder: a link in the place of our file must not redirect the write.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             self.mistakes.append(f"identity file '{os.fsdecode(path)}' cannot be written: {error.strerror}")

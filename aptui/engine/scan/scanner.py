@@ -1,9 +1,8 @@
-"""The scanner: reports what differs from what is remembered, folder by folder, and which file wins each path.
+"""The scanner: reports differences from the stored state, folder by folder, and which file wins each path.
 
-It decides nothing about jobs. When a file is met it is known which scan folder wins its path and whether another file
-differs from it only in case, for `walk` looks at one relative folder over all scan folders at a time. A folder whose
-entries all have the size, times and inode that are remembered costs one comparison and no object per file. What
-`loop.up_to_date` has walked already is not walked again.
+It decides nothing about jobs. For each file it knows which scan folder wins its path and whether another file differs from it only
+in case, for `walk` lists one relative folder over all scan folders at a time. A folder whose entries all have their stored size,
+times and inode costs one comparison and no object per file. Folders that `scan.up_to_date` has walked are not walked again.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class SettingsNotReadError(Exception):
 
 
 class RememberedFolders(Protocol):
-    """What the scanner asks of the folder table."""
+    """Queries of the scanner about stored folders."""
 
     def folder_digests(self) -> Digests:
         """Return what each relative folder looked like."""
@@ -97,7 +96,7 @@ class Scanner:
         self._unfinished = unfinished
         self._read_settings = read_settings or _compile_settings
         self._settings_read: dict[str, str] = {}
-        """{path: text} of the settings files of the folder that is being looked at."""
+        """{path: text} of the settings files of the folder that is being checked."""
 
     @property
     def files_seen(self) -> int:
@@ -164,9 +163,9 @@ class Scanner:
         again: frozenset[PathKey] | None = None,
         remembered: Mapping[int, tuple[bytes, Sequence[FileFact]]] | None = None,
     ) -> FolderSeen | None:
-        """Report how the folder differs from what is remembered; `remembered` if that was asked for already.
+        """Report how the folder differs from the stored state; `remembered` if that was read already.
 
-        With `again`, these files must be read anew and the answer is never None.
+        With `again`, these files must be read again and the answer is never None.
         """
         remembered = self._remembered.folder_parts(folder) if remembered is None else remembered
         before = {part: facts for part, (_digest, facts) in remembered.items()}
@@ -199,7 +198,7 @@ class Scanner:
         named = _find_reidentified(now, metas_before, metas)
         changed = tuple(fact for key, fact in now.items() if key in named or self._is_reported(was.get(key), fact, again, key))
         gone = {*was.keys(), *(PathKey(fact.rel) for fact, _others in was_clashing)}
-        if self._reassess:  # another configuration may have told other files apart, or had them in another order
+        if self._reassess:  # another configuration may have classified or ordered files differently
             gone.update(replace(fact, is_duplicate=True).key for facts in before.values() for fact in facts)
         gone -= {*now.keys(), *(PathKey(fact.rel) for fact, _others in clashing)}
         gone |= {key_of(fact.rel) for fact, _others in clashing if key_of(fact.rel) in was}
@@ -276,7 +275,7 @@ class Scanner:
     def _settings(
         self, folder: str, winners: Mapping[PathKey, FileFact], clashes: Sequence[tuple[FileFact, tuple[RelPath, ...]]]
     ) -> str | None:
-        """Return what the folder's own settings file says (`core.settings`)."""
+        """Return the text of the folder's own settings file (`core.settings`)."""
         key = file_key(folder)
         if key in self._unfinished:
             return None
@@ -386,7 +385,7 @@ class Scanner:
 
 
 def _compile_settings(path: str, rel: str) -> str:
-    from aptui.config import folder as config_folder  # YAML is paid for only by those who have such files
+    from aptui.config import folder as config_folder  # only projects with such files import YAML
 
     return config_folder.read(os.fsdecode(from_text(path)), rel)
 

@@ -1,8 +1,8 @@
 """The up-to-date check: whether any work is pending in a project, answered without an engine for an unchanged tree.
 
-It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with
-what the last run recorded. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a
-file. Where bytes have to be compared as well, as many processes read as there are cores.
+It compares the configuration's signature, the jobs' states, the cache folders' times, and every folder of the sources with the
+records of the last run. A tree with many folders is walked by two processes, for most of the time goes into one `stat` a file. If
+bytes have to be compared as well, each core has a process that reads.
 
 This module is imported by runs that find nothing to do: it must stay light.
 """
@@ -60,7 +60,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
 
 
 class OutsideWatcher(Protocol):
-    """What is asked of the engine that stays up."""
+    """The engine that checks outside files."""
 
     @property
     def knows_outside_files(self) -> bool:
@@ -107,13 +107,13 @@ _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
 """More processes than these wait for the disk and for one another."""
 _MOST_DIFFERING = 256
-"""When more differs than this, the scan walks anew: it is not the walk that costs then."""
+"""Number of differences beyond which the scan walks again: then the walk is not the main cost."""
 
 
 class UpToDateCheck(Struct):
-    """What was seen: folders as remembered, and those that are not, with their parts; `vanished` were remembered and are not there.
+    """Results of the check: unchanged folders, and changed ones with their parts; `vanished` are stored folders that are gone.
 
-    `is_of_bytes`: the files of the folders that are as remembered were read.
+    `is_of_bytes`: the files of the unchanged folders were read.
     """
 
     unchanged: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
 
 
 class Verifies(Protocol):
-    """What compares bytes (`verification`)."""
+    """Compares bytes (`verification`)."""
 
     def is_same(self, folder: str, entries: list[tuple[FolderPart, list[Entry]]]) -> bool:
         """Whether the files of a folder have the remembered bytes."""
@@ -144,7 +144,7 @@ Opens = Callable[[], AbstractContextManager[Verifies | None]]
 
 
 class _Comparison(Struct, frozen=True):
-    """What sources are compared with."""
+    """The stored state that sources are compared with."""
 
     digests: Digests
     opens: Opens
@@ -184,13 +184,13 @@ def signature(project: Project, builders: Sequence[Builder]) -> str:
 
 
 def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int = 0) -> UpToDateCheck | None:
-    """Walk the sources and compare them with `loop.hashing`; None when so much differs that it is not worth telling what.
+    """Walk the sources and compare them with their digests; None if more differs than is worth listing.
 
     Args:
-        walk: the way through the scan folders.
-        digests: what is remembered.
-        opens: has the bytes of files compared as well, where nothing else differs.
-        files: about how many files are remembered.
+        walk: the walk through the scan folders.
+        digests: the stored ones.
+        opens: compares the bytes of files as well, if nothing else differs.
+        files: approximate number of stored files.
     """
     frontier = [("", walk.roots())]
     known = _Comparison(digests, opens, files)
@@ -220,7 +220,7 @@ def _compare(walk: Walk, met: Iterable[Met], known: _Comparison, check: UpToDate
 def _walk_by_many(
     walk: Walk, frontier: list[tuple[str, list[FolderPart]]], known: _Comparison, check: UpToDateCheck, count: int
 ) -> None:
-    """Look at the top of the tree here, then give shares of what lies below to children."""
+    """Check the top of the tree here, then give shares of the folders below to child processes."""
     top: list[Met] = []
     while frontier and len(frontier) < 4 * count:
         folder, parts = frontier.pop(0)
@@ -254,7 +254,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
 
 
 def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
-    if known.reads:  # to read everything may take long, and nobody needs it when the parent is gone
+    if known.reads:  # reading everything may take long, and is useless once the parent is gone
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
@@ -289,7 +289,7 @@ def _add(
 
 
 class _Child:
-    """A forked process that computes one answer. It is forked before any thread is started, and touches nothing but files."""
+    """A forked process that computes one answer. It is forked before any thread is started, and touches only files."""
 
     def __init__(self, work: Callable[[int], bytes]) -> None:
         self._read, write = os.pipe()

@@ -1,8 +1,7 @@
-"""Verification of bytes: whether sources still have those that are remembered, as a full scan asks.
+"""Verification of bytes: whether sources still have their stored bytes, for a full scan.
 
-Each process of an up-to-date check has a reader of its own. It says no more than yes or no of a folder: what exactly
-differs, and what then, is found out by the scan. Neither `stat` nor XXH64 is needed: bytes with the remembered SHA-256 are
-the remembered bytes, whenever they were read.
+Each process of an up-to-date check has a reader of its own. It answers only yes or no for a folder: the scan finds out what
+differs. Neither `stat` nor XXH64 is needed: bytes with the stored SHA-256 are the stored bytes, whenever they were read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The walk over the union of the scan folders, one relative folder (in lower case) at a time; `scanner` judges the finds.
 
-Links to folders are not followed, links to files are read. What another scan folder owns is left to it: a scan folder that
-stands earlier in the order owns all it contains (a non-recursive one: its direct files), and aptui's own files are left out.
+Links to folders are not followed, links to files are read. Files of another scan folder are left to it: a scan folder that stands
+earlier in the order owns all it contains (a non-recursive one: its direct files), and aptui's own files are left out.
 
 This module is imported by runs that find nothing to do: it must stay light.
 
@@ -57,7 +57,7 @@ Identity = tuple[int, int]
 
 
 class RememberedRoots(Protocol):
-    """What is asked of the folder table."""
+    """Queries about stored folders."""
 
     def folder_digests(self) -> Mapping[str, Iterable[tuple[int, bytes]]]:
         """Return {relative folder in lower case: ((scan folder id, digest), ...)}."""
@@ -136,7 +136,7 @@ def accept(own: str, folder: ScanFolder) -> None:
 
 
 def forget_accepted(own: str) -> None:
-    """What was accepted is processed: the same folder empty another day is a question again."""
+    """Drop the acceptance of an empty scan folder once it is processed: if it is empty again later, the user is asked again."""
     with contextlib.suppress(OSError), contextlib.closing(_tree_of(own)) as tree:
         tree.unlink(_ACCEPTED_FILE)
 
@@ -171,7 +171,7 @@ def _is_local(path: str) -> bool:
 
 
 def _names(path: str) -> frozenset[str] | None:
-    """Return the keys of what lies directly in a folder, None when it cannot be read."""
+    """Return the keys of the entries of a folder, None if it cannot be read."""
     try:
         found = os.listdir(os.fsencode(path))
     except OSError:
@@ -197,7 +197,7 @@ def _count_missing(remembered: RememberedRoots, folder: ScanFolder) -> tuple[int
 
 
 def _top_names(remembered: RememberedRoots, scan_folder: int) -> frozenset[str]:
-    """Return the keys of what was remembered directly in a scan folder."""
+    """Return the keys of the stored entries of a scan folder."""
     folders = {
         folder.partition("/")[0]
         for folder, parts in remembered.folder_digests().items()
@@ -340,7 +340,7 @@ def way_of(link: str, real: str) -> tuple[str, ...]:
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
-"""What a folder or file says that went a moment ago; all else says only that nobody knows."""
+"""Errors of a folder or file that went a moment ago; after all other errors its state is unknown."""
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
 scandir = os.scandir
@@ -366,13 +366,13 @@ Below = dict[str, list[FolderPart]]
 
 
 class Walk:
-    """The way through the scan folders.
+    """The walk through the scan folders.
 
     Args:
         project: scan folders and ignore rules.
-        own: tells aptui's own files and folders, which are not sources.
-        links: takes the links to files that are met.
-        check_root: called with each scan folder before it is walked; raises HostError where it cannot be trusted.
+        own: recognises aptui's own files and folders, which are not sources.
+        links: receives the links to files.
+        check_root: called with each scan folder before it is walked; raises HostError if it cannot be trusted.
     """
 
     def __init__(
@@ -385,7 +385,8 @@ class Walk:
         self.check_root = check_root
         self.links = links or FileLinks()
         self.unknown: dict[tuple[int, str], str] = {}
-        """{(scan folder id, relative folder in lower case): why it cannot be read}; what is remembered of it, and below, stays."""
+        """{(scan folder id, relative folder in lower case): why it cannot be read}; its stored state, and that of folders below,
+        stays."""
         self.scan_folders = project.scan_folders
         self.is_ignored = ignore_matcher(project.ignore_regex)
         self.own = own or OwnFiles()
@@ -481,19 +482,19 @@ class Walk:
         return True
 
     def _leads_out(self, link: str, real: str) -> bool:
-        """Whether a link leads to a file where the project has none: content may come from strangers, who know of ours."""
+        """Whether a link leads to a file outside the allowed folders: downloaded content may contain links to private files."""
         if self._allowed is None:
             roots = (*(folder.path for folder in self.scan_folders), *self._linked_folders)
             self._allowed = tuple({f"{os.path.realpath(root).rstrip('/')}/" for root in roots})
         if real.startswith(self._allowed) or os.path.isdir(real):
             return False
         self.sentences.append(
-            f"link '{link}' leads out of the scan folders and is no source; 'linked_folders' says where links may lead"
+            f"link '{link}' leads out of the scan folders and is not a source; 'linked_folders' says where links may lead"
         )
         return True
 
     def folders_in(self, parts: Iterable[FolderPart]) -> Below:
-        """Return the folders directly below these parts, and look at no file."""
+        """Return the folders directly below these parts, without checking any file."""
         below: Below = {}
         for part in parts:
             inside: Below = {}
@@ -528,10 +529,10 @@ class Walk:
         return False
 
     def _doubt(self, part: FolderPart, error: OSError) -> None:
-        """What cannot be read is unknown; what went a moment ago is not."""
+        """Note a folder that cannot be read as unknown, unless it went a moment ago."""
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
-        sentence = f"folder '{part.path}' cannot be read: {error.strerror}; what is known of it stays as it was"
+        sentence = f"folder '{part.path}' cannot be read: {error.strerror}; its stored state is kept"
         self.unknown[part.scan_folder.id, key_of(RelPath(part.rel))] = sentence
         self.sentences.append(sentence)
 
@@ -558,7 +559,7 @@ def _merge(below: Below, inside: Below) -> None:
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:
     """Return {scan folder id: one digest over the names, sizes, times and inodes of its files here}.
 
-    A part without files has none.
+    Parts without files are left out.
     """
     digests: dict[int, bytes] = {}
     for part, files in entries:

@@ -616,7 +616,7 @@ def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
         live._retry_s = 0.05
         database = asset_database(live.config.cache_dir)
         away = database.rename(database.with_name("away"))
-        project.until(lambda: "is gone: put it back, or 'rescan'" in live.health.database)
+        project.until(lambda: "is gone: put it back, or run 'aptui rescan'" in live.health.database)
         away.rename(database)
         project.until(lambda: not live.health.database)
         copied = away.with_name("copied")

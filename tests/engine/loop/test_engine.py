@@ -139,7 +139,7 @@ def test_rows_that_are_not_saved_are_reported_by_an_engine_with_no_other_work(
 
     (text,) = [notice.text for notice in news if isinstance(notice, EngineMessage)]
     assert "all jobs are done" in text
-    assert "has had rows" in text
+    assert "has not saved rows" in text
 
 
 def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> None:
