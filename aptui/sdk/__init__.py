@@ -113,7 +113,7 @@ class Result(IntEnum):
 
 
 class ProductFlag(IntEnum):
-    """What a product is for; a product is exactly one of the first two."""
+    """Use of a product: exactly one of PRODUCT (for the runtime) and INTERMEDIATE (a source of other builders)."""
 
     PRODUCT = 1
     INTERMEDIATE = 2
@@ -127,7 +127,7 @@ class SourceDependencyKind(IntEnum):
 
 
 class Cancelled(Exception):
-    """The builder says that its job was cancelled, like `Result.CANCELLED`."""
+    """Ends a call as cancelled, like `Result.CANCELLED`."""
 
 
 class JobError(Exception):
@@ -200,7 +200,7 @@ class CreateJobsResponse(Struct):
 
 
 class LoadBehavior(IntEnum):
-    """When the runtime loads what a product depends on: before the product is ready, right after it, or when somebody asks for it.
+    """When the runtime loads a dependency of a product: before the product is ready, right after it, or on demand.
 
     It is what the low bits of a dependency's flags say.
     """
@@ -211,7 +211,7 @@ class LoadBehavior(IntEnum):
 
 
 class PathDependencyKind(IntEnum):
-    """What the path of a `PathDependency` names: a source (all that is made of it is meant), or a product without its platform."""
+    """Kind of the path of a `PathDependency`: a source (all its products are meant), or a product without its platform."""
 
     SOURCE_FILE = 0
     PRODUCT_FILE = 1
@@ -232,9 +232,9 @@ class PathDependency(Struct):
     """A product needs others at run time, known by a path; it re-runs nothing, and nothing of that path need exist yet.
 
     `path` is relative to the scan folders (a source's may be absolute too), or to the folder of the product's own platform; case
-    does not count. In it `*` is any text, `/` included, and a leading `!` takes what the path names away from what this product's
-    paths with `*` name. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) is taken for a SOURCE_FILE, as builders
-    name images by what artists made. `load` is as in `ProductDependency`.
+    does not count. In it `*` is any text, `/` included, and a leading `!` excludes the path from the
+    matches of this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
+    SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
     """
 
     path: str
@@ -274,7 +274,7 @@ class JobProduct(Struct):
 class ProcessJobResponse(Struct):
     """Answer of `process_job`.
 
-    `dependencies` are files it read that nobody declared (absolute, or relative to their scan folder).
+    `dependencies` are files that it read and that `create_jobs` did not declare (absolute, or relative to their scan folder).
     """
 
     result: Result = Result.FAILED
@@ -504,7 +504,7 @@ class ProcessJobRequest(_Request):
 
 @runtime_checkable
 class Builder(Protocol):
-    """What a builder is: a class without constructor arguments that answers the two questions.
+    """Interface of a builder: a class without constructor arguments that answers the two questions.
 
     Class attributes:
         name: unique.

@@ -61,7 +61,7 @@ def trusted_params(builder: type[Any]) -> tuple[str, ...]:
 
 
 def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `params` with the defaults of `schema` for what is missing.
+    """Return `params` with the defaults of `schema` for missing parameters.
 
     Raises:
         ParamError: naming the first wrong parameter and the nearest known one.

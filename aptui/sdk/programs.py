@@ -1,4 +1,4 @@
-"""What builders need beyond aptui: optional Python packages, and programs.
+"""Optional Python packages and programs that builders need.
 
 Both are looked up when a job runs, not at import: workers without such sources pay nothing, and if one is missing, only its jobs
 fail, with the way to get it.
@@ -76,7 +76,7 @@ def has_library(module: str) -> bool:
 def find_program(requested: str | None, names: Iterable[str]) -> str:
     """Return the absolute path of `requested` (a program in PATH or an absolute path), else of the first of `names`, else "".
 
-    Nothing is looked for from the current folder: what lies there may have come with the assets.
+    The current folder is not searched: its files may have come with the assets.
     """
     places = os.pathsep.join(place for place in os.get_exec_path() if os.path.isabs(place))
     for name in map(os.path.expanduser, [requested] if requested else names):
@@ -221,7 +221,7 @@ def _find_version(name: str) -> str:
 
 
 def _is_within(version: str, sign: str, bound: str) -> bool:
-    """Whether a version keeps to a bound. Releases are compared, number by number; what marks a pre-release does not count."""
+    """Whether a version keeps to a bound. Releases are compared number by number; marks of pre-releases do not count."""
     found, wanted = _numbers(version), _numbers(bound)
     if sign == "~=":
         return found >= wanted and found[: len(wanted) - 1] == wanted[:-1]

@@ -1,1 +1,1 @@
-"""What runs inside a worker process: builders, commands, hashing. It never imports the engine."""
+"""Code of the worker processes: builders, commands, hashing. It never imports the engine."""

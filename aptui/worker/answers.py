@@ -105,7 +105,7 @@ def _source_key(source: str, root: str) -> PathKey:
 
 
 def _path(path: str) -> str:
-    """Return a path that a builder named; one with a NUL, as damaged files have them, can be asked of no system."""
+    """Return a path that a builder named; a NUL, which damaged files contain, is refused: no system call accepts it."""
     if "\0" in path:
         raise ValueError(f"the path {path[:_SHOWN]!r} holds a NUL")
     return _text(normalize(path))
@@ -134,7 +134,7 @@ def read_answer_text(path: str) -> str:
     """Return what a command wrote into a file for us.
 
     Raises:
-        AnswerRefused: it is too long, or no text. FileNotFoundError: there is none.
+        AnswerRefused: it is too long or is not text. FileNotFoundError: the file does not exist.
     """
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         text = file.read(MOST_CHARS + 1)

@@ -46,7 +46,7 @@ class _NotHere(Exception):
 
 
 def os_path(text: str) -> str:
-    """Return the path that the operating system knows, from its text form."""
+    """Return the path for the operating system, from its text form."""
     return text if text.isascii() else os.fsdecode(from_text(text))
 
 
@@ -104,7 +104,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
         copy: what takes the bytes too, unless the file is such a pointer.
 
     Raises:
-        Changed, OSError: as `open_regular`; Changed also when it was written to meanwhile.
+        Changed, OSError: as `open_regular`; Changed also if it was written to in the meantime.
     """
     descriptor, before = open_regular(path)
     try:
@@ -233,13 +233,13 @@ def hash_files(order: HashOrder) -> HashResult:
 
 
 def discard_copies(order: HashOrder) -> None:
-    """Remove what a worker that died had staged of an order: whoever reads the files again begins anew."""
+    """Remove the copies that a dead worker staged for an order: the next worker begins again."""
     for path in chain.from_iterable(order.copies):
         _discard(path)
 
 
 class _Copy:
-    """Copies of one file, made of what is read of it to be hashed: all of them, or none."""
+    """Copies of one file, written while it is hashed: all of them, or none."""
 
     def __init__(self, paths: Sequence[str], known: bytes, *, is_synced: bool, asks_writers: bool) -> None:
         self._paths, self._known, self._is_synced = paths, known, is_synced
@@ -293,7 +293,7 @@ class _Copy:
         self.took_ms = (time.perf_counter_ns() - self._began_ns) // 1_000_000
 
     def give_up(self) -> None:
-        """There are no copies after all; whoever wants them copies the file, and is told what is wrong."""
+        """Remove the copies; the copy jobs copy the file themselves and report the error."""
         self._close()
         self.is_made = False
         while self._created:
@@ -457,7 +457,7 @@ def _discard(staged: str) -> None:
 
 
 def copy_into(path: str, staged: str, flags: int = 0) -> FileHash:
-    """Copy the file at `path` to the new file `staged` and return the hashes of what was copied.
+    """Copy the file at `path` to the new file `staged` and return the hashes of its bytes.
 
     Raises:
         Changed, OSError: as `hash_file`.

@@ -37,7 +37,7 @@ def load_builder(builder: Builder) -> Any:
 
     Raises:
         JobError: its file cannot be imported, or it lacks a package or a program.
-        NoSuchBuilder: there is no such code.
+        NoSuchBuilder: the code does not exist.
         Exception: whatever its import raises.
     """
     if builder.fault:

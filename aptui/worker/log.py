@@ -24,7 +24,7 @@ from aptui.worker import wire
 MOST_RECORDS = 2000
 """Kept of each end of a log; a builder that logs in a loop must not fill the engine."""
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
-"""Told of a run that goes on, once a second or so."""
+"""Limits of one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
 ERROR_CHARS = 1000
 _SANDBOX = (
@@ -38,7 +38,7 @@ _HIDDEN = re.compile(
     r"|\bgpu\b|/dev/|/home/|/root/|~/|\$home|\bhome (folder|directory)\b|: not found|command not found|cannot open shared object",
     re.IGNORECASE,
 )
-"""What programs print when they are refused something that a sandbox hides."""
+"""Messages that programs print if they need something that a sandbox hides."""
 _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGNORECASE)
 
 
@@ -50,7 +50,7 @@ def _is_of_sandbox(text: str) -> bool:
 
 
 class CommandOutput(Protocol):
-    """What a command writes, while it writes; another thread than the one that reads it may ask."""
+    """Output of a running command; threads other than the reading one may call it."""
 
     @property
     def byte_count(self) -> int:
@@ -63,7 +63,7 @@ class CommandOutput(Protocol):
 class RunLog:
     """Collects the records of one run. `window` is the builder's name.
 
-    The run's thread alone writes; another one may ask for what there is so far (`so_far`).
+    Only the thread of the run writes; others may read the records so far (`so_far`).
     """
 
     def __init__(self, window: str) -> None:
@@ -123,7 +123,7 @@ class RunLog:
             self.add(record)
 
     def follow_output(self, output: CommandOutput) -> None:
-        """A command begins to write; what comes of it is added when it has ended (`settle`), and told until then."""
+        """Report the output of a running command in `so_far`, until `settle` adds its records."""
         self._output = output
 
     def settle(self, records: Iterable[LogRecord]) -> None:
@@ -143,7 +143,7 @@ class RunLog:
         """Return (stamp, the last records) as it is now, from any thread; no records where the stamp is still `seen`."""
         with self._settling:
             output = self._output
-            # Counted before they are read: what comes meanwhile is told again, and nothing is left out.
+            # Counted before they are read: records that come in between are reported twice, and none is left out.
             stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + (output.byte_count if output else 0)
             stamp += self._progress_count
             if stamp == seen:
@@ -197,7 +197,7 @@ def noting_warnings(log: RunLog) -> Iterator[None]:
 
 
 def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]:
-    """Return the last of many records, with a note of how many are left out: all that is told of a run that goes on."""
+    """Return the last of many records, with a note of how many are left out, for an answer about a running job."""
     first, chars = len(records), 0
     while first and chars < MOST_ANSWER_CHARS and len(records) - first < MOST_ANSWER_RECORDS:
         first -= 1
@@ -237,7 +237,7 @@ def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
 # delays the answer, no more.
 
 ADDRESS_BYTES = 72 << 20
-"""Of addresses, which a limit of memory counts, a thread takes so much: what malloc(3) reserves for it."""
+"""Address space of one thread, reserved by malloc(3); a memory limit counts addresses."""
 _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
 

@@ -62,7 +62,7 @@ class Worker:
             lambda results: self._answer(wire.FrameKind.RAN, results), hang_up=lambda: channel.shutdown(socket.SHUT_RD)
         )
         self._sharing: dict[str, BatchSharing] = {}
-        """{builder: what its commands share}; the folders are everybody's."""
+        """{builder: shared state of its commands}; all builders share the folders."""
         self._variables = BuilderVariables((), ())
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
@@ -75,13 +75,13 @@ class Worker:
 
     def _perform(self, kind: wire.FrameKind, record: Any) -> None:
         if kind is not wire.FrameKind.PROCESS:
-            self._outbox.settle()  # what is asked first is answered first
+            self._outbox.settle()  # answers keep the order of the questions
         match kind:
             case wire.FrameKind.COPY:
                 self._send(wire.FrameKind.COPIED, self._copy(record))
             case wire.FrameKind.HASH:
                 order: HashOrder = record
-                if order.asks_writers:  # it comes when somebody opens a file in the microseconds that its lease is held
+                if order.asks_writers:  # the signal comes when another process opens a file while its lease is held
                     signal.signal(signal.SIGIO, signal.SIG_IGN)
                 self._send(wire.FrameKind.HASHED, hash_files(order))
             case wire.FrameKind.ANALYSE:
@@ -143,7 +143,7 @@ class Worker:
         sharing = self._find_sharing(builder.name) if is_command else None
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
-            self._answer_others()  # it may take memory that there is none of soon, or fork, or print
+            self._answer_others()  # the run may exhaust the memory, fork, or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):

@@ -1,6 +1,6 @@
 """The outbox of a worker: results of commands held back for a moment, so that many share one sync, one write, one wake-up.
 
-Nothing is said of a run before its products are durable. The engine takes the first run that it has no answer for as the
+A run is reported only when its products are durable. The engine takes the first run that it has no answer for as the
 one that a worker is at: therefore what is held back is handed over at the latest when a command takes long, or when there is
 nothing more to run.
 
@@ -31,7 +31,7 @@ HELD_S = 0.02
 _STACK_BYTES = 512 << 10
 
 _Held = tuple[str, str, RunResult]
-"""Builder, where it staged, what came of it."""
+"""Builder, staging folder, result."""
 
 
 class AnswerOutbox:
@@ -40,7 +40,7 @@ class AnswerOutbox:
     Args:
         send: says what became of runs, in their order.
         clock: seconds of a monotonic clock.
-        hang_up: wakes whoever waits for the next command: the thread failed, and nothing can be answered any more.
+        hang_up: wakes the main thread, which waits for the next command: the answering thread failed.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class AnswerOutbox:
 
 
 class _Thread:
-    """Answers in the order in which it was given something; what it failed of is raised where it is waited for."""
+    """Answers in the order of its input; `wait` raises its failure."""
 
     def __init__(self, answer: Callable[[list[_Held]], None], hang_up: Callable[[], None]) -> None:
         self._answer, self._hang_up = answer, hang_up
@@ -124,7 +124,7 @@ class _Thread:
         try:
             while True:
                 self._answer(self._next())
-        except BaseException as error:  # noqa: BLE001 - a thread has nobody to raise it to but those that wait
+        except BaseException as error:  # noqa: BLE001 - raised by the methods that wait for the thread
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
@@ -152,7 +152,7 @@ def _sync(paths: list[str]) -> dict[str, str]:
 
 
 def _check_failed(builder: str, staging: str, result: RunResult, failed: dict[str, str]) -> RunResult:
-    """Turn a run of which a product is not durable into a failed one.
+    """Turn a run with a product that is not durable into a failed one.
 
     What it staged is thrown away: a second sync proves nothing.
     """

@@ -31,7 +31,7 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when `parent` dies; leave at once if it already did. 0 = whoever started it."""
+    """Have the kernel kill this process when `parent` dies; leave at once if it already did. 0 = the process that started it."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent and os.getppid() != parent:
         os._exit(1)
@@ -45,7 +45,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# ------------------------------------------------------------------------------------------ a worker and what it left behind
+# ------------------------------------------------------------------------------------------ a worker and the processes that it left
 
 
 def end_children() -> list[str]:
@@ -158,7 +158,7 @@ def family(session: int, mark: str) -> set[int]:
 
 
 def kill_family(session: int, mark: str, keep: int = 0) -> set[int]:
-    """Kill every process of a worker except `keep`, also those that are born meanwhile; return the pids."""
+    """Kill every process of a worker except `keep`, also those that start in the meantime; return the pids."""
     killed: set[int] = set()
     for _ in range(20):
         pids = {pid for pid in family(session, mark) - {keep} if _is_alive(pid)}
@@ -182,7 +182,7 @@ def reap(pids: set[int]) -> set[int]:
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 left.add(pid)
         except ChildProcessError:
-            pass  # somebody else's child, or reaped already
+            pass  # not a child of this process, or reaped already
     return left
 
 

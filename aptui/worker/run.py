@@ -126,11 +126,11 @@ def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = ""
 
 
 def check_result(result: object, error: object, log: RunLog) -> None:
-    """Take a builder at its word.
+    """Raise if a builder reported that it did not succeed.
 
     Raises:
-        Cancelled: the builder says that it was cancelled.
-        AnswerRefused: it says that it failed.
+        Cancelled: the builder reported that it was cancelled.
+        AnswerRefused: the builder reported a failure.
     """
     if result == Result.SUCCESS:
         return
@@ -149,11 +149,10 @@ Load = Callable[[Builder], Any]
 
 
 class BatchSharing(Struct, frozen=True):
-    """What the commands that one worker runs have in common.
+    """Shared state of the commands that one worker runs.
 
-    `folders` are used by one after the other. `meanwhile` is called when a command has begun, and again when it takes long;
-    whoever passes it in sees to it that products are synced. `environment` are the variables that all get: `os.environ` is
-    slow to be asked for each.
+    The commands use `folders` one after the other. `meanwhile` is called when a command has begun, and again when it takes long;
+    its owner syncs the products. `environment` are the variables of all commands, because `os.environ` is slow.
     """
 
     folders: ReusableWorkspace
@@ -171,7 +170,7 @@ class Terminated(BaseException):
 def analyse(
     order: AnalyseOrder, builder: Builder, platforms: Mapping[str, Platform], load: Load, log: RunLog | None = None
 ) -> AnalyseResult:
-    """Ask a builder which jobs a source needs; what it logs comes into `log`."""
+    """Ask a builder which jobs a source needs; `log` receives its records."""
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     log = log or RunLog(builder.name)
     root = files.os_path(order.root)
@@ -197,7 +196,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # what it said is of other bytes than it thinks
+    if is_pointer and seen.is_source_read:  # its answer is about the bytes of the pointer
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
@@ -314,7 +313,7 @@ def process(
 
 
 class _BuilderRun:
-    """What is known of a run while it goes through its steps: enter, call, finish, leave."""
+    """State of a run during its steps: enter, call, finish, leave."""
 
     def __init__(
         self,
@@ -378,7 +377,7 @@ class _BuilderRun:
             self._call_python()
 
     def finish(self) -> None:
-        """Check, hash and sync what was made; then make sure once more that the source is still the one it was made of."""
+        """Check, hash and sync the products; then check once more that the source did not change."""
         staged = stage_products(self._made, self.folders, self.order)
         add_references(self.builder, staged, self._made, self.order, self.source, self.log)
         if self.sharing is None:
@@ -574,7 +573,7 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
-        return ()  # it changes right now: the engine looks at it again in any case
+        return ()  # it is changing: the engine checks it again in any case
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:

@@ -1,8 +1,8 @@
 """The wire between the engine and its workers: frames of one kind byte and one msgpack record; no sockets are opened here.
 
 A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run
-the same code, so records travel as they are. What a worker sends is nevertheless checked (length, kind, types): builder
-code may scribble on any file descriptor, and must not be able to confuse the engine.
+the same code, so records travel as they are. The engine checks all frames of a worker (length, kind, types):
+builder code may write to any file descriptor, and must not be able to confuse the engine.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HEADER_BYTES = 5
 
 
 class FrameKind(IntEnum):
-    """What a frame holds. The first five go to a worker, TELL too; the others come from it.
+    """Content of a frame. The first five and LOG_QUESTION go to a worker; the others come from it.
 
-    TELL and SAID have a socket pair of their own (`worker.log_answers`).
+    LOG_QUESTION and LOG_ANSWER have a socket pair of their own (`worker.log`).
     """
 
     SETUP = 1
@@ -50,10 +50,10 @@ class WorkerSetup(Struct, frozen=True):
 
     After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
     it asks to be replaced.
-    `nice` is added to its niceness. What calls read below `project.scan_folders` (absolute paths) it reports; what
-    `ignore_regex` matches is tracked at its own place. `variables` are
-    the values of those that builders name (`Builder.variables`) and that are set. `threads` is how many threads a run may use, so
-    that all workers together use each core once.
+    `nice` is added to its niceness. It reports the files below `project.scan_folders` (absolute paths) that calls
+    read; files that `ignore_regex` matches are tracked by their absolute paths. `variables` are the values of those that builders
+    name (`Builder.variables`) and that are set. `threads` is how many threads a run may use, so that all workers together use
+    each core once.
     """
 
     builders: tuple[Builder, ...]
@@ -76,16 +76,16 @@ class WorkerNote(Struct, frozen=True):
 
 
 class LogQuestion(Struct, frozen=True):
-    """TELL: what has the run `run_key` logged so far? `seen` is the stamp of what the asker knows already, -1 = nothing."""
+    """Asks for the log of the run `run_key` so far. `seen` is the stamp of the last answer, -1 = none."""
 
     run_key: int
     seen: int = -1
 
 
 class LogAnswer(Struct, frozen=True):
-    """SAID: what the run `run_key` has logged so far; `stamp` only rises, and is that of the question where nothing is new.
+    """The log of the run `run_key` so far; `stamp` only rises, and equals that of the question if nothing is new.
 
-    -1 = the worker is not at that run: not yet, or no more.
+    -1 = the worker is not running that run: not yet, or no longer.
     """
 
     run_key: int
@@ -174,7 +174,7 @@ class FrameReader:
         """Take `data` and yield (kind, payload) of each frame that is now whole.
 
         Raises:
-            WireError: a length or a kind that nobody sends.
+            WireError: a length or a kind that does not exist.
         """
         self._buffer += data
         position = 0

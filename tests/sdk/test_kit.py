@@ -1,4 +1,4 @@
-"""What authors of builders use: options from a declared form, products by name, programs with their output in the log."""
+"""The kit of builder authors: options from a declared form, products by name, programs with their output in the log."""
 
 from __future__ import annotations
 

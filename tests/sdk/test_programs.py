@@ -39,7 +39,7 @@ def bin_folder(tmp_path, monkeypatch):
     return put
 
 
-def test_the_wished_program_wins_else_the_first_that_is_there(bin_folder):
+def test_requested_program_has_precedence_over_the_first_one_found(bin_folder):
     one, two = bin_folder("one"), bin_folder("two")
 
     assert find_program(None, ("zero", "two", "one")) == two
@@ -61,7 +61,7 @@ def test_a_programs_digest_follows_its_bytes(bin_folder):
 
 
 @pytest.mark.real
-def test_a_program_runs_where_it_is_told_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
+def test_program_runs_in_its_folder_and_both_streams_are_kept(bin_folder, tmp_path, monkeypatch):
     path = bin_folder("tool", '#!/bin/sh\necho "$PWD $1 $LC_ALL"\necho wrong >&2\nexit 3\n')
 
     ended = run_program([path, "a b"], str(tmp_path))

@@ -40,7 +40,7 @@ _LONG_MS = 5
 
 
 class CommandWatch(Protocol):
-    """What there is time for while a command runs."""
+    """Work that the worker does while a command runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
         """The command has been started; `takes_long`: a while ago."""
@@ -112,7 +112,7 @@ def _direct_words(template: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
-    """Return the path of a program, "" when there is none: a word of the shell, or a mistake that the shell explains."""
+    """Return the path of a program, "" if it is not found: a word of the shell, or a mistake that the shell explains."""
     return shutil.which(word) or ""
 
 
@@ -255,7 +255,7 @@ def _wait(pid: int, reader: int, output: BoundedText, meanwhile: CommandWatch | 
 
 
 def _pipe_reads(reader: int) -> int:
-    # What the command itself wrote is in the pipe now; more than the pipe holds can only come from a process that it left behind.
+    # The pipe holds the rest of the command's own output; more can only come from a process that it left behind.
     return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
 
 
@@ -347,7 +347,7 @@ def parse_depfile(text: str) -> Iterator[str]:
 
 
 def find_lines_without_colon(text: str) -> list[str]:
-    """Return the lines of a dependency file that are no rules, for they name no target."""
+    """Return the lines of a dependency file that are not rules: they name no target."""
     return [line.strip() for line, files in _rules(text) if files is None]
 
 

@@ -32,11 +32,11 @@ _DEPFILE_NAME = "depfile.d"
 _MOST_WARNINGS = 5
 _LINKS_NAME = "product_dependencies.txt"
 _NOT_FOUND = re.compile(r"(?:^|: )(?P<program>[^:\s][^:]*): (?:command )?not found$")
-"""What shells say before they exit with 127."""
+"""Message of shells before they exit with 127."""
 
 
 class CommandJob(Struct):
-    """What a command left: `error` is "" when it succeeded, `kind` what it failed of (`core.results.retry`)."""
+    """Result of a command: `error` is "" if it succeeded, `kind` the kind of its failure (`core.results.retry`)."""
 
     command_line: str
     peak_rss_bytes: int
@@ -149,7 +149,7 @@ def _run_traced(
 
 
 def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the placeholders of a command stand for; `folders` are those for products and for what is temporary."""
+    """Return the values of the placeholders of a command; `folders` are those for products and for temporary files."""
     name = os.path.basename(source)
     stem, ext = os.path.splitext(name)
     plain = {
@@ -184,7 +184,7 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 
 
 class _Writing(Struct, frozen=True):
-    """What a command writes, while it runs (`worker.log.CommandOutput`)."""
+    """Output of a running command (`worker.log.CommandOutput`)."""
 
     rule: CommandRule
     window: str
@@ -211,7 +211,7 @@ def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRe
 
 
 def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, re.Pattern[str]]]) -> LogRecord:
-    line = str(valid_text(line))  # a `TimedLine` is no text that the wire takes
+    line = str(valid_text(line))  # the wire does not accept a `TimedLine`
     for level, regex in regexes:
         if found := regex.search(line):
             groups = {name: text for name, text in found.groupdict().items() if text}

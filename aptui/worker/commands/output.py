@@ -77,7 +77,7 @@ class BoundedText:
         return copy
 
     def _note_arrival(self, end: int, time_ms: int) -> None:
-        """Note that everything before `end` was there at `time_ms`; what came at nearly one time is one note."""
+        """Note that everything before `end` was there at `time_ms`; output that came at nearly one time is one note."""
         arrivals = self._arrivals
         if arrivals and (time_ms - arrivals[-1][1] < _ONE_TIME_MS or len(arrivals) >= _MOST_ARRIVALS):
             arrivals[-1] = (end, arrivals[-1][1] if len(arrivals) < _MOST_ARRIVALS else time_ms)
@@ -111,7 +111,7 @@ class BoundedText:
         return bool(self.head)
 
     def lines(self) -> Iterator[str]:
-        r"""Yield the lines that were kept, decoded (bytes that are no UTF-8 as `\xNN`), with a note where some were left out."""
+        r"""Yield the lines that were kept, decoded (bytes that are not UTF-8 as `\xNN`), with a note where some were left out."""
         tail = self.tail
         if not self.dropped_count:
             yield from _decode(bytes(self.head) + tail)
@@ -159,7 +159,7 @@ def bound_lines(lines: Iterable[str]) -> list[str]:
 
 
 def record_of(line: str, window: str, time_ms: int) -> LogRecord:
-    """Return the log record of one line of output; its beginning tells the severity."""
+    """Return the log record of one line of output; its beginning determines the severity."""
     if found := _WARNING.match(line):
         return LogRecord(LogLevel.WARNING, window, line[found.end() :], time_ms)
     if found := _ERROR.match(line):
@@ -225,7 +225,7 @@ class MarkedStream:
 
     @property
     def unfinished(self) -> BoundedText:
-        """What came after the last marker, so far."""
+        """Output after the last marker so far."""
         return self._text
 
     def take_unfinished(self) -> BoundedText:

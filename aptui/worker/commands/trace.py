@@ -1,4 +1,4 @@
-r"""Reads of a command as `strace` records them: how a command is put under it, and what its record says.
+r"""Reads of a command as `strace` records them: starting a command under it, and reading its record.
 
 With `-D` the tracer is a grandchild: the command stays our own child, so exit status, memory, time limits and its process
 group are as they are without. One file for each process (`-ff`), so that no line is torn in two: `openat(AT_FDCWD</tmp>,
@@ -48,7 +48,7 @@ def fault() -> str:
 
 @cache
 def _find_tracer() -> tuple[tuple[str, ...], str]:
-    """Return (the beginning of the tracer's command, why there is none)."""
+    """Return (the beginning of the tracer's command, the reason if it cannot be used)."""
     program = shutil.which(_NAME)
     if program is None:
         return (), "strace is not installed"
@@ -105,7 +105,7 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
 
 
 def _path(folder: str | None, name: str, reached: str | None) -> str:
-    """Return an absolute path, "" where nobody can tell: a failed call of the old `open`, which names no folder."""
+    """Return an absolute path, "" if it is not known: a failed call of the old `open`, which names no folder."""
     path = _unescape(name)
     if path.startswith("/"):
         return path

@@ -67,7 +67,7 @@ class ReusableWorkspace:
 
 
 def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:
-    """Return what tells each folder from others, and from itself with other permissions."""
+    """Return the identity and permissions of each folder."""
     found = [os.lstat(path) for path in (folders.staging, folders.products, folders.temp)]
     return tuple((item.st_ino, item.st_mode, item.st_uid, item.st_gid) for item in found)
 

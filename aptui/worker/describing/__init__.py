@@ -1,1 +1,1 @@
-"""What builder classes say of themselves, asked in a process of its own."""
+"""Descriptions of builder classes, read in a separate process."""

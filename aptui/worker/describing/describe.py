@@ -50,7 +50,7 @@ def main() -> None:
     """Answer the questions on stdin."""
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
-    os.dup2(2, 1)  # what a builder prints at its import must not end up between the answers
+    os.dup2(2, 1)  # the output of a builder at its import must not get between the answers
     found = [_apart(question) for question in questions]
     with open(answers, "wb") as stream:
         stream.write(msgspec.json.encode(found))
@@ -81,7 +81,7 @@ def _apart(question: ClassQuestion) -> ClassAnswer:
 
 
 def describe(question: ClassQuestion) -> ClassAnswer:
-    """Import what the question names and look at it."""
+    """Import the code that the question names and describe it."""
     if question.stand_in is not None:
         return _find_by(question.stand_in)
     if question.entry:
@@ -174,7 +174,7 @@ def _description(builder: type[Any], origin: str) -> ClassDescription:
 
 
 def _schema_text(schema: object) -> str:
-    """Return a `params_schema` as canonical JSON, "" for none; one that is no JSON says nothing."""
+    """Return a `params_schema` as canonical JSON, "" if there is none or it is not JSON."""
     if not isinstance(schema, Mapping):
         return ""
     try:
@@ -184,7 +184,7 @@ def _schema_text(schema: object) -> str:
 
 
 def _code_files(module: ModuleType) -> list[str]:
-    """Return the source files of a builder: its module, and what that imported of its own package or folder."""
+    """Return the source files of a builder: its module, and the modules of its own package or folder that it imported."""
     own = module.__file__ or ""
     package = f"{module.__name__.rpartition('.')[0]}." if "." in module.__name__ else ""
     folder = f"{os.path.dirname(own)}/" if not package else ""

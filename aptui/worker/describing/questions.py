@@ -38,7 +38,7 @@ class ClassDescription(Struct):
     flags: tuple[str, ...]
     params_schema: str
     trusted_params: tuple[str, ...]
-    """Without a default: what an older version remembered does not know them, and is asked for anew."""
+    """Without a default, so that answers of an older version are not used."""
     line: int
     """Of the file where the class begins, 0 if that is not known."""
     packages: tuple[str, ...]

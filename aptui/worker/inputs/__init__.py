@@ -1,1 +1,1 @@
-"""What a run used: code, tools, and every file that it read."""
+"""Inputs of a run: code, tools, and every file that it read."""

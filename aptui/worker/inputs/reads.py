@@ -1,6 +1,6 @@
 """Reads of a call below scan folders, and where in the builder's code: observed by an audit hook of Python.
 
-Paths that a call looked for and did not find are observed too, and the folders that it listed: a stored result is tied to both.
+Missing paths that a call checked are observed too, and the folders that it listed: a stored result is tied to both.
 `os.path.exists` and its like raise no audit event, so a worker replaces `os.stat`, `os.lstat` and `os.access`.
 
 Only what Python itself opens is observed: `open`, `os.open` and all that is built on them (Pillow, for one, opens paths so). C
@@ -34,13 +34,12 @@ from aptui.worker.files import is_pointer
 
 # Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
 #
-# Builders of aptui ask for such files through the SDK, which refuses. Others just open what they are told. What they open for
-# reasons of their own (their libraries, their settings) is none of our business: only a path that stands in the source, or in a
-# file of the project that was read with it, was chosen by content.
+# Shipped builders open such files through the SDK, which refuses them. Other builders may open any path. Files of their own
+# (libraries, settings) are allowed: content chose a path only if the source, or a file of the project read with it, contains it.
 
 _OWN = tuple(f"{path.rstrip('/')}/" for path in {"/usr", "/lib", "/lib64", "/sys", sys.prefix, sys.base_prefix})
 _MOST_BYTES = 4 << 20
-"""So much of a file is searched for names."""
+"""Maximum size of the part of a file that is searched for names."""
 _LONGEST = 4096
 _MOST_NAMES = 10_000
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
@@ -58,7 +57,7 @@ def find_named_by_content(opened: Iterable[str], content: Sequence[str], roots: 
 
     Args:
         opened: absolute paths outside the project.
-        content: absolute paths of the source and of what was read with it.
+        content: absolute paths of the source and of the files read with it.
         roots: folders that a name may be relative to, besides that of the file which holds it.
     """
     wanted = dict.fromkeys(os.path.normpath(path) for path in opened)
@@ -125,7 +124,7 @@ _IMPORT = "<frozen importlib"
 
 
 class Reads:
-    """What one call reads.
+    """Files that one call reads.
 
     Args:
         source: absolute path of the source, which may be read.
@@ -167,7 +166,7 @@ class Reads:
                 self._found[path] = place
 
     def note_absent(self, path: str, where: Callable[[], str]) -> None:
-        """Take note that `path` was looked for and does not exist; `where` is asked when it counts."""
+        """Record that `path` was checked and does not exist; `where` returns the place in the code."""
         path = _absolute(path)
         if path.startswith(_roots) and not path.startswith(self._own) and path not in self._absent:
             self._absent[path] = where()
@@ -179,7 +178,7 @@ class Reads:
             self._listed[path] = files.digest_listing(path)
 
     def find_probed(self) -> tuple[tuple[str, str], ...]:
-        """Return (absolute path, "") of what was not found, and (folder and `/*`, digest of its names) of what was listed.
+        """Return (absolute path, "") of missing files, and (folder and `/*`, digest of its names) of listed folders.
 
         What the call itself made is left out.
         """
@@ -257,7 +256,7 @@ def _is_pointer(path: str, stamp: Stamp) -> bool:
 
 
 def stamp_of(path: str) -> Stamp:
-    """Return the stamp of a file, () when there is none."""
+    """Return the stamp of a file, () if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -285,7 +284,7 @@ _is_ignored: Callable[[str], bool] = bool
 
 
 def watch(scan_folders: Sequence[str], ignore_regex: str = "") -> None:
-    """Say which folders count and what is ignored in them, and install the hook if they are the first."""
+    """Set the folders and the ignore rules, and install the hook at the first call."""
     global _roots, _aliases, _folders, _is_installed, _is_ignored  # noqa: PLW0603  # a hook belongs to the process
     _is_ignored = lru_cache(maxsize=4096)(below_matcher(ignore_regex))
     _folders = tuple(scan_folders)
@@ -306,7 +305,7 @@ def scan_folders() -> tuple[str, ...]:
 
 @contextmanager
 def listening(reads: Reads | None) -> Iterator[None]:
-    """Let `reads` take note of what this process opens."""
+    """Record in `reads` the files that this process opens."""
     global _reads  # noqa: PLW0603  # one call at a time
     _reads = reads if _roots else None
     try:
@@ -411,7 +410,7 @@ def _as_configured(path: str) -> str:
 def _place() -> str:
     """Return "file:line" of the builder's code that opens a file; "" when it is Python that loads code, which fingerprints cover.
 
-    That is the innermost frame of no library; where the builder itself is installed like one, its outermost.
+    That is the innermost frame outside libraries; for a builder that is installed as a library, its outermost frame.
     """
     frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
     if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):

@@ -1,7 +1,7 @@
 """Code that a worker really loaded, and tools that its commands start, by their bytes.
 
-A project's own builders, and what they import from beside them, are loaded by `ExactLoader`: what it compiles is what it
-digests, and no `.pyc` file comes between, which is told from others of its age by whole seconds and sizes alone. Of code
+`ExactLoader` loads a project's own builders and the modules beside them: it digests exactly the bytes that it compiles. It uses no
+`.pyc` file, because those are checked by size and whole seconds only. Of code
 that is installed, the files are digested before the import, and have to be the same after it.
 
 Tests: `tests/worker/commands/test_workspace.py`.
@@ -35,7 +35,7 @@ _code: dict[str, bytes] = {}
 
 
 class ExactLoader(SourceFileLoader):
-    """Compiles a module from its source, always, and remembers the digest of what it compiled."""
+    """Compiles a module from its source, always, and remembers the digest of those bytes."""
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the module's code."""
@@ -80,7 +80,7 @@ def loading(builder: Builder) -> Iterator[None]:
 
 
 def code_of(builder: Builder) -> Callable[[], bytes]:
-    """Return what tells, when a run is over, the digest of the code and the tools that it had; b"" for nothing to tell."""
+    """Return a function that returns, after the run, the digest of its code and tools; b"" if there is none."""
     if not builder.code_files:
         return bytes
     is_python = builder.kind is BuilderKind.PYTHON

@@ -1,1 +1,1 @@
-"""What a run made: its products in their folder, checked, and what they depend on."""
+"""Products of a run: staged, checked, with their dependencies."""

@@ -27,10 +27,10 @@ from aptui.worker.log import RunLog, valid_text
 
 
 def facts_of(product: JobProduct) -> ContentFacts | None:
-    """Return what the builder says of its product, None when it says nothing.
+    """Return the facts that the builder gives about a product, None if there are none.
 
     Raises:
-        Refused: a fact that there is none, or a value that it cannot have; the text names product and fact.
+        AnswerRefused: an unknown fact, or a value that it cannot have; the text names product and fact.
     """
     if not product.facts:
         return None
@@ -52,10 +52,10 @@ _HIGHEST_SUB_ID = (1 << 32) - 1
 def with_links(
     staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, log: RunLog
 ) -> tuple[StagedProduct, ...]:
-    """Return the products of a run with what the builder says of them, and that each of them needs.
+    """Return the products of a run with their facts and dependencies.
 
     Raises:
-        Refused: a fact, a dependency or a legacy sub id is not what the builder says; the text names the product.
+        AnswerRefused: a fact, a dependency or a legacy sub id is not valid; the text names the product.
     """
     staged = tuple(_with_facts(item, product) for item, product in zip(staged, products, strict=True))
     linked = tuple(_link(item, product, order, log) for item, product in zip(staged, products, strict=True))

@@ -1,7 +1,7 @@
 """Products of a run: its folders, and the check of each product that a builder claims to have made.
 
 A builder is not trusted. A product must exist, be a regular file and no link, have a name of its own and a sub id of its
-own, and nobody may have it open for writing any more; it is hashed and synced here, and from here on only the file in the
+own, and no process may have it open for writing; it is hashed and synced here, and from here on only the file in the
 staging folder counts.
 
 Tests: `tests/worker/commands/test_workspace.py`.
@@ -54,7 +54,7 @@ NAME_BYTES = 255
 """Longest file name on the file systems we meet (NAME_MAX)."""
 _READABLE = 0o644
 _FORBIDDEN_MODES = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX | stat.S_IWOTH
-"""Bits that no product has: it runs as whoever starts it, and only its user and group write to it."""
+"""Mode bits that a product must not have: set-id, sticky, and writable by all users."""
 _KIND_BITS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 
 
@@ -75,7 +75,7 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def trace(self) -> str:
-        """Where the record of what a command opened is, while there is one."""
+        """Folder of the trace of a running command."""
         return f"{self.staging}/trace"
 
     def refuse_others(self) -> None:
@@ -105,7 +105,7 @@ class StagingFolders(Struct, frozen=True):
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; what cannot be removed is left to the clean-up at the next start."""
+    """Remove a folder and all in it; the next start removes the rest."""
     try:
         os.rmdir(path)  # nearly always empty
     except OSError:
@@ -128,7 +128,7 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
     """Check, place and hash the products of a run. Out of folders that are not its own they are moved to where it is to stage.
 
     Raises:
-        Refused: a product is not what the builder says; the text names the file.
+        AnswerRefused: a product is missing or not valid; the text names the file.
     """
     folders.refuse_others()
     names: dict[str, str] = {}
@@ -168,7 +168,7 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
 
 
 def _beside(product: JobProduct, rel: str) -> str:
-    """Return the path of what the product stands beside: its source, unless it has a folder of its own."""
+    """Return the path beside which the product is placed: its source, unless the product has a folder of its own."""
     if not product.folder:
         return rel
     if product.flags & ProductFlag.PRODUCT:
@@ -239,7 +239,7 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
 
 
 def _check_closed(path: str, shown: str) -> None:
-    """Refuse a file that somebody still writes, a thread of the builder perhaps: it would change after it was committed."""
+    """Refuse a file that is open for writing, perhaps in a thread of the builder: it could change after the commit."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # fcntl(2): not granted while the file is open for writing

@@ -26,7 +26,7 @@ from aptui.worker.files import os_path
 from aptui.worker.log import RunLog, valid_text
 
 LARGEST_TEXT_BYTES = 64 << 20
-"""What is larger is not searched: text that people wrote is not."""
+"""Larger files are not searched: no hand-written text is larger."""
 MOST_WARNINGS = 20
 LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
 KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
@@ -40,7 +40,7 @@ _KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product", "facts")
 def add_references(
     builder: Builder, staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, source: str, log: RunLog
 ) -> None:
-    """Add to each of `products` what the rules of `builder` find in its text, or in that of the `source` they are made of."""
+    """Add to each of `products` what the rules of `builder` find in its text, or in the text of their `source`."""
     if not builder.references:
         return
     warnings: list[str] = []
@@ -104,7 +104,7 @@ def _dependencies(
         except ValueError as error:
             warnings.append(f"the reference '{written}' {error}; it is left out")
             continue
-        if link.path not in (key_of(order.rel), product):  # a file that tells its own name needs nobody
+        if link.path not in (key_of(order.rel), product):  # a file that contains its own name depends on no other
             yield PathDependency(mark + path, PathDependencyKind(rule.kind), rule.load)
 
 
