@@ -1,4 +1,4 @@
-"""Scripts of keys, typed at once and with random pauses: what they copy has to be the same.
+"""Scripts of keys, typed at once and with random pauses, which must copy the same text.
 
 `python -m tests.tui.bursts 20 --seed 3` types each of them twenty times, with other pauses each time.
 """
@@ -16,7 +16,7 @@ from tests.tui.tmux_room import Home, Pane, Tmux, copied_texts, wait
 
 LONGEST_PAUSE_S = 0.3
 _PATIENCE_S = 80
-"""The first search of a process imports what it searches with, which takes seconds where the machine is busy."""
+"""Timeout of a script (seconds): the first search of a process imports its libraries, which is slow on a busy machine."""
 _ERROR = "| ERROR | origin: tables | tables/bad.json:2:7: Expecting value"
 SCRIPTS: dict[str, tuple[str, str]] = {
     "an error by filter": ("/bad failed⏎⏎yd", _ERROR),
@@ -38,13 +38,13 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a platform of the cache": ("6e⎋.⎋yy", "linux    4    9 B"),
     "a tool after a question": ("7j⏎⎋jyy", ":retry"),
 }
-"""{name: (keys, how the text ends that is copied)}; ⏎ is Enter, ⎋ is Esc."""
+"""{name: (keys, end of the copied text)}; ⏎ is Enter, ⎋ is Esc."""
 _KEYS = {"⏎": "Enter", "⎋": "Escape"}
 _RESET = ("1", "Escape", "Escape", "/", "C-u", "Enter")
 _RESETS = {
     "2": ("2", "/", "C-u", "Enter"), "3": ("3", "/", "C-u", "Enter"), "5": ("5", "/", "C-u", "Enter"), "7": ("7", "g"),
 }  # fmt: skip
-"""{the screen that a script begins with: what takes away what another left there}"""
+"""{first pane of a script: keys that remove the effects of an earlier script}"""
 
 
 class Typist:
@@ -60,14 +60,14 @@ class Typist:
         self._pane.wait_until_gone()
 
     def begin(self, script: str) -> None:
-        """Take everything away that others left where a script goes."""
+        """Remove the effects of earlier scripts."""
         for keys in (("Escape", "Escape", "Escape"), _RESETS.get(script[0], ()), _RESET):
             if keys:
                 self._pane.keys(*keys)
         self._pane.wait(_is_fresh, "all jobs again", _PATIENCE_S)
 
     def type(self, script: str, pauses: random.Random | None) -> str:
-        """Type a script, all at once without `pauses`; return what it copied."""
+        """Type a script, at once without `pauses`; return the copied text."""
         outer = self._tmux.outer
         before = len(copied_texts(outer.seen))
         if pauses is None:
@@ -75,7 +75,7 @@ class Typist:
         else:
             for key in script:
                 _press(self._pane, key)
-                # Half of the keys follow at once, as from fingers that know their way.
+                # Half of the keys follow at once, as from a fast typist.
                 time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
         outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_PATIENCE_S)
         return copied_texts(outer.seen)[-1]
@@ -93,7 +93,7 @@ def _press(pane: Pane, key: str) -> None:
 
 
 def _type_at_once(pane: Pane, script: str) -> None:
-    """Send all of a script in one command; Esc goes by itself, or the terminal takes it for the beginning of another key."""
+    """Send a script in one command; Esc is sent separately, because it would begin another key."""
     parts = script.split("⎋")
     for number, part in enumerate(parts):
         if number:
@@ -104,7 +104,7 @@ def _type_at_once(pane: Pane, script: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Type all scripts a number of times; return 1 if one copied something else."""
+    """Type all scripts several times; return 1 if a copy differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.tui.bursts", description=__doc__.partition("\n")[0])
     parser.add_argument("rounds", type=int, nargs="?", default=5)
     parser.add_argument("--seed", type=int, default=1)

@@ -121,7 +121,7 @@ class FakeSession:
         self.done.append("close")
 
     def say(self, notice, seq: int = 1) -> None:
-        """Tell listeners, as the session's thread would."""
+        """Send a notice to the listeners, as the session's thread does."""
         for listener in self.listeners:
             listener.receive([NoticeLine(3, seq, notice)])
 

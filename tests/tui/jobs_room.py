@@ -89,7 +89,7 @@ def notice(job_id: int, status: str, **changes: object) -> JobChanged:
 
 
 class Session(FakeSession):
-    """A fake engine that says at once that news come from now on."""
+    """A fake engine that confirms the subscription at once."""
 
     running: tuple[int, ...] = ()
 
@@ -105,7 +105,7 @@ Do = Callable[[AptuiApp, object, JobsPane], Awaitable[None]]
 def in_jobs(
     tmp_path: Path, do: Do, *, size=LARGE, read_only=False, running=(), filler=fill, memory=None, panes=(PANES[0],)
 ) -> AptuiApp:
-    """Open the Jobs screen over the database, wait until its rows and the first log are there, do `do(app, pilot, pane)`."""
+    """Open the Jobs screen over the database, wait for its rows and the first log, call `do(app, pilot, pane)`."""
     cache = tmp_path / "cache"
     cache.mkdir(exist_ok=True)
     session = Session(cache)

@@ -1,7 +1,7 @@
 """A model of a terminal: pyte, extended.
 
-Repeating a character (REP), a background that erasing leaves alone (no `bce`), halves of wide characters, answers to the question
-where the cursor is, links, and the sequences of terminals that it prints instead of swallowing.
+It has repeated characters (REP), erasing without background (no `bce`), halves of wide characters, replies with the cursor's place,
+links, and ignores sequences that pyte prints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Screen(pyte.Screen):
         self._erases_in_colour = erases_in_colour
 
     def _colourless(self, do, *arguments):
-        """Erase as the terminal does: what is erased has a background at most."""
+        """Erase as the terminal does: erased cells have at most a background."""
         before = self.cursor.attrs
         self.cursor.attrs = self.default_char._replace(bg=before.bg) if self._erases_in_colour else self.default_char
         try:
@@ -105,7 +105,7 @@ class ModelTerminal:
         self.links: set[str] = set()
 
     def feed(self, text: str) -> None:
-        """Take what was sent."""
+        """Receive output."""
         text = _PRIVATE.sub("", self._rest + text)
         cut = _UNFINISHED.search(text)
         self._rest = text[cut.start() :] if cut else ""
@@ -129,13 +129,13 @@ class ModelTerminal:
             self._last = text[-1] if text[-1].isprintable() and not re.search(r"\x1b[^a-zA-Z]*[a-zA-Z]$", text) else ""
 
     def resize(self, columns: int, lines: int) -> None:
-        """Become another size, as terminals do: what fits stays."""
+        """Resize and keep the content that fits."""
         self.columns, self.lines = columns, lines
         self._screen.resize(lines, columns)
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Where the cursor is: column, line."""
+        """The cursor: column, line."""
         return min(self._screen.cursor.x, self.columns - 1), self._screen.cursor.y
 
     @property
@@ -144,7 +144,7 @@ class ModelTerminal:
         return self._screen.display
 
     def cells(self) -> list[list[Cell]]:
-        """Return what a person sees, cell by cell."""
+        """Return the visible cells."""
         return [[_seen(self._screen.buffer[y][x]) for x in range(self.columns)] for y in range(self.lines)]
 
 

@@ -1,4 +1,4 @@
-"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, says where its cursor is.
+"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, replies with its cursor.
 
 `ModelTerminal` reads the screen.
 """
@@ -83,7 +83,7 @@ class Terminal:
                 return
 
     def _answer(self) -> None:
-        """Answer what was asked since the last time."""
+        """Reply to queries since the last time."""
         while (at := self.seen.find(_QUESTION, self._asked)) >= 0:
             self._asked = at + len(_QUESTION)
             self.send(_ANSWER)
@@ -105,7 +105,7 @@ class Terminal:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def wait(self, is_so: Callable[["Terminal"], object], what: str = "it", timeout_s: float = PATIENCE_S) -> None:
-        """Wait until something is so; fail with the screen when it is not in time."""
+        """Wait for a condition; fail with the screen after the timeout."""
 
         def seen() -> str:
             return f"{what}; the screen:\n{self.screen()}\nlast bytes: {bytes(self.seen[-400:])!r}"
@@ -113,20 +113,20 @@ class Terminal:
         until(lambda: is_so(self), seen, timeout_s, self.pause)
 
     def pause(self, left_s: float, longest_s: float = _LONGEST_S) -> None:
-        """Rest until something is written, `longest_s` at most."""
+        """Wait for output, up to `longest_s`."""
         if self._news.wait(min(left_s, longest_s)):
             time.sleep(min(left_s, _REST_S))  # output arrives in pieces
             self._news.clear()
 
     def wait_for(self, text: str | bytes, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until a text was written (bytes), or stands on the screen (str)."""
+        """Wait until a text was written (bytes) or is on the screen (str)."""
         if isinstance(text, bytes):
             self.wait(lambda term: text in term.seen, repr(text), timeout_s)
         else:
             self.wait(lambda term: text in term.screen(), repr(text), timeout_s)
 
     def settle(self, quiet_s: float = 0.15, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until nothing was written for `quiet_s` seconds; fail when that does not come."""
+        """Wait until there was no output for `quiet_s` seconds; fail after the timeout."""
         size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
         while time.monotonic() - since < quiet_s:
             assert time.monotonic() < deadline, f"never still: {bytes(self.seen[-400:])!r}"
@@ -139,7 +139,7 @@ class Terminal:
         return self.process.wait(timeout_s)
 
     def screen(self) -> str:
-        """Return what stands on the screen, line by line."""
+        """Return the text of the screen."""
         new = bytes(self.seen[self._fed :])
         self._fed += len(new)
         if new:
@@ -148,7 +148,7 @@ class Terminal:
         return self._shown
 
     def _forget_model(self) -> None:
-        """Have the screen be made of all that was written."""
+        """Build the screen again from all output."""
         self._model, self._decoder = ModelTerminal(self.columns, self.lines), codecs.getincrementaldecoder("utf-8")("replace")
         self._fed, self._shown = 0, ""
 

@@ -47,7 +47,7 @@ NOW_MS = 1_795_255_560_000
 """Half a minute after the last job that was recorded."""
 VERSION = "0.1.0"
 SHOWN_PLACE = "/home/ada/games"
-"""Drawn in the place of the folder of the scene, and as long as that."""
+"""Name that is drawn instead of the scene's folder; it has the same length."""
 _PID = 4242
 _EPOCH, _SEQ = 1, 100_000
 _ENVIRONMENT = {
@@ -74,7 +74,7 @@ _ABSENT = (
 
 
 class Engine(FakeSession):
-    """An engine that says again what the recorded one said, and answers who is connected and how it is."""
+    """An engine that repeats the recorded notices, and answers requests for clients and status."""
 
     def __init__(self, cache_dir: Path, notices: list[Notice]) -> None:
         super().__init__(cache_dir)
@@ -97,7 +97,7 @@ class Engine(FakeSession):
         self.tell(ConnectionsChanged(0, self.connections, self.gateway))
 
     def tell(self, notice: Notice) -> None:
-        """Say something, and remember the newest of its kind as a session does."""
+        """Send a notice, and keep the newest of its kind as a session does."""
         self._seq += 1
         match notice:
             case Progress():
@@ -147,7 +147,7 @@ def gateway() -> GatewayReport:
 
 
 class Scene:
-    """The demo project as the recorded engine left it, in a folder of its own."""
+    """The demo project after the recording, in a separate folder."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.project = place, place / "demo"
@@ -170,7 +170,7 @@ class Scene:
                 os.utime(os.path.join(folder, name), (NOW_MS / 1000 - 90, NOW_MS / 1000 - 90))
 
     def notices(self) -> list[Notice]:
-        """Return what the recorded engine said."""
+        """Return the recorded notices."""
         data = (RECORDED / "notices.jsonl").read_bytes().replace(PLACE.encode(), os.fsencode(self.project))
         return [codec.decode_message(line).notice for line in data.splitlines()]
 
@@ -187,11 +187,11 @@ class Scene:
             yield app, hands
 
     async def until(self, app: AptuiApp, is_so: Callable[[], object]) -> None:
-        """Wait until something is so; fail with the screen."""
+        """Wait for a condition; fail with the screen after the timeout."""
         await until_async(is_so, lambda: "\n".join(self.lines(app)))
 
     async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:
-        """Wait until nothing more is drawn, and no message stands there that will fade."""
+        """Wait until drawing has ended and no message is shown."""
         seen, since = None, time.monotonic()
         while time.monotonic() - since < quiet_s:
             now = self.drawn(app)
@@ -221,7 +221,7 @@ class Scene:
         return "\n".join([*characters, "", *_numbered(runs), "", *(f"{letter} = {style}" for style, letter in letters.items()), ""])
 
     def masked(self, text: str) -> str:
-        """Return `text` with the folder's name, or the part of it that was not cut, replaced by one that means nothing."""
+        """Return `text` with the folder's name, or the part of it that was not cut, replaced by a neutral one."""
         ours, theirs = str(self.place), SHOWN_PLACE
         cuts = range(len(ours) - 1, 1, -1)
         others = {
@@ -233,7 +233,7 @@ class Scene:
 
 
 def _numbered(runs: list[str]) -> Iterator[str]:
-    """Yield `first-last runs`, once for lines that look the same."""
+    """Yield `first-last runs`, once for equal lines."""
     first = 0
     for at in range(1, len(runs) + 1):
         if at == len(runs) or runs[at] != runs[first]:
@@ -243,7 +243,7 @@ def _numbered(runs: list[str]) -> Iterator[str]:
 
 @contextmanager
 def scene() -> Iterator[Scene]:
-    """Set the scene; while it stands, time stands still."""
+    """Set the scene, with a fixed clock."""
 
     class Clock(datetime):
         @classmethod

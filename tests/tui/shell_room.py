@@ -1,4 +1,4 @@
-"""Runs the shell without a terminal: one call opens it over fake panes and a fake engine, does something with it, and looks."""
+"""Runs the app without a terminal: one call opens it over fake panes and a fake engine and runs a test in it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,9 +19,9 @@ from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
 _TURNS = 4
-"""Of the loop, in which what was set off comes to the parts: a thread's news, a task that goes on."""
+"""Turns of the event loop in which effects reach the widgets: updates of a thread, a resumed task."""
 _MOST_LOOKS = 50
-"""At a screen that does not come to rest: some are drawn again and again."""
+"""Maximum number of checks of a screen that is drawn again and again."""
 _refresh = Screen._compositor_refresh
 
 
@@ -36,16 +36,16 @@ def _put_off(screen: Screen) -> None:
 
 @asynccontextmanager
 async def opened(app: App[Any], size: tuple[int, int] = SMALL) -> AsyncIterator["Hands"]:
-    """Open an app without a terminal. It draws when it is still: half of a test's time were frames on the way there."""
+    """Open an app without a terminal. It draws only when it is idle, which halves the time of a test."""
     with patch.object(Screen, "_compositor_refresh", _put_off):
         async with app.run_test(size=size) as pilot:
             yield Hands(pilot)
 
 
 class Hands:
-    """Presses keys and waits until they are dealt with: by messages, not by the clock as Textual's pilot does.
+    """Presses keys and waits until they are handled: by messages, not by the clock as Textual's pilot does.
 
-    The rest is the pilot's.
+    Other members are those of the pilot.
     """
 
     def __init__(self, pilot) -> None:
@@ -58,16 +58,16 @@ class Hands:
         for key in keys:
             name = _character_to_key(key) if len(key) == 1 else key
             self._pilot.app.post_message(events.Key(name, key if len(key) == 1 else key_to_character(name)))
-            await self._dealt_with()
+            await self._wait_until_handled()
 
     async def pause(self, seconds: float = 0) -> None:
         await asyncio.sleep(seconds)
-        await self._dealt_with()
+        await self._wait_until_handled()
 
-    async def _dealt_with(self) -> None:
+    async def _wait_until_handled(self) -> None:
         for _ in range(2):  # down from app to screen to part, and up again to the handler
             await self._handled()
-            await asyncio.sleep(0.003)  # for threads that are quick
+            await asyncio.sleep(0.003)  # for quick threads
             await self._handled()
             self._draw()
         await self._handled()
@@ -80,7 +80,7 @@ class Hands:
         self._show()
 
     def _show(self) -> None:
-        """Draw what was put off: each state that a person would see, so nothing before the first rows are there."""
+        """Draw the delayed changes: each state that a user would see, so nothing before the first rows."""
         screen = self._pilot.app.screen
         if getattr(screen, "is_shown", True) and screen._compositor._dirty_regions:
             _refresh(screen)
@@ -103,9 +103,9 @@ class Hands:
         return not (clock and clock._is_woken) and all(map(_is_at_rest, _parts(self._pilot.app)))
 
     async def _handled(self) -> None:
-        """Wait until each part that is busy has handled what it has now.
+        """Wait until each busy widget has handled its queued messages.
 
-        The pilot's own asks every part, and to be asked takes a part longer than to handle a key.
+        The pilot waits for every widget, which takes longer than handling a key.
         """
         for _ in range(_TURNS):
             await asyncio.sleep(0)
@@ -130,7 +130,7 @@ def _is_at_rest(part: MessagePump) -> bool:
 def in_shell(
     tmp_path, do: Callable[..., Awaitable[None]], *, size=SMALL, session=None, theme="dark", panes=PROBES, before=None
 ) -> AptuiApp:
-    """Open the shell, do `do(app, pilot, session)`, close it; return it as it was left."""
+    """Open the app, call `do(app, pilot, session)`, close it; return the app."""
     session = session or FakeSession(tmp_path / "cache")
 
     async def main() -> AptuiApp:
@@ -149,19 +149,19 @@ def in_shell(
 
 
 async def until(pilot, is_so: Callable[[], object]) -> None:
-    """Wait until something is so; twenty seconds at most."""
+    """Wait for a condition, up to 20 seconds."""
     await until_async(is_so, "the screen that was waited for", 20, pilot.pause)
 
 
 def layouts_of(app) -> list[object]:
-    """Return a list that grows by one each time the screen is laid out from now on."""
+    """Return a list that gets an item at each layout from now on."""
     seen: list[object] = []
     app.screen.screen_layout_refresh_signal.subscribe(app.screen, seen.append)
     return seen
 
 
 def lines(app) -> list[str]:
-    """Return what is on the screen."""
+    """Return the lines of the screen."""
     return ["".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()]
 
 

@@ -1,4 +1,4 @@
-"""Every key of the app names an action that is there: of the app itself, or of a part that it lists."""
+"""Every key of the app names an existing action, of the app or of one of its parts."""
 
 from importlib.metadata import version
 

@@ -11,7 +11,7 @@ from aptui.tui.background import BackgroundTask, LatestOnly
 
 
 class Handler:
-    """Notes what it handles, and stays at the first request until it is let go."""
+    """Records requests, and blocks at the first one until it is released."""
 
     def __init__(self) -> None:
         self.handled: list[tuple[str, int]] = []

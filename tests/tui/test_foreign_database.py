@@ -1,4 +1,4 @@
-"""A database that O3DE wrote, under the real screen without an engine: every pane shows it, and nothing of it changes."""
+"""The screen without an engine over a database of O3DE: every pane shows it and changes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def game(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def looked_at(game: Path, look) -> None:
-    """Open the screen as `aptui open` does, do `look(app, hands)`."""
+    """Open the screen as `aptui open` does, call `look(app, hands)`."""
 
     async def main() -> None:
         session = NoSession(game.name, game / "Cache")

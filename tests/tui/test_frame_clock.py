@@ -61,7 +61,7 @@ def test_calls_after_the_end_of_the_app_are_dropped():
 
     screen.clock.in_ui(done.append, 1)
     screen.loop.run(screen.loop.now_s + 0.01)
-    screen.clock.in_ui(done.append, 2)  # the answer of an engine that is let go
+    screen.clock.in_ui(done.append, 2)  # the answer of an engine that was closed
     screen.clock._app.is_running = False
     screen.loop.run(screen.loop.now_s + 0.01)
 

@@ -1,4 +1,4 @@
-"""Names of builders are remembered, so that the first rows have them the next time."""
+"""Names of builders are remembered for the first rows of the next start."""
 
 from types import SimpleNamespace
 

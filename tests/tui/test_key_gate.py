@@ -1,4 +1,4 @@
-"""A key waits until it means what people see, and is dropped with a word when that takes too long."""
+"""A key waits until its rows are shown, and is dropped with a message after a timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the screen is first drawn: with the first rows, or after a while without them; and nothing is styled twice before."""
+"""The first frame has the first rows or comes after a timeout; nothing is styled twice before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tui.shell_room import in_shell, text, until
 
 
 class Waiting(JobsProbe):
-    """A pane whose rows are still read."""
+    """A pane that is still reading its rows."""
 
     has_rows = False
 
@@ -29,7 +29,7 @@ WAITING = [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.test_main_screen:Waiting")]
 
 @pytest.fixture
 def drawn(monkeypatch) -> list[bool]:
-    """A list that grows with each picture: whether its rows were there."""
+    """A list with an item for each frame: whether it has rows."""
     pictures: list[bool] = []
     display = AptuiApp._display
 
@@ -73,7 +73,7 @@ def test_first_frame_without_rows_after_the_timeout(tmp_path, monkeypatch, drawn
 
 @pytest.fixture
 def styled(monkeypatch) -> list[str]:
-    """A list that grows with each part that is styled, by its id, until the first picture."""
+    """A list of the ids of all styled widgets until the first frame."""
     parts: list[str] = []
     apply, show = Stylesheet.apply, MainScreen.show
 

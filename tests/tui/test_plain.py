@@ -1,4 +1,4 @@
-"""News as plain lines: what is worth one, that they are safe, how many are kept, and how they are followed."""
+"""Messages as plain lines: which notices have one, safety, the maximum number of waiting lines, and following them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame: what every key of it does, at both sizes."""
+"""The frame: the effect of each of its keys, at both sizes."""
 
 import pytest
 from textual.binding import ActiveBinding, Binding

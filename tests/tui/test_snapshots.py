@@ -48,7 +48,7 @@ _PATIENCE_S, _LITTLE_S = 6.0, 0.3
 
 @cache
 def toured(size: tuple[int, int]) -> dict[str, str]:
-    """Return {name of a snapshot: what was drawn}, of all in one size; made once for all tests."""
+    """Return {name of a snapshot: drawn text} for one size; made once for all tests."""
     drawn: dict[str, str] = {}
 
     async def tour(here: Scene) -> None:

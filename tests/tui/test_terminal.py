@@ -1,4 +1,4 @@
-"""The whole of it through a real terminal: tmux, keys, bytes that arrive outside, lost connections, dead engines."""
+"""The screen in a real terminal: tmux, keys, bytes outside of tmux, lost connections, killed engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.fixture(scope="module")
 def old_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """A project whose engine runs and has come to rest; tests change nothing in it."""
+    """A project with an idle engine; tests do not change it."""
     with Home(tmp_path_factory.mktemp("home")) as home:
         home.run("start")
         wait(lambda: home.run("jobs", "--filter", "status:failed").count("bad.json"), "the first build", lambda: home.run("jobs"))
@@ -73,7 +73,7 @@ def test_failed_job_is_fixed_and_runs_again_over_lost_connections(home: Home) ->
 
 @needs_tmux
 def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) -> None:
-    """The first is typed before the screen has shown a row, the others with pauses between; all copy the same."""
+    """The first script is typed before the first row, the others with pauses; all copy the same text."""
     chance = random.Random(7)
     with Tmux(old_home) as tmux:
         for pause_s in (0.0, 0.02, 0.3):
@@ -86,7 +86,7 @@ def test_keys_typed_at_once_do_what_they_do_when_typed_slowly(old_home: Home) ->
                 else:
                     pane.type(key)
                 time.sleep(chance.uniform(0, pause_s))
-            # Patient: the first filter of a process imports its search, which takes seconds where the machine is busy.
+            # With a long timeout: the first filter of a process imports its search, which takes seconds on a busy machine.
             tmux.outer.wait(lambda outer, before=before: len(copied_texts(outer.seen)) > before, f"a copy, pauses to {pause_s} s")
             assert copied_texts(tmux.outer.seen)[-1].endswith(f"| ERROR | origin: tables | {ERROR}")
             pane.keys("Escape")

@@ -1,4 +1,4 @@
-"""A terminal that loses the focus and regains it: in every state each key does what it did before."""
+"""After the terminal lost and regained the focus, every key works in every state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person at a build box: a project with an engine of its own, and tmux in a pseudo-terminal.
+"""A user at a build machine: a project with its engine, and tmux in a pseudo-terminal.
 
 Every byte of the outer side is kept.
 """
@@ -58,7 +58,7 @@ def copied_texts(seen: bytes) -> list[str]:
 
 
 class Home:
-    """The project, and everything its commands may write; leave the `with` block to stop its engines."""
+    """The project and the folders of its commands; leaving the `with` block stops its engines."""
 
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
@@ -87,24 +87,24 @@ class Home:
         return [sys.executable, "-m", "aptui"]
 
     def run(self, *words: str) -> str:
-        """Run aptui without a terminal and return what it says."""
+        """Run aptui without a terminal and return its output."""
         done = subprocess.run(
             [*self.command, *words], cwd=self.project, env=self.environ, capture_output=True, text=True, timeout=60, check=False
         )
         return done.stdout
 
     def engines(self) -> list[int]:
-        """Return the processes of the engines that live."""
+        """Return the processes of the running engines."""
         return [row["pid"] for row in json.loads(self.run("ps", "--json"))["engines"]]
 
     def forget(self) -> None:
-        """Have nothing remembered of screens that were open before."""
+        """Delete the memories of earlier screens."""
         shutil.rmtree(Path(self.environ["XDG_STATE_HOME"], "aptui", "screen"), ignore_errors=True)
 
     def terminal(self, *words: str, columns: int = 120, lines: int = 30, **environ: str) -> Terminal:
         """Open the screen in a terminal without tmux."""
         self.forget()
-        # The harness runs commands where the tests run, and drops what is empty.
+        # The harness runs commands in the tests' folder, without empty variables.
         gone = {name: "" for name in os.environ if name not in self.environ}
         command = ["env", "-C", str(self.project), *self.command, *words]
         return Terminal(command, columns, lines, {**gone, **self.environ, **environ})
@@ -131,12 +131,12 @@ class Tmux:
         self.outer.close()
 
     def say(self, *words: str, data: bytes | None = None) -> str:
-        """Say a tmux command to our server and return its answer."""
+        """Run a tmux command on our server and return its output."""
         command = ["tmux", "-L", self._name, *words]
         return subprocess.run(command, capture_output=True, env=self.home.environ, input=data, check=False).stdout.decode()
 
     def open(self, *words: str, environ: tuple[str, ...] = ()) -> Pane:
-        """Open the screen in a window of its own, to which the client turns; `environ` are names and values as `env` takes them."""
+        """Open the screen in a new window, which the client shows; `environ` has arguments of `env`."""
         start = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(self.home.project)]
         command = [*start, *(("env", *environ) if environ else ()), *self.home.command, *words]
         pane, pid = self.say(*command).split()
@@ -150,7 +150,7 @@ class Pane:
         self.tmux, self.name, self.pid = tmux, name, pid
 
     def screen(self) -> str:
-        """Return what stands there."""
+        """Return the text of the screen."""
         return self.tmux.say("capture-pane", "-p", "-t", self.name)
 
     def keys(self, *keys: str) -> None:
@@ -162,7 +162,7 @@ class Pane:
         self.tmux.say("send-keys", "-t", self.name, "-l", text)
 
     def wait(self, is_so: Callable[[str], object], what: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait until the screen is so, and return it."""
+        """Wait for a condition of the screen and return the screen."""
         found = ""
 
         def look() -> bool:
@@ -174,19 +174,19 @@ class Pane:
         return found
 
     def _pause(self, left_s: float) -> None:
-        """Rest until tmux draws something: each look is a process of its own."""
+        """Wait until tmux draws, because each check starts a process."""
         self.tmux.outer.pause(left_s, _LONGEST_S)
 
     def shows(self, *texts: str) -> str:
-        """Wait until all of this is on the screen, and return it."""
+        """Wait until these texts are on the screen and return the screen."""
         return self.wait(lambda screen: all(text in screen for text in texts), repr(texts))
 
     def shows_no(self, text: str) -> str:
-        """Wait until this is no more on the screen, and return it."""
+        """Wait until this text is no longer on the screen and return the screen."""
         return self.wait(lambda screen: text not in screen, f"no {text!r}")
 
     def hang_up(self) -> None:
-        """Lose the connection: the terminal goes, and the screen with it."""
+        """Close the terminal, which ends the screen."""
         self.tmux.say("kill-pane", "-t", self.name)
         self.wait_until_gone()
 
@@ -201,7 +201,7 @@ class Pane:
 
 
 def wait(is_so: Callable[[], object], what: str, picture: Callable[[], str] = str, patience_s: float = PATIENCE_S) -> None:
-    """Wait until something is so; fail with a picture when it is not in time."""
+    """Wait for a condition; fail with the screen after the timeout."""
     until(is_so, lambda: f"{what}\n{picture()}", patience_s)
 
 

@@ -1,4 +1,4 @@
-"""`^Z` leaves the terminal to the shell that the screen was started from, and nowhere else; `fg` brings the same screen back."""
+"""`^Z` suspends the screen only if a shell started it; `fg` restores the screen."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_sigstop_and_fg_restore_the_screen(shell: Pane) -> None:
     os.kill(screen, signal.SIGSTOP)
     shell.shows("Stopped")
     shell.type("stty sane; echo; echo here we $((40 + 2))")
-    shell.keys("C-j")  # the terminal is still as the screen had it
+    shell.keys("C-j")  # the modes of the terminal are unchanged
     shell.shows("here we 42")
     shell.type("fg")
     shell.keys("Enter")

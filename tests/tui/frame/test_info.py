@@ -1,4 +1,4 @@
-"""The info sheet names the folders in the order in which they override, the types with `.meta` files, and where things listen."""
+"""The info sheet lists scan folders in their order, types with `.meta` files, sockets and ports."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Text on the row under the cursor can be read: in every theme, with 16, 256 and all colours."""
+"""Text on the row of the cursor is legible in every theme, with 16, 256 and all colours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _facts() -> Iterator[None]:
 
 
 def colours_of(style: Style, *, is_dark: bool, colours: int) -> float:
-    """Return the contrast of a style as a terminal shows it whose own colours are white on black, or black on white."""
+    """Return the contrast of a style on a terminal that is white on black, or black on white."""
     own = (
         (Color.from_rgb(229, 229, 229), Color.from_rgb(0, 0, 0))
         if is_dark
@@ -61,7 +61,7 @@ def test_every_role_can_be_read_on_the_selected_row(name: str, colours: int) -> 
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("name", LOOKS)
 def test_disabled_entries_are_not_bright_with_16_colours(name: str) -> None:
-    """The terminal's own text is often a little less than its white, or its black."""
+    """The default text of a terminal is often a little less than white or black."""
     safety.install(safety.TerminalFacts(colours=16))
     look = LOOKS[name]
     grey, ground = (170, 0) if look.is_dark else (85, 255)

@@ -1,4 +1,4 @@
-"""Keys: the shipped table is what the code binds, a person's own file is checked, and rebinding works."""
+"""Keys: the shipped table equals the bindings of the code, the user's file is checked, rebinding works; and remembered values."""
 
 import ast
 import importlib

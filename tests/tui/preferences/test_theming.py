@@ -1,4 +1,4 @@
-"""Themes: the shipped ones are whole, a person's own are checked with their places, and terminals get what they can show."""
+"""Themes: shipped ones are complete, mistakes of the user have their place, a terminal gets a theme that it can show."""
 
 import pytest
 from textual.events import AppFocus

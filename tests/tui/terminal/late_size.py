@@ -16,7 +16,7 @@ from aptui.tui.terminal.output.display import DiffRenderingApp
 
 
 class Hasty(Terminal):
-    """A driver that is overtaken by the next size when it has read one."""
+    """A driver that gets the next resize while it reads the size."""
 
     def _get_terminal_size(self) -> tuple[int, int]:
         size = super()._get_terminal_size()

@@ -1,4 +1,4 @@
-"""A copy arrives in the clipboard of the terminal the person sits at, and says so."""
+"""A copy reaches the clipboard of the user's terminal and reports its route."""
 
 import base64
 import os

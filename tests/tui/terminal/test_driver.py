@@ -1,4 +1,4 @@
-"""The terminal's size is that of the terminal, whatever was exported and however fast it changes; keys are what was meant."""
+"""The size comes from the terminal, also while it changes quickly; keys that were typed ahead or split."""
 
 import asyncio
 import fcntl
@@ -77,7 +77,7 @@ def test_sigcont_restarts_the_screen_only_after_a_stop(resumes: bool, started: i
     driver = object.__new__(Terminal)
     driver._modes, driver._auto_restart, driver._must_signal_resume = None, True, resumes
 
-    driver._sigcont_application()  # also between the end of a visit to a shell and the screen's return from it
+    driver._sigcont_application()  # also between the end of a shell and the return of the screen
 
     assert len(starts) == started
 

@@ -1,4 +1,4 @@
-"""Keys, answers and pastes are what was meant, in whichever pieces they come."""
+"""Keys, replies and pastes are decoded correctly from any pieces."""
 
 import codecs
 

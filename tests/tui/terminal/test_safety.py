@@ -1,4 +1,4 @@
-"""Nothing hostile reaches the terminal, and the wall knows when it does not stand."""
+"""Nothing hostile reaches the terminal, and a broken wall is detected."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 FORBIDDEN = re.compile(
     "[\x00-\x06\x08-\x09\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ufffe]"
 )
-"""A carriage return and a line feed move the cursor and are harmless; BEL alone rings."""
+"""Carriage return and line feed only move the cursor; BEL only rings."""
 OURS = re.compile(
     r"\x1b\[[0-9;]*[mHABCDKJXGbr]|\x1bM|\x1b\[[?][0-9;$]*[hlp]|\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[6n|\x1b\[c|\x1b\]8;id=[0-9-]+;https?://[!-~]+\x1b\\|\x1b\]8;;\x1b\\|\x1b\]22;[a-z-]+\x07"
 )
@@ -156,7 +156,7 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
         terminal.wait_for(b"EVIL")
         terminal.send("jjG\t\t*jjG\tjjG\x17\tjjG\tjjGm")
         terminal.resize(columns + 20, lines + 6)
-        terminal.send(b"\xe9\xff\xc3(\xf0\x9f\x1b")  # no UTF-8: the input thread has to live
+        terminal.send(b"\xe9\xff\xc3(\xf0\x9f\x1b")  # invalid UTF-8: the input thread must survive
         terminal.settle()
         terminal.send("\x1b")
         mark = len(terminal.seen)

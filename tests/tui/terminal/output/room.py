@@ -1,4 +1,4 @@
-"""Two model terminals side by side: one gets what Textual itself would write, the other what the output layer sends."""
+"""Two model terminals: one gets the output of Textual, the other that of the output layer."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class FakeLoop:
         return False
 
     def _timer_handle_cancelled(self, handle):
-        """Forget nothing: a cancelled one is passed over."""
+        """Do nothing: cancelled timers are skipped."""
 
     def run(self, seconds: float = 0.0) -> None:
-        """Do what is due, then let time pass and do what is due by then."""
+        """Run due callbacks, advance the clock, and run those that are due then."""
         self.now_s += seconds
         due = [each for each in self._later if each.when() <= self.now_s and not each.cancelled()]
         self._later = [each for each in self._later if each.when() > self.now_s and not each.cancelled()]
@@ -54,12 +54,12 @@ class FakeLoop:
 
     @property
     def timers(self) -> int:
-        """How many timers wait."""
+        """Number of waiting timers."""
         return sum(not each.cancelled() for each in self._later)
 
 
 class SideBySide:
-    """A screen, drawn in both ways; `sent` is what the output layer wrote since the last look, `bytes` all it ever wrote.
+    """A screen that is drawn in both ways; `sent` is the output of the layer since the last check, `bytes` the size of all output.
 
     Args:
         columns, lines: its size.
@@ -95,13 +95,13 @@ class SideBySide:
         self.ours.feed(text)
 
     def answer(self) -> None:
-        """Have the terminal answer what it was asked."""
+        """Have the terminal reply to its queries."""
         while self._answers and self.ours.answers:
             self.layer.note_answer(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
         self.loop.run()
 
     def show(self, update: CompositorUpdate, cursor: tuple[int, int] = (0, 0)) -> str:
-        """Draw something in both ways; return what the output layer sent for it."""
+        """Draw an update in both ways; return the output of the layer."""
         self.sent.clear()
         assert self.layer.show(update, self.console, self.size, cursor)
         stock = update.render_segments(self.console) + Control.move_to(*cursor).segment.text
@@ -119,7 +119,7 @@ class SideBySide:
         self.layer.forget()
 
     def differences(self) -> list[tuple]:
-        """Return what a person would see: places where the two terminals differ, and the cursor if that does."""
+        """Return the visible differences of the two terminals, with the cursor."""
         theirs, ours = self.stock.cells(), self.ours.cells()
         found: list[tuple] = [
             (y, x, theirs[y][x], ours[y][x]) for y in range(self.size[1]) for x in range(self.size[0]) if theirs[y][x] != ours[y][x]

@@ -27,7 +27,7 @@ _CURSOR = Style(bgcolor="#2b3647")
 
 
 class SimulatedLoop:
-    """A loop whose time passes from one thing that is due to the next."""
+    """An event loop whose clock jumps to the next due callback."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -37,21 +37,21 @@ class SimulatedLoop:
     def call_later(
         self, wait_s: float, do: Callable[..., object], *arguments: object, context: object = None
     ) -> asyncio.TimerHandle:
-        """As a loop does."""
+        """Schedule a callback."""
         handle = asyncio.TimerHandle(self.now_s + wait_s, do, arguments, self)  # type: ignore[arg-type]  # it asks for little
         heapq.heappush(self._due, (handle.when(), next(self._numbers), handle))
         return handle
 
     def call_soon_threadsafe(self, do: Callable[..., object], *arguments: object, context: object = None) -> asyncio.TimerHandle:
-        """As a loop does."""
+        """Schedule a callback."""
         return self.call_later(0.0, do, *arguments)
 
     def get_debug(self) -> bool:
-        """As a loop does."""
+        """Schedule a callback."""
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Forget nothing: a cancelled one is passed over."""
+        """Do nothing: cancelled timers are skipped."""
 
     def run(self, until_s: float) -> None:
         """Let time pass."""
@@ -84,8 +84,8 @@ class FarScreen:
     Args:
         rate: bytes a second that arrive.
         round_trip_s: of an empty line.
-        news_a_second: how many rows change.
-        heeds: whether news leave the line, and the processor, to keys.
+        news_a_second: number of rows that change.
+        heeds: whether updates wait for keys.
         frame_s: how long the processor is at a frame of news, the most of it to apply them; a step of a key takes a twentieth.
     """
 
@@ -125,7 +125,7 @@ class FarScreen:
         self._step(_STEPS)
 
     def _step(self, left: int) -> None:
-        """Hand the key on, from one part of the app to the next."""
+        """Pass the key on, from one widget of the app to the next."""
         self.loop.now_s += self._frame_s / 20
         if left:
             self.loop.call_later(0.0, self._step, left - 1)

@@ -1,4 +1,4 @@
-"""Text becomes cells as wide as Textual takes it to be."""
+"""Text becomes cells with the widths of Textual."""
 
 import pytest
 from rich.cells import cell_len

@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 40, 12
 
 
 class Part(Static):
-    """Counts the lines it is asked for."""
+    """Counts the lines that it renders."""
 
     asked: tuple[int, ...] = ()
 
@@ -57,7 +57,7 @@ class Stage(App):
 
 
 def drawn(screen: Room, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
-    """Return what is drawn of these regions."""
+    """Return (line, text) drawn for these regions."""
     compositor = screen._compositor
     compositor._dirty_regions = set(regions)
     compositor.__class__ = kind

@@ -1,4 +1,4 @@
-"""Whatever is drawn, the terminal shows the same cells as if Textual had written it itself."""
+"""For any frames, the terminal shows the same cells as with the output of Textual."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Draughtsman(random.Random):
         )
 
     def line(self, width: int) -> list[Segment]:
-        """Return segments exactly as wide as they shall be: a compositor never draws beyond that."""
+        """Return segments of exactly this width, as a compositor draws them."""
         segments = [Segment(self.text(), self.style()) for _ in range(self.randrange(5))]
         return list(Segment.adjust_line_length(segments, width))
 
@@ -100,7 +100,7 @@ def test_a_storm_of_resizes_ends_with_the_same_cells():
         columns, lines = draw.randint(2, 40), draw.randint(1, 12)
         screen.resize(columns, lines)
         if draw.randrange(2):
-            screen.loop.run()  # a frame of the old size comes between
+            screen.loop.run()  # a frame of the old size arrives in between
         text = Segment("岩 ab " * 6, Style(bgcolor="blue"))
         screen.show(picture([list(Segment.adjust_line_length([text], columns))] * lines))
 

@@ -13,7 +13,7 @@ def text(*lines: str):
 
 
 def draw(screen: SideBySide, *lines: str) -> str:
-    """Draw without an answer of the terminal; return what was sent."""
+    """Draw without replies of the terminal; return the output."""
     screen.sent.clear()
     screen.layer.show(text(*lines), screen.console, screen.size, (0, 0))
     return "".join(screen.sent)

@@ -1,4 +1,4 @@
-"""Never more than a frame under way, two behind a key; and nothing that a silent terminal could hold up."""
+"""At most one frame is under way, two after a key; a terminal without replies delays nothing."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The bytes a difference costs, and those that are never sent."""
+"""The bytes of differences, and bytes that are never sent."""
 
 import re
 
@@ -9,7 +9,7 @@ CASE = StyleCache()
 
 
 def painted(*pictures, abilities=Abilities(), repeats="", width=40, pen="44"):
-    """Return what the last of some pictures costs, each a list of lines in one pen."""
+    """Return the output for the last of several pictures, each a list of lines in one pen."""
     painter = FramePainter(CASE, abilities)
     for character in repeats:
         painter.repeats(character, is_so=True)

@@ -1,4 +1,4 @@
-"""The shortest way from one look to another."""
+"""The shortest sequence from one pen to another."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Lines that moved are found, and only where moving them saves something."""
+"""Moved lines are found if scrolling them saves bytes."""
 
 from aptui.tui.terminal.output.painter import Shift, find_shift, shift_lines
 

@@ -1,4 +1,4 @@
-"""A key is echoed soon over a slow line, however much news there is; figures are those of the line, without a processor's."""
+"""A key is echoed soon over a slow line, with any number of updates; times are those of the line, without the processor."""
 
 import random
 
@@ -8,7 +8,7 @@ from tests.tui.terminal.output.slow_line import FarScreen
 
 
 def pressed(far: FarScreen, times: int = 24) -> FarScreen:
-    """Press keys at odd moments; return the screen after that.
+    """Press keys at uneven intervals; return the screen after that.
 
     Time is simulated, so 24 keys say as much as more would: the second worst of them took 195 ms where that of 60 took 195, too.
     """

@@ -1,4 +1,4 @@
-"""The same keys with the output layer and without it, in a real terminal: the same cells, whatever that terminal calls itself."""
+"""The same keys give the same cells with and without the output layer, in a real terminal with any TERM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Person:
         self._fed = 0
 
     def looks_at(self, pane: Pane) -> list[list[Cell]]:
-        """Return what stands on the screen while tmux shows a pane."""
+        """Return the screen while tmux shows a pane."""
         before = len(self._outer.seen)
         pane.tmux.say("select-window", "-t", pane.name, ";", "refresh-client")
         self._outer.wait(lambda term: len(term.seen) > before, "a picture")
