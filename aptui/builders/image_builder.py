@@ -178,6 +178,15 @@ def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
     return _fit_for_format(_to_srgb(_simplify(picture, png), profile, job), job)
 
 
+def decode_rgba(data: bytes, job: PictureJob) -> Image.Image:
+    """Return the first frame of `data` as RGBA with 8 bits a channel, upright; see `decode_picture`."""
+    picture = decode_picture(data, job)
+    if isinstance(picture, DeepPicture):
+        job.note("its 16 bits a channel are rounded to 8")
+        picture = picture.round_to_bytes()
+    return picture.convert("RGBA")
+
+
 def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps

@@ -28,10 +28,9 @@ from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line
 from aptui.builders.files import lfs
-from aptui.builders.files.deep_picture import DeepPicture
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
-from aptui.builders.image_builder import PictureJob, decode_picture
+from aptui.builders.image_builder import PictureJob, decode_rgba
 from aptui.sdk import CreateJobsRequest, JobError, NamedFileError, PlatformInfo, ProcessJobRequest, SimpleBuilder
 
 if TYPE_CHECKING:
@@ -251,11 +250,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
         except NamedFileError as error:
             raise JobError(f"{error}: a parameter of this texture names it") from None
     reading = {"strict": options.strict, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
-    picture = decode_picture(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui")))
-    if isinstance(picture, DeepPicture):
-        request.log.info(f"{path}: its 16 bits a channel are rounded to 8")
-        picture = picture.round_to_bytes()
-    return np.array(picture.convert("RGBA"))
+    return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 
 
 def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:

@@ -50,6 +50,7 @@ _LIBRARIES = (
 _OPTIONAL = (
     ("etcpak", "etcpak"),
     ("astc-encoder-py", "astc_encoder"),
+    ("rectpack", "rectpack"),
     ("trimesh", "trimesh"),
     ("fonttools", "fontTools"),
     ("brotli", "brotli"),

@@ -1,0 +1,323 @@
+"""The `atlas` builder: sprites of an `.atlas` file become pages and a list of frames that engines read.
+
+An `.atlas` file is JSON: `{"sprites": ["ui/*.png"], "frames": {"ui/button.png": {"slice": [8, 8, 8, 8], "pivot": [0.5, 1]}}}`.
+`sprites` are patterns relative to the scan folders, or to the file's own folder if they begin with `./`. A sprite that is added,
+changed or removed runs this one job.
+
+Equal pictures are stored once. Sprites are sorted by size and name before they are packed, so equal sprites give equal pages.
+
+Memory: at most `max_size` squared times 8 bytes, and the sprites. Time grows with the square of the number of sprites; the
+maximum is 10,000.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Meta, Struct
+
+from aptui.builders.common import one_line
+from aptui.builders.files.json_text import explain, place_in
+from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
+from aptui.builders.image_builder import PictureJob, decode_rgba
+from aptui.sdk import (
+    CreateJobsRequest,
+    JobError,
+    MatchedFile,
+    PathDependency,
+    PathDependencyKind,
+    ProcessJobRequest,
+    SimpleBuilder,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
+
+FRAMES_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0c")
+PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
+"""Asset type of a page: a picture, as the `image` builder makes them."""
+
+MOST_SPRITES = 10_000
+_LEAST_RATIO = 1.02
+"""Area of a page over that of its sprites below which packing is not tried, because it hardly ever succeeds."""
+_SMALLEST_SIDE, _STEP = 16, 8
+"""First side that is tried for a page whose sides are not powers of two, and the distance to the next (pixels)."""
+Side = Annotated[int, Meta(ge=0, le=16384)]
+
+
+class AtlasParams(Struct, frozen=True, kw_only=True):
+    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+
+    max_size: Annotated[int, Meta(ge=16, le=16384, description="longest side of a page in pixels")] = 2048
+    power_of_two: Annotated[bool, Meta(description="sides of pages are powers of two; otherwise multiples of 4")] = True
+    padding: Annotated[int, Meta(ge=0, le=64, description="transparent pixels between sprites")] = 2
+    extrude: Annotated[int, Meta(ge=0, le=16, description="pixels by which the edge of each sprite is repeated")] = 1
+    trim: Annotated[bool, Meta(description="cut transparent borders off; the frame keeps the original size")] = True
+    rotate: Annotated[bool, Meta(description="allow sprites to be turned by 90 degrees clockwise")] = False
+    format: Annotated[Literal["hash", "array"], Meta(description="form of the JSON: frames by name, or as a list")] = "hash"
+    max_megapixels: Annotated[
+        float,
+        Meta(gt=0, le=100_000, description="larger sprites are refused", extra_json_schema={"is_trusted_only": True}),
+    ] = MOST_MEGAPIXELS
+
+
+class FrameSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of a frame in the `.atlas` file: 9-slice borders (left, top, right, bottom; pixels) and a pivot (0 to 1)."""
+
+    slice: tuple[Side, Side, Side, Side] | None = None
+    pivot: tuple[float, float] | None = None
+
+
+class AtlasFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of an `.atlas` file."""
+
+    sprites: Annotated[list[str], Meta(min_length=1)]
+    frames: dict[str, FrameSettings] = {}
+
+
+class Sprite(Struct):
+    """A sprite: its trimmed pixels (height, width, 4), its original size and the left top corner of the trimmed part."""
+
+    name: str
+    pixels: Any
+    size: tuple[int, int]
+    corner: tuple[int, int]
+    page: int = 0
+    place: tuple[int, int] = (0, 0)
+    is_rotated: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Width and height of the trimmed part."""
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+
+class AtlasBuilder(SimpleBuilder):
+    """Makes `<stem>.json` and the pages `<stem>.png`, `<stem>-1.png` … of an `.atlas` file."""
+
+    name: ClassVar[str] = "atlas"
+    version: ClassVar[str] = "1"
+    patterns: ClassVar[tuple[str, ...]] = ("*.atlas",)
+    params_schema: ClassVar[Any] = AtlasParams
+    requires: ClassVar[tuple[str, ...]] = ("rectpack>=0.2.2", "Pillow")
+
+    def analyse(self, request: CreateJobsRequest) -> None:
+        """Depend on all sprites that the patterns match."""
+        for pattern in _list_patterns(request.read_source(), request.source):
+            request.matching(pattern)
+
+    def build(self, request: ProcessJobRequest) -> None:
+        """Pack one atlas."""
+        options: AtlasParams = request.options
+        data = request.read_source()
+        patterns = _list_patterns(data, request.source)
+        found = {each.path: each for pattern in patterns for each in request.matching(pattern)}
+        if not found:
+            raise JobError(f"{request.source}: no file matches {', '.join(patterns)}")
+        if len(found) > MOST_SPRITES:
+            raise JobError(f"{request.source}: {len(found)} sprites; an atlas holds {MOST_SPRITES}")
+        sprites = list(_read_sprites([found[path] for path in sorted(found)], options, request))
+        settings = read_atlas_file(data, request.source).frames
+        if unknown := sorted(settings.keys() - found.keys()):
+            request.log.warning(f"{request.source}: 'frames' names {unknown[0]}, which is not among the sprites")
+        sizes = pack(sprites, options, request.source)
+        pages = [_draw_page(size, [each for each in sprites if each.page == number], options) for number, size in enumerate(sizes)]
+        names = [f"{request.stem}{f'-{number}' if number else ''}.png" for number in range(len(pages))]
+        for number, (name, page) in enumerate(zip(names, pages, strict=True)):
+            page.save(request.product_path(name))
+            facts = {"width": page.width, "height": page.height, "format": "png"}
+            request.add_product(name, sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
+        text = describe_frames(sprites, settings, names, sizes, options)
+        folder = posixpath.dirname(request.source)
+        needs = [PathDependency(posixpath.join(folder, name), PathDependencyKind.PRODUCT_FILE) for name in names]
+        request.write_product(
+            f"{request.stem}.json", text, sub_id=0, asset_type=FRAMES_ASSET_TYPE, path_dependencies=needs, dependencies_handled=True
+        )
+        used = sum(width * height for width, height in {id(each.pixels): each.shape for each in sprites}.values())
+        share = 100 * used // sum(width * height for width, height in sizes)
+        request.log.info(f"{len(sprites)} sprites on {len(pages)} pages, {share} % filled")
+
+
+def read_atlas_file(data: bytes, source: str) -> AtlasFile:
+    """Return the content of an `.atlas` file.
+
+    Raises:
+        JobError: it is not JSON, or not an atlas.
+    """
+    try:
+        return msgspec.json.decode(data, type=AtlasFile)
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise JobError(f"{source}: {one_line(error)}") from None
+    except msgspec.DecodeError:
+        pass
+    text = data.decode("utf-8", "replace")
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        reason, position = explain(error, text)
+        line, column = place_in(text[:position])
+        raise JobError(f"{source}:{line}:{column}: {reason}") from None
+    except RecursionError:
+        pass
+    raise JobError(f"{source}: this is not JSON of an atlas")
+
+
+def _list_patterns(data: bytes, source: str) -> list[str]:
+    """Return the patterns of an `.atlas` file, relative to the scan folders."""
+    folder = posixpath.dirname(source)
+    patterns = read_atlas_file(data, source).sprites
+    return [posixpath.normpath(posixpath.join(folder, each)) if each.startswith(("./", "../")) else each for each in patterns]
+
+
+def _read_sprites(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Iterator[Sprite]:
+    """Yield the decoded sprites; those with equal pixels share one array."""
+    import numpy as np
+
+    known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
+    reading = {"strict": False, "max_megapixels": options.max_megapixels, "grayscale": False, "format": "png"}
+    for number, file in enumerate(files):
+        try:
+            with open(file.full_path, "rb") as opened:
+                data = opened.read()
+            picture = decode_rgba(data, PictureJob(request, reading, name=file.path))
+        except (PictureError, OSError) as error:
+            raise JobError(f"{file.path}: {one_line(error)}") from None
+        box = (picture.getbbox(alpha_only=True) or (0, 0, 1, 1)) if options.trim else (0, 0, *picture.size)
+        pixels = np.asarray(picture.crop(box))
+        pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+        yield Sprite(file.path, pixels, picture.size, box[:2])
+        request.progress((number + 1) / len(files) / 2)
+
+
+def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple[int, int]]:
+    """Place all sprites; return the sizes (width, height) of the pages.
+
+    The smallest page that holds all is chosen; if a page of `max_size` does not, there are several.
+
+    Raises:
+        JobError: a sprite is larger than a page.
+    """
+    distinct = {id(each.pixels): each for each in sorted(sprites, key=lambda each: (-max(each.shape), -min(each.shape), each.name))}
+    margin = 2 * options.extrude + options.padding
+    boxes = [(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
+    # A page has padding between sprites, not beside its right and lower edge.
+    most = options.max_size + options.padding
+    for width, height, key in boxes:
+        if max(width, height) > most:
+            size = distinct[key].shape
+            raise JobError(f"{source}: {distinct[key].name} has {size[0]}x{size[1]} pixels, a page holds {options.max_size}")
+    area = sum(width * height for width, height, _key in boxes)
+    placed: list[Any] = []
+    for size in _list_sizes(options):
+        if (size[0] + options.padding) * (size[1] + options.padding) < area * _LEAST_RATIO:
+            continue
+        placed = _try_pages(boxes, size, 1, options)
+        if len(placed) == len(boxes):
+            break
+    else:
+        size = (options.max_size // 4 * 4 or options.max_size,) * 2 if not options.power_of_two else _list_sizes(options)[-1]
+        placed = _try_pages(boxes, size, len(boxes), options)
+    at = {key: (page, x, y, width, height) for page, x, y, width, height, key in placed}
+    for each in sprites:
+        page, x, y, width, _height = at[id(each.pixels)]
+        each.page, each.place = page, (x + options.extrude, y + options.extrude)
+        each.is_rotated = width != each.shape[0] + margin
+    last = max(each.page for each in sprites)
+    return [size] * last + [_shrink([each for each in sprites if each.page == last], size, options)]
+
+
+def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:
+    """Return the sizes of a page, the smallest area first."""
+    if options.power_of_two:
+        sides = [1 << bit for bit in range(4, options.max_size.bit_length())]
+        found = [(width, height) for width in sides for height in sides if height in (width, width // 2)]
+        return sorted(found, key=lambda size: (size[0] * size[1], size))
+    sides = [*range(_SMALLEST_SIDE, options.max_size, _STEP), options.max_size]
+    return [(side, side) for side in sides]
+
+
+def _try_pages(boxes: list[tuple[int, int, int]], size: tuple[int, int], count: int, options: AtlasParams) -> list[Any]:
+    import rectpack
+
+    packer = rectpack.newPacker(
+        mode=rectpack.PackingMode.Offline, bin_algo=rectpack.PackingBin.BFF, pack_algo=rectpack.MaxRectsBssf,
+        sort_algo=rectpack.SORT_NONE, rotation=options.rotate,
+    )  # fmt: skip
+    for width, height, key in boxes:
+        packer.add_rect(width, height, key)
+    packer.add_bin(size[0] + options.padding, size[1] + options.padding, count)
+    packer.pack()
+    return list(packer.rect_list())
+
+
+def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) -> tuple[int, int]:
+    """Return the size that the sprites of the last page need."""
+    needed = [0, 0]
+    for each in sprites:
+        shape = each.shape[::-1] if each.is_rotated else each.shape
+        for axis in (0, 1):
+            needed[axis] = max(needed[axis], each.place[axis] + shape[axis] + options.extrude)
+    if options.power_of_two:
+        return min(size[0], 1 << (needed[0] - 1).bit_length()), min(size[1], 1 << (needed[1] - 1).bit_length())
+    return min(size[0], -(-needed[0] // 4) * 4), min(size[1], -(-needed[1] // 4) * 4)
+
+
+def _draw_page(size: tuple[int, int], sprites: list[Sprite], options: AtlasParams) -> Any:
+    """Return the picture of a page."""
+    import numpy as np
+    from PIL import Image
+
+    page = np.zeros((size[1], size[0], 4), np.uint8)
+    edge = options.extrude
+    for each in sprites:
+        pixels = np.rot90(each.pixels, -1) if each.is_rotated else each.pixels
+        grown = np.pad(pixels, ((edge, edge), (edge, edge), (0, 0)), mode="edge")
+        x, y = each.place[0] - edge, each.place[1] - edge
+        page[y : y + grown.shape[0], x : x + grown.shape[1]] = grown
+    return Image.fromarray(page, "RGBA")
+
+
+def describe_frames(
+    sprites: list[Sprite], settings: dict[str, FrameSettings], names: list[str], sizes: list[tuple[int, int]], options: AtlasParams
+) -> str:
+    """Return the JSON of an atlas in TexturePacker's form; with several pages each frame names its page."""
+    frames = {}
+    for each in sprites:
+        width, height = each.shape
+        frame: dict[str, Any] = {
+            "frame": _box(*each.place, width, height),
+            "rotated": each.is_rotated,
+            "trimmed": each.shape != each.size,
+            "spriteSourceSize": _box(*each.corner, width, height),
+            "sourceSize": {"w": each.size[0], "h": each.size[1]},
+        }
+        if len(names) > 1:
+            frame["page"] = names[each.page]
+        extra = settings.get(each.name, FrameSettings())
+        if extra.pivot is not None:
+            frame["pivot"] = {"x": extra.pivot[0], "y": extra.pivot[1]}
+        if extra.slice is not None:
+            left, top, right, bottom = extra.slice
+            frame["scale9Borders"] = _box(left, top, each.size[0] - left - right, each.size[1] - top - bottom)
+        frames[each.name] = frame
+    meta: dict[str, Any] = {"app": "aptui atlas", "format": "RGBA8888", "image": names[0], "scale": "1", "size": _size(sizes[0])}
+    if len(names) > 1:
+        meta["pages"] = [{"image": name, "size": _size(size)} for name, size in zip(names, sizes, strict=True)]
+    listed = frames if options.format == "hash" else [{"filename": name, **frame} for name, frame in frames.items()]
+    return json.dumps({"frames": listed, "meta": meta}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _box(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "w": width, "h": height}
+
+
+def _size(size: tuple[int, int]) -> dict[str, int]:
+    return {"w": size[0], "h": size[1]}
