@@ -135,7 +135,7 @@ def _growth(change: JobComparison) -> str:
 
 
 def _moment(time_ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000):{form}}"  # noqa: DTZ006  # the wall clock beside people
+    return f"{datetime.fromtimestamp(time_ms / 1000):{form}}"  # noqa: DTZ006  # the user's local time
 
 
 # --------------------------------------------------------------------------------------------------------------- time line

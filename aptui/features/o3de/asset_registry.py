@@ -1,10 +1,10 @@
 r"""The catalog of O3DE's runtime (`assetcatalog.xml`, `DeltaCatalog.xml` in a bundle): an asset registry as a binary stream.
 
-A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 it is one, 16 has a value,
-32 its size stands apart, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size),
+A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 element, 16 has a value,
+32 separate size, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size),
 the CRC-32 of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are
-big-endian; bits of dependencies are as they lie in memory of a little-endian machine. Type ids of containers are made of those of
-what is in them: `UUID(SHA-1(a + b))`, arguments first, the container's own last.
+big-endian; bits of dependencies have the memory layout of a little-endian machine. The type id of a container is computed from
+those of its contents: `UUID(SHA-1(a + b))`, arguments first, the container's own last.
 
 Tests: `tests/features/o3de/test_asset_registry.py`.
 """
@@ -28,7 +28,7 @@ _END = b"\0"
 
 
 def fold_template(*types: bytes) -> bytes:
-    """Return the type id of a template: those of its arguments, the template's own last."""
+    """Return the type id of a template, from those of its arguments and the template's own as the last."""
     return reduce(_combine_uuids, types)
 
 
@@ -43,7 +43,7 @@ def _id(text: str) -> bytes:
 
 
 def type_text(type_id: bytes) -> str:
-    """Return a type id as it is written in text."""
+    """Return a type id as text."""
     return f"{{{str(UUID(bytes=type_id)).upper()}}}"
 
 
@@ -98,7 +98,7 @@ _DEPENDENCIES, _BITS_64 = fold_template(_DEPENDENCY, _ALLOCATOR, _VECTOR), bits_
 
 
 class RegistryAsset(Struct, frozen=True):
-    """A product as a runtime knows it: `path` relative to its platform; `needs` (UUID, sub id, flags); `former` sub ids."""
+    """A product in the runtime's catalog: `path` relative to its platform; `needs` (UUID, sub id, flags); `former` sub ids."""
 
     uuid: bytes
     sub_id: int
@@ -110,10 +110,10 @@ class RegistryAsset(Struct, frozen=True):
 
 
 def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO, needs: BinaryIO) -> None:
-    """Write the binary stream of a registry of these assets.
+    """Write a registry of these assets as a binary stream.
 
     Args:
-        paths, needs: empty files to write to meanwhile: assets are known in several ways, one after the other in the stream.
+        paths, needs: empty temporary files: the stream has several lists of all assets, one after the other.
     """
     out.write(b"\0" + struct.pack(">I", FORMAT_VERSION) + _start(_REGISTRY, version=6))
     former: list[tuple[RegistryAsset, int]] = []
@@ -144,14 +144,14 @@ def _append(out: BinaryIO, part: BinaryIO) -> None:
 
 
 def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
-    """Return the binary stream of a registry of these assets."""
+    """Return a registry of these assets as a binary stream."""
     out = io.BytesIO()
     write_stream(assets, out, io.BytesIO(), io.BytesIO())
     return out.getvalue()
 
 
 def path_uuid(path: str) -> bytes:
-    """Return by what a registry knows a path: its name in lower case, as a source's path is known."""
+    """Return the id of a path in a registry: the UUID of its name in lower case, as for the path of a source."""
     return _combine_uuids(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
 
 
@@ -170,7 +170,7 @@ def _start(type_id: bytes, name: str = "", value: bytes | None = None, version: 
 
 @lru_cache(maxsize=256)
 def _head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
-    """Return what stands before the size of a value; there are a few dozen, and a hundred thousand of each."""
+    """Return the bytes before the size of a value; cached, because a few dozen occur a hundred thousand times each."""
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     return b"".join((bytes((flags,)), _crc(name) if name else b"", bytes((version,)) if version else b"", type_id))
 
@@ -188,7 +188,7 @@ def _leaf(type_id: bytes, name: str, value: bytes) -> bytes:
 
 
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return what is in an asset id's element, with its end."""
+    """Return the content of an asset id's element, with its end."""
     return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), _END, _END))
 
 
@@ -239,7 +239,7 @@ def _needs(item: RegistryAsset) -> bytes:
 
 
 class BinaryElement(Struct, frozen=True):
-    """An element as it stands in a stream: `name` is the CRC-32 of its field's name, 0 = it has none."""
+    """An element of a stream: `name` is the CRC-32 of its field's name, 0 = no name."""
 
     type_id: bytes
     name: int
@@ -248,7 +248,7 @@ class BinaryElement(Struct, frozen=True):
     children: tuple[BinaryElement, ...]
 
     def get(self, name: str) -> BinaryElement | None:
-        """Return the child that is this field."""
+        """Return the child for a field."""
         wanted = int.from_bytes(_crc(name), "big")
         return next((child for child in self.children if child.name == wanted), None)
 
@@ -257,10 +257,10 @@ def parse(data: bytes) -> BinaryElement:
     """Return the object in a binary stream.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a binary stream.
     """
     if data[:5] != b"\0\0\0\0\x03":
-        message = "it is no binary stream of version 3"
+        message = "it is not a binary stream of version 3"
         raise ValueError(message)
     element, at = _parse(data, 5, 0)
     if element is None or data[at:] != _END:

@@ -263,7 +263,7 @@ class _Work(Struct):
     def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
         """Return the rows of some products: their missing dependencies, or why they are unknown."""
         moment = int(time.time())
-        stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # on people's clocks, as O3DE writes it
+        stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # local time, as in O3DE
         rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}
         named: list[tuple[Scanned, ScannedProduct, Names]] = []
         for each in page:

@@ -1,1 +1,0 @@
-"""Output of an asset processor: lines, logs and reports in O3DE's words."""
