@@ -42,13 +42,6 @@ def without(*names: str) -> Iterator[None]:
 
 
 @contextmanager
-def hollow(*names: str) -> Iterator[None]:
-    """Let modules be empty while the block imports those that run them for their effects, or take types for annotations there."""
-    with _instead({name: _Hollow(name) for name in names}):
-        yield
-
-
-@contextmanager
 def defer(*names: str) -> Iterator[None]:
     """Let modules be imported when they are used: what the block takes from them are functions that find the real ones then."""
     with _instead({name: _Deferred(name) for name in names}):
@@ -74,18 +67,6 @@ def _instead(modules: dict[str, ModuleType | None]) -> Iterator[None]:
     finally:
         for name in mine:
             del known[name]  # whoever needs it later gets the real one
-
-
-class _Hollow(ModuleType):
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _AnyType
-
-
-class _AnyType:
-    def __class_getitem__(cls, _item: object) -> type:
-        return cls
 
 
 class _Deferred(ModuleType):

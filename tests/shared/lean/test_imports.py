@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from aptui.shared.lean.imports import defer, hollow, substitute, without
+from aptui.shared.lean.imports import defer, substitute, without
 
 
 @pytest.fixture(autouse=True)
@@ -23,18 +23,6 @@ def test_a_module_that_is_not_to_be_found_is_found_again_after() -> None:
     import colorsys
 
     assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
-
-
-def test_a_hollow_module_has_every_type_while_it_is_one_and_is_whole_after() -> None:
-    with hollow("colorsys"):
-        from colorsys import Anything  # type: ignore[attr-defined]
-
-        assert Anything[int] | None
-
-    import colorsys
-
-    assert not hasattr(colorsys, "Anything")
-    assert hasattr(colorsys, "rgb_to_hsv")
 
 
 def test_a_deferred_function_imports_its_module_when_it_is_called() -> None:
@@ -67,7 +55,7 @@ def test_a_replaced_module_has_the_given_functions_alone_and_is_itself_after() -
     assert colorsys.rgb_to_hsv(0, 0, 0) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("leave_out", [without, hollow, defer, substitute])
+@pytest.mark.parametrize("leave_out", [without, defer, substitute])
 def test_what_is_imported_already_stays(leave_out: Callable[..., AbstractContextManager[None]]) -> None:
     import colorsys
 
