@@ -222,7 +222,7 @@ def test_logs_shows_the_engines_log_and_says_where_it_is(home: Home) -> None:
     assert home.run("logs").stdout
 
 
-def test_what_runs_is_told_while_it_runs(home: Home) -> None:
+def test_running_jobs_are_reported_during_their_run(home: Home) -> None:
     gate = home.project / "gate"
     os.mkfifo(gate)
     slow = f"{{name: slow, patterns: ['*.slow'], command: 'read word < {gate}; cp {{source}} {{products_dir}}/x', products: [x]}}"

@@ -133,7 +133,7 @@ def test_the_scan_says_what_the_winner_says(tmp_path: Path) -> None:
     assert json.loads(seen(tmp_path)[""] or "")["builders"].keys() == {"game"}
 
 
-def test_what_somebody_is_writing_just_now_is_as_it_was(tmp_path: Path) -> None:
+def test_file_being_written_keeps_its_old_facts(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "game").mkdir()
     (tmp_path / "game/.aptui.yaml").write_text("half a fi")
@@ -176,7 +176,7 @@ def test_an_engine_that_stays_up_takes_settings_over(tmp_path: Path, monkeypatch
     assert project.engine_run().runs == {}
 
 
-def test_an_analysis_is_told_what_is_adjusted(tmp_path: Path) -> None:
+def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
     from aptui.core.project import Builder, BuilderKind, Platform
     from aptui.sdk import CreateJobsRequest, CreateJobsResponse, Result
     from aptui.worker.run import analyse

@@ -71,7 +71,7 @@ def entry(name, called="mine", **more):
     return Builder(builder_uuid(called), called, BuilderKind.PYTHON, origin=f"entry:{name}", **more)
 
 
-def test_nothing_is_looked_at_without_python_builders(place, no_process):
+def test_projects_without_python_builders_need_no_description(place, no_process):
     no_process()
     copy = Builder(builder_uuid("copy"), "copy", BuilderKind.COPY)
 
@@ -152,7 +152,7 @@ def test_a_remembered_answer_costs_no_process(place, no_process):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"files": 5}'])
-def test_a_damaged_memory_is_made_anew(place, damage):
+def test_damaged_registry_file_is_replaced(place, damage):
     place.write("mesh.py")
     before = place.complete()
     place.cache.write_bytes(damage)
@@ -170,7 +170,7 @@ def test_a_memory_that_cannot_be_written_costs_time_only(place):
     assert found.name == "mesh"
 
 
-def test_a_syntax_error_is_told_with_file_and_line(place):
+def test_syntax_error_is_reported_with_file_and_line(place):
     path = place.write("mesh.py", code="x = 1\n\ndef f(:\n")
 
     with pytest.raises(UserError) as raised:
@@ -189,7 +189,7 @@ def test_a_syntax_error_is_told_with_file_and_line(place):
         ("import os\nos.abort()\n", "its import was killed by SIGABRT", ""),
     ],
 )
-def test_a_file_that_cannot_be_imported_is_told_by_place_and_reason(place, code, what, line):
+def test_import_error_is_reported_with_place_and_reason(place, code, what, line):
     path = place.write("mesh.py", code=code)
     place.write("good.py", "good")
 
@@ -209,7 +209,7 @@ def test_a_mended_file_is_found_although_its_error_was_seen(place):
     assert [found.name for found in place.complete()] == ["mesh"]
 
 
-def test_what_a_builder_prints_at_its_import_disturbs_nobody(place):
+def test_printed_output_at_import_is_ignored(place):
     place.write("mesh.py", code="print('hello')\nimport os\nos.write(1, b'more')\n" + CODE)
 
     assert [found.name for found in place.complete()] == ["mesh"]
@@ -306,7 +306,7 @@ def test_patterns_of_the_configuration_are_enough(place):
     assert place.complete(entry("mesh", patterns=(pattern,)))[0].patterns == (pattern,)
 
 
-def test_helper_classes_are_no_builders_that_lack_something(place):
+def test_helper_classes_are_not_incomplete_builders(place):
     helpers = (
         "class Base:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"
         "class _Mixin:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"

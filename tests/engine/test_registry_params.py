@@ -53,7 +53,7 @@ def test_a_wrong_parameter_is_one_error_with_its_place_however_many_sources(tmp_
     assert refused(project) == [expected]
 
 
-def test_every_wrong_parameter_is_told_at_once(tmp_path):
+def test_all_wrong_parameters_are_reported_together(tmp_path):
     project = Project(tmp_path, SETTINGS.format(rest="params: {minfy: true, indent: x}"))
 
     assert [line.partition(": ")[0] for line in refused(project)] == ["4:73", "4:60"]

@@ -42,7 +42,7 @@ def test_hellos_are_exchanged(engine: Engine) -> None:
     assert [(item["kind"], item["name"], item["pid"]) for item in answer["connections"]] == [("tui", "me", os.getpid())]
 
 
-def test_nobody_at_home_is_said_with_an_error_of_its_own() -> None:
+def test_missing_engine_raises_its_own_error() -> None:
     with short_folder() as folder:
         dead = str(folder / "dead")
         with socket.socket(socket.AF_UNIX) as listener:
@@ -88,7 +88,7 @@ def test_a_refusal_is_an_error_of_its_family(engine: Engine) -> None:
             engine.room.desk.taken.clear()
 
 
-def test_one_client_too_many_hears_why() -> None:
+def test_excess_client_gets_the_reason() -> None:
     with running(LinkLimits(connections=1)) as engine, connect(engine), pytest.raises(BusyError, match="1 connections already"):
         connect(engine)
 
@@ -113,7 +113,7 @@ def test_an_engine_that_does_not_say_hello_is_not_waited_for() -> None:
             EngineClient.connect(str(folder / "s"), timeout_s=0.01)
 
 
-def test_an_engine_that_says_hello_like_nobody_is_not_trusted(engine: Engine) -> None:
+def test_malformed_hello_of_an_engine_is_not_trusted(engine: Engine) -> None:
     take = engine.room.desk.take
     engine.room.desk.take = lambda request: request.answer(pid="many") if not engine.room.desk.taken else take(request)
 
@@ -170,7 +170,7 @@ def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
             assert client.ask(Settle()) == {"run": 1}
 
 
-def test_news_may_be_heard_while_an_answer_is_awaited(engine: Engine) -> None:
+def test_notices_are_received_while_an_answer_is_awaited(engine: Engine) -> None:
     with connect(engine) as client:
         client.ask(Subscribe())
         client.post(Settle())
@@ -250,7 +250,7 @@ def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) ->
             client.ask(PingEngine())
 
 
-def test_what_is_no_json_ends_the_connection(engine: Engine) -> None:
+def test_malformed_json_ends_the_connection(engine: Engine) -> None:
     with connect(engine) as client:
         engine.do(lambda: engine.room.server.say(1, b"\xff\xff\n"))
 
@@ -258,7 +258,7 @@ def test_what_is_no_json_ends_the_connection(engine: Engine) -> None:
             client.next_news(10)
 
 
-def test_what_a_newer_engine_says_harms_nobody(engine: Engine) -> None:
+def test_unknown_messages_of_a_newer_engine_are_ignored(engine: Engine) -> None:
     with connect(engine) as client:
         engine.do(lambda: engine.room.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
         engine.do(lambda: engine.room.server.say(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
@@ -300,7 +300,7 @@ def test_other_threads_post_while_one_reads(engine: Engine) -> None:
     assert isinstance(ends[0], EngineGone)
 
 
-def test_a_client_that_hears_no_news_never_pays_for_their_records() -> None:
+def test_client_without_notices_does_not_import_their_records() -> None:
     code = "import sys, aptui.link.client; print([name for name in sys.modules if name.startswith('aptui.')])"
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -309,7 +309,7 @@ def test_a_client_that_hears_no_news_never_pays_for_their_records() -> None:
     assert not [name for name in ("messages", "model", "server", "engine", "store") if name in answer.stdout]
 
 
-def test_who_has_no_descriptor_left_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", mock.Mock(side_effect=OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
 
     with pytest.raises(HostError, match="Too many open files"):

@@ -55,7 +55,7 @@ def test_after_a_beat_of_many_news_the_next_comes_later_and_has_less_to_tell(roo
     assert hearer.hear()["seqs"] == [302]
 
 
-def test_an_answer_comes_after_what_led_to_it(room: Room) -> None:
+def test_notices_come_before_the_answer_they_caused(room: Room) -> None:
     hearer = room.subscriber(is_coalesced=True)
     room.server.publish(job(1), 7, 1)
     room.turn()
@@ -67,7 +67,7 @@ def test_an_answer_comes_after_what_led_to_it(room: Room) -> None:
     assert [message.get("seqs") for message in heard] == [[1], [2], None]
 
 
-def test_who_wants_every_step_hears_it_beside_one_who_does_not(room: Room) -> None:
+def test_wants_all_client_gets_every_step_beside_another(room: Room) -> None:
     plain, drawing = room.subscriber(), room.subscriber(is_coalesced=True)
     for seq, status in enumerate(("pending", "processing", "completed"), 1):
         room.server.publish(job(5, status), 7, seq)
@@ -112,7 +112,7 @@ def test_who_takes_nothing_holds_no_beat_of_others() -> None:
         assert not sleeper.is_over
 
 
-def test_the_last_news_are_told_before_the_server_closes() -> None:
+def test_last_notices_are_sent_before_the_server_closes() -> None:
     with opened() as room:
         hearer = room.subscriber(is_coalesced=True)
         room.server.publish(job(1), 7, 1)

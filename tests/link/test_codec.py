@@ -106,7 +106,7 @@ def test_half_a_surrogate_pair_does_not_keep_news_from_leaving() -> None:
         b"{}",
     ],
 )
-def test_what_only_a_newer_engine_says_is_nothing(line: bytes) -> None:
+def test_unknown_kind_of_a_newer_engine_decodes_to_none(line: bytes) -> None:
     assert codec.decode_message(line) is None
 
 
@@ -200,7 +200,7 @@ def test_nonsense_is_refused_and_named(line: bytes, number: int, what: str, hint
 
 
 @pytest.mark.parametrize("line", [b"GET / HTTP/1.1", b"\0\0"])
-def test_what_is_no_json_is_called_so(line: bytes) -> None:
+def test_malformed_json_is_reported_as_such(line: bytes) -> None:
     with pytest.raises(MalformedLine, match=r"^JSON is malformed"):
         codec.decode_request(line)
 

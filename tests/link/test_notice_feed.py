@@ -96,7 +96,7 @@ def test_a_coalesced_stream_ends_as_the_full_one_does_at_every_beat(story: list[
             beat.put(what, epoch, seq)
 
 
-def test_of_a_job_that_failed_and_is_pending_again_both_are_told() -> None:
+def test_failed_and_again_pending_job_reports_both() -> None:
     beat = NoticeFeed()
     for seq, status in enumerate(("pending", "processing", "failed", "pending", "processing"), 1):
         beat.put(job(1, status), 7, seq)

@@ -245,7 +245,7 @@ def test_a_dead_engine_is_known_as_dead_even_if_its_pid_is_used_again(state: Pat
     assert not places.engines()[0].is_alive
 
 
-def test_what_is_no_record_is_no_engine(state: Path) -> None:
+def test_malformed_record_is_not_an_engine(state: Path) -> None:
     for name, content in (("a", b"{"), ("b", b'{"pid":1}'), ("c", b"\xff")):
         (state / name).mkdir(parents=True)
         (state / name / "engine.json").write_bytes(content)

@@ -79,7 +79,7 @@ def test_an_answer_may_come_later_and_only_once(room: Room) -> None:
     assert guest.hear()["id"] == 4
 
 
-def test_an_answer_to_who_has_left_harms_nobody(room: Room) -> None:
+def test_answer_to_a_gone_client_is_ignored(room: Room) -> None:
     leaver, other = room.guest(), room.guest()
     leaver.say(id=2, verb="settle")
     room.turn_until(lambda: isinstance(room.desk.taken[-1].verb, Settle))
@@ -165,7 +165,7 @@ def test_another_user_is_turned_away() -> None:
         assert not room.desk.taken
 
 
-def test_one_client_too_many_is_told_so() -> None:
+def test_excess_client_is_refused_with_the_reason() -> None:
     with opened(LinkLimits(connections=2)) as room:
         guests = [room.guest(), room.guest()]
         third = room.bare()
@@ -216,7 +216,7 @@ def test_half_a_message_has_as_much_time_as_a_hello(room: Room) -> None:
 @pytest.mark.parametrize(
     "first", [b'{"id":1,"verb":"ping"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b'{"id":1,"verb":"hello"}\n']
 )
-def test_whoever_begins_with_anything_else_than_hello_is_dropped(room: Room, first: bytes) -> None:
+def test_client_without_hello_is_dropped(room: Room, first: bytes) -> None:
     bare = room.bare()
     bare.send(first)
 
@@ -224,7 +224,7 @@ def test_whoever_begins_with_anything_else_than_hello_is_dropped(room: Room, fir
     assert not room.desk.taken
 
 
-def test_hello_is_said_once(room: Room) -> None:
+def test_second_hello_is_refused(room: Room) -> None:
     guest = room.guest()
     guest.say(id=2, verb="hello", protocol=PROTOCOL, version="1", kind="x", pid=1)
 
@@ -249,7 +249,7 @@ def test_a_client_of_another_protocol_can_only_ask_how_we_are_and_stop_us(room: 
     }
 
 
-def test_connections_are_known_by_what_they_say_and_by_what_the_kernel_says(room: Room) -> None:
+def test_connections_report_hello_and_kernel_credentials(room: Room) -> None:
     room.bare()
     guest = room.subscriber()
     other = room.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)
@@ -280,7 +280,7 @@ def test_a_client_can_be_disconnected_by_another(room: Room) -> None:
     assert guest.hear()["answer"] == {"was_there": False}
 
 
-def test_a_client_that_disconnects_itself_still_gets_what_it_was_owed(room: Room) -> None:
+def test_self_disconnecting_client_gets_its_pending_lines(room: Room) -> None:
     guest = room.guest()
     guest.send(b'{"id":2,"verb":"ping"}\n{"id":3,"verb":"disconnect","number":1}\n{"id":4,"verb":"ping"}\n')
 
@@ -322,7 +322,7 @@ def test_closing_sends_what_fits_hangs_up_and_removes_the_socket(room: Room) -> 
     assert room.desk.gone == []
 
 
-def test_no_descriptors_left_lets_nobody_in_for_a_moment(room: Room) -> None:
+def test_no_descriptors_pause_accepting_for_a_moment(room: Room) -> None:
     class Full:
         def accept(self):
             raise OSError(24, "Too many open files")
@@ -436,7 +436,7 @@ def test_who_dies_with_much_waiting_is_noticed(room: Room) -> None:
     assert room.server.connections() == ()
 
 
-def test_who_cannot_be_told_apart_is_turned_away() -> None:
+def test_client_without_credentials_is_refused() -> None:
     def unknown(_channel) -> Credentials:
         raise OSError
 
@@ -460,7 +460,7 @@ def test_news_come_in_order_to_all_who_asked_for_them(room: Room) -> None:
     assert silent.hear()["id"] == 5
 
 
-def test_who_does_not_want_all_hears_only_what_settled(room: Room) -> None:
+def test_settled_client_gets_settled_jobs_only(room: Room) -> None:
     all_of_it, settled = room.subscriber(), room.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
         room.server.publish(job(seq, status), 7, seq)
@@ -562,7 +562,7 @@ def test_a_burst_does_not_cost_a_subscriber_that_reads(room: Room) -> None:
     assert not room.desk.gone
 
 
-def test_news_of_a_client_that_was_dropped_while_told_come_after_what_was_told(room: Room) -> None:
+def test_notices_stay_in_order_when_a_client_is_dropped(room: Room) -> None:
     room.subscriber()
     hearer = room.subscriber()
     room.desk.forget_client = lambda _number: room.server.publish(ConnectionsChanged(1, ()), 7, 999)
@@ -575,7 +575,7 @@ def test_news_of_a_client_that_was_dropped_while_told_come_after_what_was_told(r
     assert [hearer.hear()["seq"] for _ in range(3)] == [5, 5, 999]
 
 
-def test_nobody_listening_costs_no_encoding(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_subscriber_costs_no_encoding(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     room.guest()
     room.subscriber(wants_all=False)
     monkeypatch.setattr("aptui.link.codec.encode_notice", lambda *_: sys.exit("encoded for nobody"))

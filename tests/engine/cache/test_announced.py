@@ -58,7 +58,7 @@ def commit(run_key: int, name: str, *stale: str) -> JobCommit:
         (None, commit(7, "linux/a.txt"), False),
     ],
 )
-def test_a_commit_is_covered_by_what_is_announced_of_its_job_and_all_its_products(
+def test_commit_is_covered_by_announcements_of_all_its_products(
     announced: tuple[int, str] | None, made: JobCommit, is_covered: bool
 ) -> None:
     writer, intents = Recorder(*filter(None, [announced])), AnnouncedIntents()

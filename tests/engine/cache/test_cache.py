@@ -95,7 +95,7 @@ def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
     return [("put_job", (run_key,))]
 
 
-def test_nobody_looks_for_what_first_products_replace(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_products_need_no_search_for_replaced_files(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
 
     class Counted(ReplacedFiles):
@@ -116,7 +116,7 @@ def test_nobody_looks_for_what_first_products_replace(cache: Cache, diary: Diary
 # ------------------------------------------------------------------------------------------------------------ open and close
 
 
-def test_a_second_owner_is_told_the_first_ones_process(cache: Cache) -> None:
+def test_second_owner_gets_the_process_of_the_first(cache: Cache) -> None:
     other = Cache(cache.root, ["linux"])
 
     with pytest.raises(BusyError, match=f"process {os.getpid()}"):
@@ -124,7 +124,7 @@ def test_a_second_owner_is_told_the_first_ones_process(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_nobody_else_can_open_what_is_ours_alone(tmp_path: Path, is_old: bool) -> None:
+def test_own_files_are_closed_to_other_users(tmp_path: Path, is_old: bool) -> None:
     own = tmp_path / "cache" / ".aptui"
     if is_old:
         own.mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_a_closed_cache_may_be_taken_again(cache: Cache) -> None:
     other.close()
 
 
-def test_a_folder_that_somebody_else_filled_is_refused(tmp_path: Path) -> None:
+def test_foreign_folder_with_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "linux").mkdir()
     (tmp_path / "linux" / "mine.txt").write_text("not yours")
     cache = Cache(tmp_path, ["linux"])
@@ -351,9 +351,7 @@ def test_the_first_commit_into_a_folder_makes_the_next_start_look_into_it(cache:
 
 
 @pytest.mark.parametrize("known", [("1.txt", "2.txt", "deleted by others.txt"), ("1.txt",)])
-def test_a_folder_that_others_changed_as_well_is_looked_into_at_the_next_start(
-    cache: Cache, diary: Diary, known: tuple[str, ...]
-) -> None:
+def test_folder_changed_by_another_program_is_checked_at_next_start(cache: Cache, diary: Diary, known: tuple[str, ...]) -> None:
     for name in ("1.txt", "2.txt"):
         cache.commit(CommitProducts(1, (stage(cache, int(name[0]), (f"linux/f/{name}", b"a")),)), diary, rows_of)
     diary.digests = {f"linux/f/{name}": b"" for name in known}
@@ -555,7 +553,7 @@ def test_files_in_a_folder_that_the_engine_did_not_make_are_named_and_stay(cache
 
 
 @pytest.mark.real
-def test_files_in_a_platform_folder_of_which_nothing_is_recorded_are_named(cache: Cache, diary: Diary) -> None:
+def test_unrecorded_files_in_platform_folder_are_reported(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/notes.txt", b"?")
     said: list[str] = []
 
@@ -612,9 +610,7 @@ def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache
     assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "what lies below a file is gone"
 
 
-def test_a_product_that_cannot_be_deleted_is_looked_for_at_the_next_start(
-    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undeletable_product_is_checked_at_next_start(cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     put(cache, "linux/f/a.txt", b"a")
 
     def refuse(_path: object, **_how: object) -> None:

@@ -96,7 +96,7 @@ def test_where_nothing_changed_no_catalog_is_written(project: Project) -> None:
 
 
 @pytest.mark.parametrize("harm", ["deleted", "changed", "forgotten"])
-def test_a_catalog_that_is_not_as_it_was_left_is_made_anew(project: Project, harm: str) -> None:
+def test_changed_catalog_is_written_again(project: Project, harm: str) -> None:
     project.engine_run()
     path = catalog.path_of(project.cache, "linux")
     before = path.read_bytes()
@@ -135,13 +135,13 @@ def test_the_catalog_of_a_platform_that_is_no_more_goes(project: Project) -> Non
     assert [path.name for path in project.cache.glob("*.jsonl")] == ["linux.catalog.jsonl"]
 
 
-def test_platforms_that_rest_have_catalogs_and_that_of_intermediates_has_none() -> None:
+def test_idle_platforms_have_catalogs_but_intermediates_do_not() -> None:
     platforms = (Platform("linux"), Platform("common"))
 
     assert catalog.platforms_of(CoreProject(platforms, "linux", (), (), resting_platforms=("server",))) == ("linux", "server")
 
 
-def test_an_engine_that_stays_up_brings_the_catalogs_up_to_date_when_it_rests(project: Project) -> None:
+def test_live_engine_updates_catalogs_when_idle(project: Project) -> None:
     live = LiveProject(project.root, CONFIG)
 
     def listed() -> set[str]:

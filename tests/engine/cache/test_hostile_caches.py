@@ -119,9 +119,7 @@ def test_batch_refuses_other_kinds_in_place_of_a_file(
 
 
 @pytest.mark.parametrize("place", ["staging", "trash", "logs"])
-def test_running_engine_that_stops_leaves_what_is_behind_a_link_that_came_meanwhile(
-    tmp_path: Path, outside: Path, place: str
-) -> None:
+def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: Path, place: str) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     before = contents(outside)

@@ -59,9 +59,7 @@ def test_many_files_that_are_replaced_are_freed_once_all_is_done(tmp_path: Path,
     until(lambda: not held_below(tmp_path), "files are held on")
 
 
-def test_where_no_message_takes_them_they_are_freed_all_the_same(
-    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_held_files_are_freed_without_a_socket_message(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(109, "Too many references: cannot splice")
 

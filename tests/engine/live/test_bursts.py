@@ -185,7 +185,7 @@ def test_a_saved_file_that_is_only_copied_reaches_a_worker_once(project: LivePro
         assert {type(order) for order in orders} == {HashOrder}
 
 
-def test_while_files_are_read_of_which_nobody_knows_the_jobs_the_engine_is_not_idle(project: LiveProject) -> None:
+def test_engine_is_busy_while_files_of_unknown_jobs_are_read(project: LiveProject) -> None:
     with project.running() as live, pytest.MonkeyPatch.context() as held:
         engine = live.engine
         assert engine is not None

@@ -102,7 +102,7 @@ def test_a_folder_that_was_renamed_while_no_engine_looked_keeps_who_its_sources_
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_a_move_without_the_file_makes_another_source_and_is_told_of(project: LiveProject) -> None:
+def test_move_without_identity_file_is_reported_as_another_source(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -119,7 +119,7 @@ def test_a_move_without_the_file_makes_another_source_and_is_told_of(project: Li
         assert [row[0].split(" ", 1)[1] for row in rows] == ["sub/a.txt"]
 
 
-def test_a_file_that_was_deleted_is_made_anew_after_the_delay(project: LiveProject) -> None:
+def test_deleted_identity_file_is_made_again_after_the_delay(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -216,7 +216,7 @@ def test_an_intermediate_changed_by_hand_that_is_not_made_again_goes(tmp_path: P
     project.check_rest()
 
 
-def test_no_copy_is_made_of_an_intermediate_that_was_changed_by_hand(tmp_path: Path) -> None:
+def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, COPIED_STAGE)
     project.write("assets/sub/x.top", "one")
     project.engine_run()
@@ -232,9 +232,7 @@ def test_no_copy_is_made_of_an_intermediate_that_was_changed_by_hand(tmp_path: P
         assert connection.execute(sql).fetchone() == (1,)
 
 
-def test_what_the_engine_writes_among_the_intermediates_is_not_looked_at_again(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_writes_to_intermediates_cause_no_check(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
     with project.running() as live:
         assert live.engine is not None

@@ -57,7 +57,7 @@ def test_a_look_has_its_second_and_is_forgotten_when_it_is_old(live: Live) -> No
     assert interest.next_deadline(live.now) is None
 
 
-def test_too_much_is_refused_and_nothing_is_asked_of_no_engine(live: Live) -> None:
+def test_too_many_interests_are_refused_and_so_without_an_engine(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):

@@ -82,7 +82,7 @@ def test_a_link_is_as_the_file_is_that_it_leads_to(project: LiveProject) -> None
         project.until_product(f"{HOST}/d/link.txt", "back")
 
 
-def test_whoever_changes_the_way_changes_the_link(project: LiveProject) -> None:
+def test_retargeted_parent_folder_changes_the_link(project: LiveProject) -> None:
     project.write("more/other.txt", "other")
     with project.running():
         project.path("more/e/way.new").symlink_to("../other.txt")
@@ -112,7 +112,7 @@ def test_a_link_in_the_place_of_a_file_is_as_its_target_is_from_the_first_look_o
 
 @pytest.mark.parametrize("types", ["", "metadata_types: [.txt]"])
 @pytest.mark.parametrize("steps", [("link", "folder"), ("folder", "link"), ("link", "folder", "file")])
-def test_a_broken_link_or_a_folder_in_the_place_of_an_identity_file_is_none(
+def test_broken_link_or_folder_is_not_an_identity_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, types: str, steps: tuple[str, ...]
 ) -> None:
     project = own_live_project(tmp_path, monkeypatch, f"{LINKED}{types}\n", {"assets/a.txt": "a", "more/b.txt": "b"})

@@ -29,7 +29,7 @@ builders:
 
 
 @pytest.mark.real
-def test_a_job_tells_its_log_while_it_runs_and_no_more_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = own_live_project(tmp_path, monkeypatch, SETTINGS, {})
     project.config(SETTINGS.replace("GO", f"{project.root}/go"))
     with project.running() as live:
@@ -106,7 +106,7 @@ def test_a_worker_that_answers_late_is_waited_for_no_longer_than_a_second(live: 
     assert logs.next_deadline(live.now) is None
 
 
-def test_who_asked_about_a_run_that_has_ended_meanwhile_is_told_so(live: Live, logs: LogRequests) -> None:
+def test_log_request_is_answered_when_the_run_has_ended(live: Live, logs: LogRequests) -> None:
     one, other = asked(logs), asked(logs, client=2)
     live.said = None
     logs.poll(live.now)
@@ -114,7 +114,7 @@ def test_who_asked_about_a_run_that_has_ended_meanwhile_is_told_so(live: Live, l
     assert one == other == {"run_key": 0, "stamp": -1, "records": []}
 
 
-def test_an_engine_that_is_opened_anew_answers_what_the_one_before_was_asked(live: Live, logs: LogRequests) -> None:
+def test_reopened_engine_answers_requests_of_its_predecessor(live: Live, logs: LogRequests) -> None:
     said = asked(logs)
     live.engine = None
     logs.poll(live.now)

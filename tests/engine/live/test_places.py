@@ -36,7 +36,7 @@ def test_a_source_in_whose_place_a_folder_is_has_no_product_any_more(tmp_path: P
         project.until_product(f"{HOST}/d/a.txt", None)
 
 
-def test_a_folder_of_that_name_in_another_scan_folder_hides_no_such_change(tmp_path: Path) -> None:
+def test_same_folder_in_another_scan_folder_does_not_hide_a_change(tmp_path: Path) -> None:
     project = a_project(tmp_path)
     project.write("assets/d/a.txt", "a")
     project.write("more/d/a.txt/c.none", "c")

@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     return own_live_project(tmp_path, monkeypatch, SETTINGS, {f"assets/{name}.txt": name for name in "abc"})
 
 
-def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
+def test_status_reports_identity_and_state(project: LiveProject) -> None:
     with project.running():
         status = project.ask(port.ReadStatus()).answered
 
@@ -37,7 +37,7 @@ def test_status_tells_who_it_is_and_how_it_does(project: LiveProject) -> None:
         assert status["protocol"] == port.PROTOCOL
 
 
-def test_status_tells_who_holds_a_resource_and_who_waits(project: LiveProject) -> None:
+def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     baker = f"]}}, {{name: bake, patterns: ['*.bake'], command: '{command}', resources: [card]}}]\nresources: {{card: 1}}"
     project.config(SETTINGS.replace("]}]", baker))
@@ -56,7 +56,7 @@ def test_status_tells_who_holds_a_resource_and_who_waits(project: LiveProject) -
         assert uses() == ["card  0 of 1"]
 
 
-def test_progress_tells_how_many_jobs_are_failed_now_over_restarts(project: LiveProject) -> None:
+def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> None:
     project.config(SETTINGS.replace("]}]", "]}, {name: tables, uses: json, patterns: ['*.json']}]"))
     project.write("assets/bad.json", "{")
     project.write("assets/worse.json", "[")
@@ -115,14 +115,14 @@ def test_run_next_is_refused_while_nothing_is_paused(project: LiveProject) -> No
         assert "not paused" in project.ask(port.RunNext()).refused
 
 
-def test_run_next_says_when_nothing_is_owed(project: LiveProject) -> None:
+def test_run_next_without_pending_jobs_reports_zero(project: LiveProject) -> None:
     with project.running():
         project.ask(port.PauseJobs())
 
         assert project.ask(port.RunNext()).answered == {"job_id": 0}
 
 
-def test_drained_the_engine_looks_at_nothing_new_until_it_resumes(project: LiveProject) -> None:
+def test_drained_engine_ignores_changes_until_resume(project: LiveProject) -> None:
     with project.running() as live:
         assert project.ask(port.Drain()).answered == {}
         project.forget()
@@ -141,7 +141,7 @@ def test_drain_with_stop_stops_the_engine(project: LiveProject) -> None:
         assert live.is_stopping
 
 
-def test_shutdown_when_idle_waits_for_what_is_owed(project: LiveProject) -> None:
+def test_shutdown_when_idle_waits_for_pending_work(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.write("assets/a.txt", "owed")
@@ -174,7 +174,7 @@ def test_reprocess_takes_jobs(project: LiveProject) -> None:
         assert project.runs == Counter({"b.txt:data": 1})
 
 
-def test_a_cancelled_job_rests_until_its_source_changes(project: LiveProject) -> None:
+def test_cancelled_job_stays_until_its_source_changes(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.write("assets/a.txt", "unwanted")
@@ -200,7 +200,7 @@ class Ears:
         return ()
 
 
-def test_who_subscribes_is_told_for_how_long_a_worker_is_at_a_job(project: LiveProject) -> None:
+def test_subscription_reports_run_times_of_running_jobs(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
     with project.running() as live:
@@ -239,7 +239,7 @@ def test_pending_and_running_jobs_are_noted_while_a_client_follows(project: Live
         assert not engine.pipeline.jobs.reports.wants_news
 
 
-def test_of_jobs_that_one_worker_was_given_one_runs_and_who_is_cancelled_does_no_more(project: LiveProject) -> None:
+def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
 
@@ -281,7 +281,7 @@ def test_an_escalated_job_starts_first(project: LiveProject) -> None:
         project.until(lambda: engine.pipeline.jobs.ready.peek() is job)
 
 
-def test_a_job_that_is_looked_at_starts_first(project: LiveProject) -> None:
+def test_job_of_interest_starts_first(project: LiveProject) -> None:
     with project.running() as running:
         project.ask(port.PauseJobs())
         for name in "abc":
@@ -336,7 +336,7 @@ def test_a_full_rescan_reads_every_file_and_runs_nothing(project: LiveProject) -
         assert not project.runs
 
 
-def test_reload_tells_whether_anything_changed_and_refuses_what_is_broken(project: LiveProject) -> None:
+def test_reload_reports_changes_and_refuses_errors(project: LiveProject) -> None:
     with project.running():
         assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
         project.config(SETTINGS + "nonsense: 1\n")

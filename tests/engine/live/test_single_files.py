@@ -87,9 +87,7 @@ def test_a_save_costs_the_same_in_a_small_folder_and_a_large_one(project: LivePr
     assert large["row operations"] <= small["row operations"] + 2
 
 
-def test_the_folder_is_saved_when_it_rests_and_the_next_start_finds_nothing_to_do(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_row_is_saved_when_idle_and_next_start_is_clean(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.05)
     project.write("assets/a.txt", "a")
     project.write("assets/b.txt", "b")
@@ -106,7 +104,7 @@ def test_the_folder_is_saved_when_it_rests_and_the_next_start_finds_nothing_to_d
     assert not project.runs
 
 
-def test_what_is_new_hidden_gone_or_spelled_otherwise_is_looked_at_with_its_folder(project: LiveProject) -> None:
+def test_new_hidden_deleted_or_respelled_file_is_checked_with_its_folder(project: LiveProject) -> None:
     project.write("assets/a.txt", "game")
     project.write("gem/a.txt", "gem")
     with project.running():

@@ -101,7 +101,7 @@ def test_a_file_that_was_a_folder_and_a_folder_that_was_a_file(project: LiveProj
         project.until_product("linux/x.txt", "flat")
 
 
-def test_a_name_that_is_no_text_does_not_end_the_watching(project: LiveProject) -> None:
+def test_undecodable_name_does_not_end_watching(project: LiveProject) -> None:
     with project.running():
         project.write(b"assets/\xff.txt", "strange")
         project.until(lambda: len(list(project.cache.glob("linux/*.txt"))) == 2)
@@ -119,7 +119,7 @@ def test_a_product_deleted_by_hand_comes_back_also_if_the_engine_had_once_delete
         project.until_product("linux/a.txt", "again")
 
 
-def test_a_root_that_is_polled_is_told_with_reason_and_remedy(project: LiveProject) -> None:
+def test_polled_root_is_reported_with_reason_and_remedy(project: LiveProject) -> None:
     project.write(b"assets/\xff/b.txt", "b")
     with project.running() as live:
         project.until(lambda: any("rename it" in text for text in project.said))
@@ -165,7 +165,7 @@ def test_ignored_files_and_folders_cost_nothing(project: LiveProject) -> None:
         assert not (project.cache / "linux/.git").exists()
 
 
-def test_a_fresh_file_is_looked_at_again_and_trusted_from_then_on(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fresh_file_is_checked_again_and_then_trusted(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.3)
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
@@ -265,9 +265,7 @@ def test_a_file_that_is_saved_twice_in_a_row_is_never_gone(project: LiveProject,
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_file_that_is_removed_and_written_anew_is_never_gone(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool
-) -> None:
+def test_rewritten_file_never_counts_as_deleted(project: LiveProject, monkeypatch: pytest.MonkeyPatch, is_renamed: bool) -> None:
     stopped_at: list[float] = []  # the clock stands while the file is away: a busy machine may be late with it
     with project.running() as live:
         poll = live.watching.poll
@@ -288,7 +286,7 @@ def test_a_file_that_is_removed_and_written_anew_is_never_gone(
         assert not missing
 
 
-def test_a_save_that_ends_while_it_is_looked_at_is_one_save(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_that_ends_during_its_check_is_one_save(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         project.forget()
         ended, waited = [], []
@@ -378,7 +376,7 @@ def test_a_hold_gathers_changes_until_its_client_leaves(project: LiveProject) ->
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_what_is_held_back_or_has_no_engine_wakes_nobody(project: LiveProject) -> None:
+def test_held_changes_do_not_wake_the_loop(project: LiveProject) -> None:
     with project.running() as live:
         project.write("assets/a.txt", "looked at once more by and by")
         project.until(lambda: live.watching._second_checks)
@@ -453,7 +451,7 @@ def test_a_configuration_that_changes_after_it_was_read_and_before_it_is_watched
         project.until_product("linux/b.dat", "b")
 
 
-def test_a_changed_configuration_is_no_reason_to_try_failed_jobs_again(project: LiveProject) -> None:
+def test_configuration_change_does_not_retry_failed_jobs(project: LiveProject) -> None:
     settings = SETTINGS.replace("]}]", "]}, {name: bad, patterns: ['*.bad'], command: 'false'}%s]")
     project.write("assets/b.bad", "b")
     project.write("assets/b.dat", "b")
@@ -594,7 +592,7 @@ def test_a_cache_that_becomes_read_only_ends_the_work_until_it_is_not(
         project.until_product("linux/a.txt", "when it can be written")
 
 
-def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_the_loop_is_reported_and_daemon_continues(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
@@ -607,9 +605,7 @@ def test_a_bug_in_the_loop_is_told_and_does_not_end_the_daemon(project: LiveProj
         project.until_product("linux/a.txt", "after the bug")
 
 
-def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_or_replaced_database_is_reported_when_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.engine.live.supervisor._CHECK_EVERY_S", 0.01)
     monkeypatch.setattr("aptui.engine.live.supervisor._RETRY_S", (0.05, 0.1))
     with project.running() as live:
@@ -633,7 +629,7 @@ def test_a_database_that_is_deleted_or_replaced_at_rest_is_told_with_what_to_do(
         ]
 
 
-def test_epochs_rise_also_where_the_database_is_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epoch_increases_with_a_new_database(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
@@ -649,7 +645,7 @@ def test_epochs_rise_also_where_the_database_is_made_anew(project: LiveProject, 
         assert live.engine.epoch > before, "whoever reads knows the news of the one from those of the other by that"
 
 
-def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) -> None:
+def test_short_trouble_is_reported(project: LiveProject) -> None:
     with project.running() as live:
         live._retry_s = 0.0
         live._break_down(HostError("the disk is full"))
@@ -658,9 +654,7 @@ def test_trouble_is_told_even_if_it_is_over_in_a_moment(project: LiveProject) ->
         project.until(lambda: not live.health.disk)
 
 
-def test_a_project_folder_that_is_made_anew_is_taken_over_with_its_configuration(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recreated_project_folder_is_used_with_its_configuration(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.01, 60.0))
@@ -693,7 +687,7 @@ def test_a_scan_folder_that_vanishes_takes_no_products_with_it(project: LiveProj
         project.until_product("linux/a.txt", "back")
 
 
-def test_a_project_that_is_away_is_not_made_anew(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_project_folder_is_not_created(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.live import supervisor as live_room
 
     monkeypatch.setattr(live_room, "_RETRY_S", (0.05, 0.1))
@@ -793,7 +787,7 @@ def test_a_job_that_writes_its_own_source_ends_and_is_tried_again_by_a_persons_e
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
-def test_jobs_that_wait_for_a_file_that_is_left_to_the_watcher_do_not_wait_in_vain(is_quiet: bool) -> None:
+def test_jobs_waiting_for_a_postponed_file_are_not_stuck(is_quiet: bool) -> None:
     state = {"_is_first_scan": False, "_idle_since": None, "_is_settled": False, "stops_when_idle": False}
     supervisor = SimpleNamespace(
         **state, watching=SimpleNamespace(is_quiet=is_quiet), roots=SimpleNamespace(add_intermediates=lambda: None)

@@ -67,7 +67,7 @@ def test_sources_are_watched_before_the_cache_is(room):
     assert not any(root.path.startswith(str(room.cache)) for root in room.roots.health())
 
 
-def test_a_cache_that_cannot_be_written_is_said_before_anything_is_watched(room):
+def test_unwritable_cache_is_reported_before_watching(room):
     room.cache.write_text("a file", encoding="utf-8")
 
     with pytest.raises(HostError, match="cannot be written"):
@@ -76,7 +76,7 @@ def test_a_cache_that_cannot_be_written_is_said_before_anything_is_watched(room)
     assert not room.watchers
 
 
-def test_what_is_polled_is_said_once_and_that_it_is_watched_again(room):
+def test_polling_is_reported_once_and_so_is_its_end(room):
     room.roots.start()
     room.roots.poll()
     assert not room.said

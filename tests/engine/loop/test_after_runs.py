@@ -97,7 +97,7 @@ def put_tool(project: Project, word: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["b.py", "helper.py"])
-def test_a_builder_that_changed_before_its_worker_started_is_described_anew(tmp_path: Path, name: str) -> None:
+def test_builder_changed_before_worker_start_is_described_again(tmp_path: Path, name: str) -> None:
     project = coded(Project(tmp_path, CONFIG))
     text = (tmp_path / "builders" / name).read_text()
 
@@ -197,7 +197,7 @@ class Planning:
 """
 
 
-def test_an_analysis_of_bytes_that_its_source_had_meanwhile_does_not_count(tmp_path: Path) -> None:
+def test_analysis_of_intermittent_bytes_is_discarded(tmp_path: Path) -> None:
     project = Project(tmp_path, CONFIG)
     project.write("builders/b.py", PLANNING)
     project.write("assets/a.txt", "one")
@@ -331,7 +331,7 @@ def test_a_source_edited_after_its_tool_is_not_made_under_the_old_digest(tmp_pat
     assert not project.engine_run().runs
 
 
-def test_a_tool_that_goes_is_told_and_one_that_comes_back_is_used(tmp_path: Path) -> None:
+def test_missing_tool_is_reported_and_used_when_back(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.write("assets/a.txt", "a")

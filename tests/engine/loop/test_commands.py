@@ -173,9 +173,7 @@ def test_a_commit_without_its_rows_ends() -> None:
     assert rows.saved == []
 
 
-def test_the_cache_is_not_looked_at_while_products_lie_there_that_no_row_knows(
-    project: LiveProject, held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_is_not_checked_while_products_lack_rows(project: LiveProject, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = project.live.engine
     assert engine is not None
     lost = Cache.find_lost
@@ -213,9 +211,7 @@ def test_what_waits_behind_a_commit_that_fails_is_not_done(project: LiveProject,
         project.until_product("linux/a.txt", "after the disk came back")
 
 
-def test_an_engine_that_takes_one_event_and_looks_at_one_folder_a_turn_comes_to_the_same_end(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_event_and_folder_per_turn_gives_the_same_result(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_engine, "_SLICE_S", 0.0)
     monkeypatch.setattr(changes, "_SLICE_S", 0.0)
     with project.running():
@@ -230,9 +226,7 @@ def test_an_engine_that_takes_one_event_and_looks_at_one_folder_a_turn_comes_to_
         assert project.texts() == {f"{number}/b.txt": f"c{number}" for number in range(30)}
 
 
-def test_nothing_starts_while_changes_that_were_heard_together_are_looked_at(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_job_starts_while_reported_changes_are_checked(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         engine = live.engine
         assert engine is not None

@@ -76,7 +76,7 @@ def test_intermediates_go_at_once_but_after_their_rows(notes: Notes, deletions: 
     assert notes.done == [("saved", True), ("common/a",)]
 
 
-def test_without_products_to_delete_nobody_waits_for_the_writer(notes: Notes, deletions: Deletions) -> None:
+def test_no_deletions_do_not_wait_for_the_writer(notes: Notes, deletions: Deletions) -> None:
     assert deletions.announce(SaveRows(1, 7, {}), {}) == {}
 
     deletions.perform_urgent()
@@ -103,9 +103,7 @@ def die(*_: object) -> list[str]:
 
 
 @pytest.mark.real
-def test_what_was_made_of_an_intermediate_goes_also_if_the_engine_died_before_that_was_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_of_a_deleted_intermediate_go_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", CHAIN)
     project.write("assets/a/x.top", "x")

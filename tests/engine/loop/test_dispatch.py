@@ -36,7 +36,7 @@ def test_a_batch_whose_workers_have_enough_to_do_gathers_longer() -> None:
         {"is_live": False, "ready": 5, "has_resources": True},  # the result sets one free
     ],
 )
-def test_results_that_somebody_may_wait_for_are_held_for_a_moment_only(how: dict[str, Any]) -> None:
+def test_results_are_held_briefly_while_clients_may_wait(how: dict[str, Any]) -> None:
     assert dispatcher(**how).hold_s(0.0) == dispatch._HOLD_S
 
 
@@ -45,7 +45,7 @@ def test_nothing_is_held_when_all_that_runs_has_reported() -> None:
 
 
 @pytest.mark.parametrize(("is_critical", "is_analysis"), [(False, False), (True, False), (False, True)])
-def test_the_room_for_what_is_critical_is_offered_to_nothing_else(is_critical: bool, is_analysis: bool) -> None:
+def test_critical_slot_is_offered_to_critical_jobs_only(is_critical: bool, is_analysis: bool) -> None:
     first = SimpleNamespace(is_critical=is_critical, is_analysis=is_analysis)
     ready = SimpleNamespace(peek=lambda: first)
     context = SimpleNamespace(roots={}, live=None, pipeline=SimpleNamespace(jobs=SimpleNamespace(ready=ready)), inbox=Inbox())

@@ -49,7 +49,7 @@ def engine_of(project: Project, news: list[Notice], *, wants_all_news: bool = Fa
     return engine
 
 
-def test_a_listener_that_wants_all_hears_pending_processing_completed_in_order(project: Project) -> None:
+def test_every_step_listener_gets_pending_processing_completed(project: Project) -> None:
     news: list[Notice] = []
     engine = engine_of(project, news, wants_all_news=True)
     engine.run_until_idle()
@@ -151,7 +151,7 @@ def test_a_second_engine_is_refused_while_the_first_lives(project: Project) -> N
     first.close()
 
 
-def test_an_engine_stopped_before_it_ran_owes_everything_to_the_next(project: Project) -> None:
+def test_unrun_jobs_of_a_stopped_engine_are_pending(project: Project) -> None:
     engine = engine_of(project, [])
     engine.stop()
     engine.run_until_idle()
@@ -162,7 +162,7 @@ def test_an_engine_stopped_before_it_ran_owes_everything_to_the_next(project: Pr
     assert dict(ran.runs) == {"a.txt:data": 1}
 
 
-def test_an_error_of_the_disk_is_told_as_the_hosts(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_error_is_a_host_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engine_of(project, [])
 
     def broken(*_args: object) -> None:
@@ -241,9 +241,7 @@ def test_an_analysis_that_fails_is_listed_and_its_log_written(project: Project) 
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
 
 
-def test_what_many_depend_on_and_nobody_processes_is_read_by_the_first_run_alone(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_dependency_is_read_by_the_first_run_only(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     want = HashQueue.want
 
@@ -271,7 +269,7 @@ def test_what_many_depend_on_and_nobody_processes_is_read_by_the_first_run_alone
     project.check_rest()
 
 
-def test_a_project_whose_path_is_no_text_is_refused_with_a_sentence(project: Project, tmp_path: Path) -> None:
+def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -> None:
     strange = Project(tmp_path / os.fsdecode(b"caf\xe9"), SETTINGS)
 
     with pytest.raises(UserError, match="is not UTF-8"):

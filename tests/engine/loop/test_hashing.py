@@ -82,7 +82,7 @@ def test_a_worker_is_given_few_large_files_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
-def test_every_file_is_told_once_and_not_too_many_at_a_time(is_live: bool, at_most: int) -> None:
+def test_every_hashed_file_is_reported_once_in_limited_groups(is_live: bool, at_most: int) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(1100)
     digests.answer(digests.take_orders())
@@ -163,7 +163,7 @@ def test_in_a_batch_copies_that_are_decided_together_are_committed_by_the_thousa
     assert [len(event.copies) for event in digests.told()] == [2048, 952]
 
 
-def test_who_read_a_file_has_asked_whether_somebody_writes_it_else_the_engine_does() -> None:
+def test_reader_or_engine_checks_for_writers_of_a_file() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2)
     orders = digests.take_orders()
@@ -176,7 +176,7 @@ def test_who_read_a_file_has_asked_whether_somebody_writes_it_else_the_engine_do
     assert [(event.facts[0].rel, event.unstable) for event in told] == [("0.txt", ("1.txt",))]
 
 
-def test_in_a_batch_nobody_asks_whether_somebody_writes() -> None:
+def test_batch_does_not_check_for_writers() -> None:
     digests = Orders(is_live=False)
     digests.want_copies(2)
 
@@ -205,7 +205,7 @@ def test_what_a_few_saved_files_will_replace_is_announced(is_live: bool, files: 
     assert digests.announced[:1] == announced
 
 
-def test_what_was_announced_of_a_copy_that_nobody_made_is_withdrawn() -> None:
+def test_unmade_copy_withdraws_its_announcement() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

@@ -15,7 +15,7 @@ def test_events_are_taken_in_the_order_in_which_they_came() -> None:
     assert not inbox
 
 
-def test_numbers_rise_in_the_order_in_which_events_are_taken_whoever_went_before_them() -> None:
+def test_event_numbers_increase_in_the_order_of_handling() -> None:
     inbox = Inbox()
     inbox.post(RowsSaved(inbox.next_seq(), 1))
     went_before = RequestReceived(inbox.next_seq(), "stop")

@@ -26,7 +26,7 @@ def told(*steps: tuple[float, Progress]) -> list[Progress]:
     return [notice for notice in heard if isinstance(notice, Progress)]
 
 
-def test_timers_run_while_their_work_does_and_begin_anew_with_new_work() -> None:
+def test_progress_timers_restart_with_new_work() -> None:
     first = told((100.0, counts(is_scanning=True)), (100.5, counts(is_scanning=True, running=1)), (101.0, counts(running=1)))[-1]
     second = told((100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1)), (200.0, counts(running=1)))[-1]
 
@@ -45,7 +45,7 @@ def test_a_look_at_all_files_that_finds_nothing_leaves_what_other_work_took() ->
     assert copied[-1].processing_ms == 0, "this work took no time, whatever the last one did"
 
 
-def test_what_ended_before_this_work_began_is_told_apart() -> None:
+def test_progress_separates_earlier_runs() -> None:
     before = counts(done=10_000)
 
     first = told((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]
@@ -61,7 +61,7 @@ def test_an_idle_engine_that_stays_idle_says_nothing() -> None:
     assert len(told((100.0, idle), (101.0, idle), (102.0, idle))) == 1
 
 
-def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_are_wanted(tmp_path: Path) -> None:
+def test_engine_log_begins_with_the_process_and_lists_job_steps(tmp_path: Path) -> None:
     begun = JobChanged(
         1, 7, RelPath("a.stl"), 1, "linux", "levels", "levels", "processing", "new source", "", 0, 0, 0, "", RunKey(3)
     )  # fmt: skip
@@ -85,7 +85,7 @@ def test_the_log_begins_with_who_writes_it_and_tells_steps_of_jobs_where_they_ar
     ]
 
 
-def test_a_sentence_is_said_once() -> None:
+def test_say_once_reports_a_sentence_once() -> None:
     heard: list[Notice] = []
     news = NoticePublisher([heard.append])
     news.say_once("a link leads nowhere")

@@ -8,7 +8,7 @@ from aptui.engine.loop.engine import OVERDUE_S, SavedRows
 from aptui.shared.errors import HostError, InternalError
 
 
-def test_what_is_saved_is_news_until_the_pipeline_was_told_of_the_newest() -> None:
+def test_saved_rows_are_pending_until_acknowledged() -> None:
     woken: list[int] = []
     saved = SavedRows(lambda: woken.append(1))
     assert not saved.are_news
@@ -20,7 +20,7 @@ def test_what_is_saved_is_news_until_the_pipeline_was_told_of_the_newest() -> No
     assert not saved.are_news
 
 
-def test_a_failure_of_the_writer_is_raised_in_the_loop_also_after_it_began_anew() -> None:
+def test_writer_failure_is_raised_after_restart_of_tickets() -> None:
     woken: list[int] = []
     saved = SavedRows(lambda: woken.append(1))
     saved.check()

@@ -103,14 +103,14 @@ def test_a_commit_that_was_left_and_taken_again_since_is_a_checkout() -> None:
         assert world.end()[0][2:4] == (kind, "bbbbbbbbbb → aaaaaaaaaa" if kind == "checkout" else "")
 
 
-def test_a_stopped_engine_says_so() -> None:
+def test_stopped_engine_records_its_end() -> None:
     world = World()
     world.recorder.begin(SessionKind.START)
 
     assert world.end(is_stopping=True)[0][5] == "stopped"
 
 
-def test_an_engine_that_is_opened_anew_goes_on_with_its_session() -> None:
+def test_reopened_engine_continues_its_session() -> None:
     world = World()
     world.recorder.begin_scan(None, "one")
     world.recorder.is_held = True
@@ -123,7 +123,7 @@ def test_an_engine_that_is_opened_anew_goes_on_with_its_session() -> None:
     assert world.end()[0][:3] == (1000, 9000, "start")
 
 
-def test_what_changed_nothing_is_no_session() -> None:
+def test_scan_without_changes_records_no_session() -> None:
     world = World()
     world.recorder.begin(SessionKind.EDIT)
     world.recorder.forget()

@@ -85,7 +85,7 @@ def test_only_who_is_to_blame_gets_the_verdict(room):
     assert room.said() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_of_several_copies_nobody_is_lost_of_a_single_one_it_is_clear(room):
+def test_dead_worker_returns_several_copies_but_loses_one(room):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 
@@ -117,7 +117,7 @@ def test_what_a_worker_had_copied_when_it_died_is_gone_before_a_second_one_reads
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_nobody_wants_any_more_is_cancelled_whatever_became_of_its_worker(room):
+def test_cancelled_order_is_cancelled_whatever_its_worker_did(room):
     message = jobs(1, 2)
     message.cancelled = {2}
     room.answers.account_for_the_dead(room.slot(message))

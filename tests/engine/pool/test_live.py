@@ -105,7 +105,7 @@ def test_a_job_that_does_not_fit_waits_and_smaller_ones_pass_it(harness):
     assert outcomes(pool, [first, second]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_who_does_not_fit_is_not_passed_for_ever(harness, monkeypatch):
+def test_waiting_message_is_overtaken_to_a_limit(harness, monkeypatch):
     monkeypatch.setattr(slots, "PATIENT_PASSES", 2)
     pool = harness(GOOD, GATED, memory=budget(100, gated=60, good=10))
     first, second = begin(pool, "a.txt", "b.txt")
@@ -315,7 +315,7 @@ def test_a_worker_that_is_restarted_finishes_what_it_is_at(harness):
     assert not pool.pool.restart_worker(1)
 
 
-def test_a_worker_that_is_restarted_twice_loses_its_run_and_nobody_is_blamed(harness):
+def test_twice_restarted_worker_loses_its_run_without_blame(harness):
     pool = harness(GOOD, GATED, size=1)
     for number in (1, 2, 3):
         (order,) = begin(pool, f"{number}.txt")
@@ -342,7 +342,7 @@ def test_workers_that_start_or_copy_can_be_restarted(harness):
 
 
 @pytest.mark.starts
-def test_workers_that_are_cancelled_while_they_start_are_no_failed_starts(harness):
+def test_cancelled_starting_workers_are_not_failed_starts(harness):
     pool = harness(GOOD, size=1)
     for _ in range(3):
         order = pool.process_order("good")
@@ -373,7 +373,7 @@ def test_a_new_configuration_lets_runs_finish_and_returns_what_waits(harness):
 
 
 @pytest.mark.starts
-def test_a_worker_that_was_just_starting_returns_its_orders_and_files_are_hashed_all_the_same(harness):
+def test_starting_worker_returns_orders_and_hashing_continues(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
     pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))
@@ -400,7 +400,7 @@ def test_a_worker_of_the_former_configuration_does_not_pass_its_orders_on(harnes
 
 
 @pytest.mark.starts
-def test_a_builder_whose_file_changed_is_imported_anew(harness, tmp_path):
+def test_changed_builder_file_is_imported_again(harness, tmp_path):
     file = tmp_path / "project_builder.py"
 
     def write(word: str) -> None:

@@ -71,7 +71,7 @@ def test_what_runs_have_taken_already_is_not_counted_twice():
     assert not memory.fits(51, [(1, 550), (2, 40)])
 
 
-def test_the_machine_is_looked_at_again_after_a_while_only():
+def test_machine_memory_is_measured_at_intervals():
     machine = Machine(left=100)
     memory = machine.memory()
 

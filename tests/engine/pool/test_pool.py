@@ -153,7 +153,7 @@ def test_a_short_message_of_jobs_waits_behind_another_of_the_same_builder(harnes
     assert {result.outcome for result in pool.results.values()} == {Outcome.SUCCEEDED}
 
 
-def test_files_are_hashed_and_what_cannot_be_read_is_said(harness, tmp_path):
+def test_files_are_hashed_and_unreadable_ones_reported(harness, tmp_path):
     pool = harness()
     path = pool.source("a.txt", b"abc")
     os.mkfifo(tmp_path / "fifo")
@@ -192,7 +192,7 @@ def test_killing_a_running_run_cancels_it_and_returns_the_rest(harness):
     assert again.outcome == Outcome.SUCCEEDED
 
 
-def test_killing_runs_that_have_not_begun_disturbs_nobody(harness):
+def test_killing_unstarted_runs_affects_no_other_run(harness):
     pool = harness(GOOD, size=1)
     first, second = pool.process_order("good"), pool.process_order("good")
     pool.pool.send([first])
@@ -241,7 +241,7 @@ def test_runs_of_commands_wear_no_worker_out(harness):
     assert len(pids) == 1
 
 
-def test_commands_of_a_message_are_answered_in_order_each_with_what_it_said(harness):
+def test_commands_of_a_message_report_their_own_output_in_order(harness):
     pool = harness(command_builder("tool", "echo {stem}; cp {source} {products_dir}/x"), size=1)
 
     results = pool.run(*[pool.process_order("tool", f"{name}.txt") for name in "abcdefgh"])
@@ -251,7 +251,7 @@ def test_commands_of_a_message_are_answered_in_order_each_with_what_it_said(harn
     assert not [path for path in pool.staging.iterdir() if path.is_dir() and any((path / "temp").iterdir())]
 
 
-def test_what_was_done_is_told_while_a_command_takes_long(harness):
+def test_finished_orders_are_reported_during_a_long_command(harness):
     pool = harness(command_builder("tool", "test {stem} != c || sleep 3600; cp {source} {products_dir}/x"), size=1)
     orders = [pool.process_order("tool", f"{name}.txt", limit_s=5.0) for name in "abcd"]
 
@@ -290,7 +290,7 @@ def test_a_command_over_its_limit_fails_and_those_around_it_do_not(harness):
 
 
 @pytest.mark.starts
-def test_a_worker_that_is_killed_loses_only_what_it_had_not_told(harness):
+def test_killed_worker_loses_only_unreported_results(harness):
     command = "cp {source} {products_dir}/x; test {stem} != h || kill -9 $PPID"
     pool = harness(command_builder("tool", command), size=1)
 
@@ -390,7 +390,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("class_name", HOSTILE)
-def test_a_hostile_builder_ends_by_name_and_disturbs_nobody(harness, class_name):
+def test_hostile_builder_fails_by_name_without_side_effects(harness, class_name):
     outcome, error, limits = HOSTILE[class_name]
     pool = harness(GOOD, python_builder(class_name, "bad"))
     bad, goods = pool.process_order("bad", **limits), [pool.process_order("good", f"g{number}.txt") for number in range(6)]

@@ -48,7 +48,7 @@ WAITING = "while ! test -e {params.go}; do sleep 0.01; done"
 
 
 @pytest.mark.real
-def test_what_a_command_wrote_is_told_while_it_runs_and_stands_in_its_log_once(harness, tmp_path):
+def test_command_output_is_reported_live_and_logged_once(harness, tmp_path):
     script = f"printf 'one\\nwarning: two\\n'; {WAITING}; printf three; cp {{source}} {{products_dir}}/x"
     pool = harness(command_builder("slow", script))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
@@ -66,7 +66,7 @@ def test_what_a_command_wrote_is_told_while_it_runs_and_stands_in_its_log_once(h
 
 
 @pytest.mark.real
-def test_lines_that_name_dependencies_are_not_told(harness, tmp_path):
+def test_dependency_lines_are_not_reported(harness, tmp_path):
     script = f"printf 'one\\ndep: x.h\\n'; {WAITING}; cp {{source}} {{products_dir}}/x"
     pool = harness(command_builder("slow", script, dependency_regex="^dep: (.*)"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
@@ -78,7 +78,7 @@ def test_lines_that_name_dependencies_are_not_told(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_what_a_python_builder_prints_and_logs_is_told_while_it_is_at_something_else(harness, tmp_path):
+def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
     pool = harness(python_builder("Waiting", "waiting"))
     order = pool.process_order("waiting", params=f'{{"folder":"{tmp_path}"}}')
     pool.pool.send([order])
@@ -110,7 +110,7 @@ def test_a_run_that_is_killed_after_it_was_asked_about_leaves_nothing(harness, t
 
 
 @pytest.mark.real
-def test_what_was_said_of_a_run_is_not_told_of_the_next_one_of_its_worker(harness, tmp_path):
+def test_answers_of_a_run_are_not_used_for_the_next(harness, tmp_path):
     pool = harness(command_builder("slow", f"cat {{source}}; {WAITING}; cp {{source}} {{products_dir}}/{{name}}"), size=1)
     pool.source("a.txt", b"of a")
     pool.source("b.txt", b"of b")
@@ -220,7 +220,7 @@ def test_what_was_printed_stands_first(other):
     assert other.told(7, b"printed\n") == (10, ["printed", "logged"], False)
 
 
-def test_what_is_no_answer_ends_the_asking_and_nobody_waits_for_more(other):
+def test_malformed_answer_ends_the_questions(other):
     other.questions.ask(7)
     other.worker.sendall(b"\0\0\0\1\xff")
     other.listen()

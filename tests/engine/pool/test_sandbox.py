@@ -125,7 +125,7 @@ def test_a_scan_folder_that_is_a_link_is_seen_where_it_leads(project: Project, s
 @needs_bubblewrap
 @pytest.mark.real
 @pytest.mark.parametrize("mode", ["off", "require"])
-def test_a_command_of_strangers_reads_writes_and_sends_nothing(project: Project, mode: str) -> None:
+def test_sandboxed_command_cannot_read_write_or_send(project: Project, mode: str) -> None:
     project.config(SETTINGS.replace("MODE", mode))
     project.write("assets/a.look", LOOK.replace("$SECRET", f"{project.root.parent}/.key"))
 
@@ -142,7 +142,7 @@ def test_a_command_of_strangers_reads_writes_and_sends_nothing(project: Project,
 @pytest.mark.parametrize(
     ("command", "error"), [("kill -9 $PPID", "killed by SIGKILL"), ("sleep 60", "time"), ("exit 3", "status 3")]
 )
-def test_how_a_run_ended_is_told_as_without_one(project: Project, command: str, error: str) -> None:
+def test_outcome_is_equal_with_and_without_a_sandbox(project: Project, command: str, error: str) -> None:
     rule = f'  - {{name: bad, patterns: ["*.bad"], time_limit: 1s, command: "{command} # {{source}}"}}\n'
     project.config(SETTINGS.replace("MODE", "require") + rule)
     project.write("assets/a.bad", "x")

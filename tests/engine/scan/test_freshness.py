@@ -37,13 +37,13 @@ def test_the_clock_of_this_kernel_is_reckoned_with_where_it_counts(mountinfo: by
 
 
 @pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])
-def test_a_clock_that_nobody_knows_may_stand_still_for_two_seconds(mountinfo: bytes) -> None:
+def test_unknown_clock_may_stand_still_for_two_seconds(mountinfo: bytes) -> None:
     assert is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(RACY_NS))
     assert not is_fresh(mountinfo, file(RACY_NS + 1))
 
 
-def test_a_file_system_that_counts_in_seconds_is_told_by_its_digits() -> None:
+def test_file_system_counting_seconds_is_recognised_by_digits() -> None:
     whole_ns = LOOKED_NS % SECOND_NS  # age of a time of whole seconds
 
     assert is_fresh(EXT4, file(SECOND_NS + whole_ns))

@@ -72,11 +72,11 @@ def test_a_linked_worktree(git: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", COMMIT[:12]])
-def test_anything_odd_is_no_commit(git: Path, tmp_path: Path, text: str) -> None:
+def test_malformed_git_files_give_no_commit(git: Path, tmp_path: Path, text: str) -> None:
     (git / "HEAD").write_text(text)
 
     assert head(str(tmp_path)) == CheckoutHead()
 
 
-def test_no_repository_is_no_commit(tmp_path: Path) -> None:
+def test_missing_repository_gives_no_commit(tmp_path: Path) -> None:
     assert head(str(tmp_path / "nowhere")).commit == ""

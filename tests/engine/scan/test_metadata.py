@@ -42,7 +42,7 @@ def desk(tmp_path: Path) -> Metadata:
 # ------------------------------------------------------------------------------------------------------------------ reading
 
 
-def test_a_whole_file_says_who_the_source_is() -> None:
+def test_complete_identity_file_gives_the_uuid() -> None:
     identity, document = parse(text(), fact("sub/a.txt.meta"), fact("sub/a.txt"))
 
     assert (format_braced(identity.uuid), [format_braced(uuid) for uuid in identity.legacy]) == (ONE, [OLD])
@@ -69,7 +69,7 @@ def test_a_whole_file_says_who_the_source_is() -> None:
         (text(uuid="{00000000-0000-0000-0000-000000000000}"), "has a UUID of zeros"),
     ],
 )
-def test_what_nobody_can_use_is_a_problem_that_names_the_file(data: bytes, why: str) -> None:
+def test_unusable_identity_file_is_a_problem_with_its_path(data: bytes, why: str) -> None:
     assert f"its identity file 'sub/a.txt.meta' {why}" in read(data).problem
 
 
@@ -124,7 +124,7 @@ def test_what_is_missing_stays_missing_in_files_of_other_types_and_where_nothing
         assert path.read_bytes() == text("legacyUuids")
 
 
-def test_what_a_file_says_beyond_its_identity_is_kept(desk: Metadata, tmp_path: Path) -> None:
+def test_other_contents_of_identity_file_are_kept(desk: Metadata, tmp_path: Path) -> None:
     path = tmp_path / "a.txt.meta"
     path.write_text(json.dumps({"Mine": [1, {"ü": None}], "FileVersion": 3, "UUID": {"uuid": ONE, "mine": 1.5}}))
 
@@ -185,7 +185,7 @@ def test_each_source_gets_a_uuid_of_its_own(desk: Metadata, tmp_path: Path) -> N
     assert read((tmp_path / "a.txt.meta").read_bytes()).uuid != read((tmp_path / "b.txt.meta").read_bytes()).uuid
 
 
-def test_what_somebody_else_made_meanwhile_stays(desk: Metadata, tmp_path: Path) -> None:
+def test_identity_file_of_another_program_stays(desk: Metadata, tmp_path: Path) -> None:
     (tmp_path / "a.txt.meta").write_bytes(text())
 
     assert desk.make(fact("a.txt"))
@@ -216,16 +216,14 @@ def test_a_file_system_without_links_gets_its_files_too(desk: Metadata, tmp_path
     assert (tmp_path / "b.txt.meta").read_bytes() == text()
 
 
-def test_a_name_that_is_no_text_gets_a_file_beside_it(desk: Metadata, tmp_path: Path) -> None:
+def test_undecodable_name_gets_an_identity_file(desk: Metadata, tmp_path: Path) -> None:
     assert desk.make(fact(to_text(b"\xff.txt")))
 
     assert os.listdir(os.fsencode(tmp_path)) == [b"\xff.txt.meta"]
     assert not read((tmp_path / os.fsdecode(b"\xff.txt.meta")).read_bytes()).problem
 
 
-def test_a_folder_that_cannot_be_written_is_told_of_and_no_more(
-    desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_folder_is_only_reported(desk: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_paths: bytes) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -259,7 +257,7 @@ def test_a_source_without_a_file_is_held_until_its_time_is_over(tmp_path: Path) 
     assert desk.due(99.0) == []
 
 
-def test_without_a_delay_nobody_is_held(desk: Metadata) -> None:
+def test_no_delay_holds_no_source(desk: Metadata) -> None:
     assert not desk.is_held(fact("a.txt"))
     assert not desk.held
 

@@ -179,7 +179,7 @@ def test_ignored_files_and_folders_are_not_reported(tmp_path: Path) -> None:
     assert seen(tree.scan()) == {"x.txt": 1}
 
 
-def test_a_link_that_leads_out_of_the_scan_folders_is_no_source(tmp_path: Path) -> None:
+def test_link_out_of_scan_folders_is_not_a_source(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), folder(2, tmp_path / "b"))
     write(tmp_path, "a/x.txt", "b/y.txt", "a-secret.txt")
     (tmp_path / "a/inside.txt").symlink_to("x.txt")
@@ -193,7 +193,7 @@ def test_a_link_that_leads_out_of_the_scan_folders_is_no_source(tmp_path: Path) 
     assert len([text for text in tree.said if "leads out of the scan folders" in text]) == 2
 
 
-def test_links_to_folders_are_said_and_links_to_files_are_read(tmp_path: Path) -> None:
+def test_folder_links_are_reported_and_file_links_read(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"), linked_folders=(str(tmp_path),))
     write(tmp_path, "a/real/x.txt", "outside.txt")
     (tmp_path / "a/loop").symlink_to("..")
@@ -222,7 +222,7 @@ def test_a_scan_folder_that_is_not_there_stops_the_scan(tmp_path: Path) -> None:
     assert tree.shelf.rows
 
 
-def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
+def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "a"))
     (tmp_path / "a" / os.fsdecode(b"caf\xe9.txt")).write_text("x")
 

@@ -128,9 +128,7 @@ def test_the_identity_file_of_an_overridden_source_is_nobodys(tmp_path: Path) ->
 
 @pytest.mark.parametrize("types", [(), (".txt",)])
 @pytest.mark.parametrize("others", [("a/x.txt.meta",), ("a/x.txt",)], ids=["beside nothing", "beside nobody's"])
-def test_who_is_named_by_a_file_of_its_own_scan_folder_hears_of_that_one(
-    tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]
-) -> None:
+def test_identity_file_of_the_own_scan_folder_wins(tmp_path: Path, types: tuple[str, ...], others: tuple[str, ...]) -> None:
     room = Room(tmp_path, "a", "b", types=types)
     for rel in others:
         room.write(rel, "")
@@ -283,7 +281,7 @@ def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> 
     assert shadow in event.gone
 
 
-def test_a_configuration_that_tells_files_apart_no_more_drops_the_shadows(tmp_path: Path) -> None:
+def test_changed_override_rules_drop_hidden_files(tmp_path: Path) -> None:
     room = Room(tmp_path, "a", "b", types=(".txt",))
     for folder in "ab":
         room.write(f"{folder}/x.txt")

@@ -73,7 +73,7 @@ def test_a_tree_as_it_was_is_clean(tmp_path, processes):
     [(299, 2_999, 1), (300, 0, 2), (10, 3_000, 2), (0, 0, 1)],
     ids=["little", "folders", "files", "nil"],
 )
-def test_many_folders_or_many_files_are_looked_at_by_two_processes(monkeypatch, folders, files, count):
+def test_large_trees_are_checked_by_two_processes(monkeypatch, folders, files, count):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     known = up_to_date._Comparison({str(at): () for at in range(folders)}, up_to_date.nullcontext, files)
 
@@ -104,7 +104,7 @@ def test_one_folder_that_differs_is_named_with_its_part(tmp_path, processes, fol
 
 
 @pytest.mark.real
-def test_a_folder_that_vanished_is_named_with_what_was_below(tmp_path, processes):
+def test_vanished_folder_is_reported_with_its_contents(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     shutil.rmtree(tmp_path / "f5")

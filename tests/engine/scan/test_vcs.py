@@ -33,7 +33,7 @@ def test_a_lock_above_the_scan_folder_means_that_an_operation_is_under_way(tmp_p
     assert repositories(tmp_path / "assets").busy() == ""
 
 
-def test_a_lock_that_somebody_left_behind_holds_nothing_back(tmp_path: Path) -> None:
+def test_stale_lock_does_not_hold_changes(tmp_path: Path) -> None:
     put(tmp_path / ".git/index.lock", STALE_S + 1)
 
     assert repositories(tmp_path).busy() == ""

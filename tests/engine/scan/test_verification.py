@@ -73,7 +73,7 @@ def test_where_all_bytes_are_as_remembered_no_engine_is_needed(project: Project,
 
 
 @pytest.mark.real
-def test_files_that_no_builder_wants_are_not_read(project: Project) -> None:
+def test_unmatched_files_are_not_read(project: Project) -> None:
     change_secretly(project, "f3/deep/unwanted.bin")
 
     assert not project.engine_run(is_full_scan=True).runs
@@ -107,7 +107,7 @@ def test_a_file_of_any_size_has_its_digest_and_no_other(tmp_path: Path, size: in
     assert not verification.has_digest(str(path), size, Digest(bytes(32)))
 
 
-def test_a_file_that_grew_or_went_or_is_none_has_no_digest(tmp_path: Path) -> None:
+def test_grown_missing_or_irregular_file_has_no_digest(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     digest = Digest(hashlib.sha256(b"hell").digest())

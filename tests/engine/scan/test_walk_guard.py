@@ -143,9 +143,7 @@ def test_what_was_accepted_once_is_asked_again_another_day(project: Project) -> 
     assert set(project.texts()) == ALL
 
 
-def test_another_device_that_holds_the_same_is_no_trouble_and_one_that_holds_less_is(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_device_is_trouble_only_with_missing_files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from aptui.engine.scan import walk
 
     identity = walk._identity
@@ -170,7 +168,7 @@ def test_the_last_file_of_a_scan_folder_may_be_deleted_under_a_running_engine(ro
         project.until(lambda: set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"})
 
 
-def test_a_running_engine_keeps_what_it_cannot_read_or_what_is_suddenly_empty(root: Path, disk: Disk) -> None:
+def test_running_engine_keeps_state_of_unreadable_or_empty_folder(root: Path, disk: Disk) -> None:
     project = LiveProject(root, SETTINGS)
     filled(project)
     with project.running() as live:

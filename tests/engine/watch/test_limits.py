@@ -40,7 +40,7 @@ def test_a_path_lies_on_the_deepest_and_latest_mount(path, kind):
     assert proc.kind_of(path, proc.mounts(SAMPLE)) == kind
 
 
-def test_without_mounts_nobody_knows_the_file_system():
+def test_file_system_is_unknown_without_mounts():
     assert not proc.kind_of(b"/x", proc.mounts(b""))
 
 
@@ -70,7 +70,7 @@ def test_the_limit_of_a_user_namespace_counts_where_it_is_lower(tmp_path, monkey
     assert (found.max_user_instances, found.instances_setting) == (128, "fs.inotify.max_user_instances")
 
 
-def test_a_descriptor_that_is_none_of_inotify_holds_no_watches():
+def test_other_descriptor_has_no_watches():
     with open(os.devnull, "rb") as file:
         assert proc.watch_count(file.fileno()) == 0
         assert file.fileno() not in proc.inotify_descriptors()

@@ -42,7 +42,7 @@ def pass_time(clock, hints, seconds, step=0.05):
         hints.notify_due()
 
 
-def test_losses_are_told_at_growing_distances_and_never_forgotten(clock, hints, told):
+def test_losses_are_reported_at_growing_intervals(clock, hints, told):
     moments = []
     hints.notify = lambda hint: moments.append(clock.now)
     for _ in range(1200):
@@ -71,7 +71,7 @@ def test_distances_are_short_again_after_a_calm_time(clock, hints, told):
     assert [hint.why for hint in told] == ["one", "two"]
 
 
-def test_a_loss_that_is_held_back_can_be_told_at_once(clock, hints, told):
+def test_held_loss_can_be_reported_at_once(clock, hints, told):
     hints.lose("one")
     hints.lose("two")
     assert [hint.why for hint in told] == ["one"]
@@ -90,7 +90,7 @@ def test_everything_is_due_after_the_time_set_for_it_and_any_loss_counts(clock, 
     assert len(told) == 2
 
 
-def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_again_once_when_quiet(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
@@ -100,7 +100,7 @@ def test_a_new_folder_is_told_again_once_when_all_is_quiet(clock, hints, told, t
     assert not hints.has_young()
 
 
-def test_a_new_folder_is_told_again_and_again_while_notifications_pour_in(clock, hints, told, tmp_path):
+def test_new_folder_is_reported_repeatedly_during_a_burst(clock, hints, told, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])
@@ -114,7 +114,7 @@ def test_a_new_folder_is_told_again_and_again_while_notifications_pour_in(clock,
     assert sum(new in hint.trees for hint in told) == while_busy + 1
 
 
-def test_folders_that_appear_one_after_the_other_are_told_again_together(clock, hints, told, tmp_path):
+def test_consecutive_new_folders_are_reported_again_together(clock, hints, told, tmp_path):
     for number in range(400):
         new = os.fsencode(tmp_path) + b"/%d/%d" % (number % 10, number)
         os.makedirs(new)
@@ -165,7 +165,7 @@ def test_renames_of_products_cost_one_lstat_each_until_a_new_folder_is_known(clo
     assert len(checked) == 51
 
 
-def test_a_root_that_is_a_link_is_told_by_its_own_name(clock, told, tmp_path):
+def test_linked_root_is_reported_by_its_own_name(clock, told, tmp_path):
     put(os.fsencode(tmp_path) + b"/real/a")
     os.symlink(tmp_path / "real", tmp_path / "link")
     root = NotifiedRoot(os.fsencode(tmp_path / "link"), "a")

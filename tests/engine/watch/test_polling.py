@@ -74,7 +74,7 @@ def test_a_folder_replaced_by_another_of_its_name_is_seen(top):
     assert {top, top + b"/one"} <= changed
 
 
-def test_a_folder_that_is_gone_is_named_without_what_was_below(top):
+def test_removed_folder_is_reported_without_its_contents(top):
     put(top + b"/two/deep/er/a")
     listings = Listings(top)
     listings.compare(no)
@@ -83,7 +83,7 @@ def test_a_folder_that_is_gone_is_named_without_what_was_below(top):
     assert listings.compare(no).removed == {top + b"/two"}
 
 
-def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
+def test_skipped_or_too_deep_folders_are_not_listed(top):
     skipping, shallow = Listings(top, skips=(top + b"/one",)), Listings(top, is_recursive=False)
     skipping.compare(no)
     shallow.compare(no)
@@ -92,7 +92,7 @@ def test_what_is_skipped_or_too_deep_is_not_looked_at(top):
     assert difference(skipping) == difference(shallow) == (set(), set(), set())
 
 
-def test_names_that_are_gone_are_told_where_they_are_kept(top):
+def test_deleted_names_are_reported_if_names_are_kept(top):
     listings = Listings(top, keeps_names=True)
     listings.compare(no)
     os.unlink(top + b"/one/a")
@@ -113,7 +113,7 @@ def test_a_top_that_is_gone_is_an_error_and_a_look_that_ends_early_shows_nothing
         listings.compare(no)
 
 
-def test_a_survey_counts_folders_and_what_links_lead_to(top):
+def test_survey_counts_folders_and_link_targets(top):
     put(top + b"/../outside/x/a")
     os.symlink(top + b"/one", top + b"/link")
     os.symlink(b"..", top + b"/two/loop")
@@ -133,7 +133,7 @@ def test_a_survey_names_a_folder_that_is_not_utf8(top):
     assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"
 
 
-def test_a_name_that_is_not_utf8_is_found_be_it_a_file_or_a_folder(top):
+def test_undecodable_file_or_folder_name_is_found(top):
     assert undecodable_name(top, no) == b""
     put(top + b"/two/deep/b\xff")
 

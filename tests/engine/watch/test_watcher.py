@@ -32,7 +32,7 @@ def native(folder, tag="a", **more):
     return NotifiedRoot(folder, tag, poll=False, **more)
 
 
-def test_watching_begins_with_the_word_that_all_has_to_be_looked_at(top):
+def test_watching_begins_with_a_request_for_a_scan(top):
     with watching(native(top), is_settled=False) as room:
         assert room.watcher.health()[0].mode in WatchMode
         room.until(lambda: bool(room.hints))
@@ -42,7 +42,7 @@ def test_watching_begins_with_the_word_that_all_has_to_be_looked_at(top):
         assert room.until_mode(WatchMode.NATIVE).watches == 1
 
 
-def test_a_file_that_is_made_written_renamed_and_deleted_is_told_each_time(top):
+def test_created_written_renamed_deleted_file_is_reported_each_time(top):
     with watching(native(top)) as room:
         for act, path in [
             (lambda: put(top + b"/a"), top + b"/a"),
@@ -58,7 +58,7 @@ def test_a_file_that_is_made_written_renamed_and_deleted_is_told_each_time(top):
         assert room.paths() == {top + b"/b"}
 
 
-def test_a_rename_tells_the_old_name_too(top):
+def test_rename_reports_the_old_name(top):
     put(top + b"/a")
     with watching(native(top)) as room:
         os.rename(top + b"/a", top + b"/A")
@@ -68,7 +68,7 @@ def test_a_rename_tells_the_old_name_too(top):
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
-def test_a_file_saved_by_temporary_and_rename_is_told(top, is_synced):
+def test_file_saved_by_rename_is_reported(top, is_synced):
     put(top + b"/a")
     with watching(native(top)) as room:
         with open(top + b"/.a.tmp", "wb") as file:
@@ -80,7 +80,7 @@ def test_a_file_saved_by_temporary_and_rename_is_told(top, is_synced):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_a_file_saved_with_a_backup_is_told(top):
+def test_file_saved_with_a_backup_is_reported(top):
     put(top + b"/a")
     with watching(native(top)) as room:
         os.rename(top + b"/a", top + b"/a~")
@@ -90,7 +90,7 @@ def test_a_file_saved_with_a_backup_is_told(top):
         room.until(lambda: {top + b"/a", top + b"/a~"} <= room.paths())
 
 
-def test_a_file_that_is_linked_into_place_is_told(top):
+def test_hard_linked_file_is_reported(top):
     put(top + b"/../elsewhere")
     with watching(native(top)) as room:
         os.link(top + b"/../elsewhere", top + b"/a")
@@ -98,7 +98,7 @@ def test_a_file_that_is_linked_into_place_is_told(top):
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_a_folder_that_appears_is_told_as_a_tree_at_once_and_again(top):
+def test_new_folder_is_reported_as_a_tree_twice(top):
     with watching(native(top)) as room:
         os.mkdir(top + b"/new")
         room.until(lambda: sum(top + b"/new" in hint.trees for hint in room.hints) >= 2)
@@ -106,7 +106,7 @@ def test_a_folder_that_appears_is_told_as_a_tree_at_once_and_again(top):
         assert room.trees() == {top + b"/new"}
 
 
-def test_a_tree_that_is_moved_in_is_told_as_one_tree(top):
+def test_moved_in_tree_is_reported_as_one_tree(top):
     put(top + b"/../other/deep/a")
     with watching(native(top)) as room:
         os.rename(top + b"/../other", top + b"/in")
@@ -115,7 +115,7 @@ def test_a_tree_that_is_moved_in_is_told_as_one_tree(top):
         assert room.trees() == {top + b"/in"}
 
 
-def test_files_in_a_folder_that_was_moved_are_told_by_their_new_place(top):
+def test_files_of_a_moved_folder_are_reported_by_new_path(top):
     put(top + b"/one/deep/a")
     with watching(native(top)) as room:
         os.rename(top + b"/one", top + b"/two")
@@ -160,7 +160,7 @@ def test_a_hint_names_no_path_below_one_of_its_trees(top):
             assert not below or not [path for path in hint.paths | hint.trees if path.startswith(below)]
 
 
-def test_what_lies_below_a_skip_is_not_told(top):
+def test_skipped_folder_is_not_reported(top):
     os.mkdir(top + b"/cache")
     os.mkdir(top + b"/cached")
     with watching(native(top, skips=(top + b"/cache",))) as room:
@@ -171,7 +171,7 @@ def test_what_lies_below_a_skip_is_not_told(top):
         assert room.paths() == {top + b"/cached/a"}
 
 
-def test_a_root_that_is_not_recursive_tells_direct_children_only(top):
+def test_nonrecursive_root_reports_direct_children_only(top):
     os.mkdir(top + b"/deep")
     with watching(native(top, is_recursive=False)) as room:
         put(top + b"/deep/a")
@@ -228,7 +228,7 @@ def test_a_burst_as_long_as_a_quarter_of_the_queue_is_a_loss(top):
         room.until(lambda: any("max_queued_events" in why for why in room.losses()))
 
 
-def test_the_same_burst_is_no_loss_where_the_queue_is_long(top):
+def test_burst_is_not_a_loss_with_a_long_queue(top):
     with watching(native(top), settings=replace(QUICK, limits=lambda: PLENTY)) as room:
         for number in range(40):
             put(top + b"/%d" % number)
@@ -257,7 +257,7 @@ def test_a_suspicion_is_a_loss_of_all_roots(top):
         assert set(room.losses()) == {"woken by SIGCONT"}
 
 
-def test_everything_is_looked_at_now_and_then(top):
+def test_periodic_scan_is_requested(top):
     with watching(native(top), settings=replace(QUICK, rescan_every_s=0.05)) as room:
         room.until(lambda: len(room.losses()) >= 3)
 
@@ -310,7 +310,7 @@ def test_a_root_that_was_polled_for_a_name_is_watched_again_when_it_is_renamed(t
         room.until_mode(WatchMode.NATIVE)
 
 
-def test_a_folder_that_goes_from_a_polled_root_is_told(top):
+def test_folder_removed_from_polled_root_is_reported(top):
     put(top + b"/one/two/a")
     put(top + b"/old/a")
     with watching(NotifiedRoot(top, "t", poll=True)) as room:
@@ -322,7 +322,7 @@ def test_a_folder_that_goes_from_a_polled_root_is_told(top):
         room.until(lambda: {top + b"/one", top + b"/old"} <= room.paths())
 
 
-def test_strange_names_are_told_as_they_are(top):
+def test_strange_names_are_reported_unchanged(top):
     names = [b"line\nbreak", b"tab\t", b"\x1b[31m", "ä".encode(), "a\u0308".encode(), b" ", b"-rf", b"[@click=x]", b"\x7f" * 255]
     with watching(native(top)) as room:
         for name in names:
@@ -349,7 +349,7 @@ def test_a_root_that_is_deleted_is_gone_and_is_watched_again_when_it_is_back(top
         room.until(lambda: top + b"/a" in room.paths())
 
 
-def test_a_root_that_is_replaced_is_watched_anew(top):
+def test_replaced_root_is_watched_again(top):
     os.mkdir(top + b"2")
     with watching(native(top)) as room:
         os.rename(top + b"2", top)
@@ -413,7 +413,7 @@ def test_a_limit_that_is_reached_while_running_is_noticed(top, wants):
         room.until(lambda: bool(room.losses()))
 
 
-def test_watches_that_are_missing_are_set_anew(top):
+def test_missing_watches_are_set_again(top):
     lie = [0]
     settings = replace(
         QUICK, recheck_s=0.02, limits_check_every_s=0.05, watch_count=lambda fd: max(0, watch_limits.watch_count(fd) - lie[0])
@@ -449,7 +449,7 @@ def test_without_an_inotify_descriptor_the_root_is_polled(top, monkeypatch):
 # Polling, mounts.
 
 
-def test_a_polled_root_tells_folders_that_differ_and_trees_that_appeared(top):
+def test_polled_root_reports_changed_folders_and_new_trees(top):
     put(top + b"/old/a")
     with watching(NotifiedRoot(top, "a", poll=True)) as room:
         put(top + b"/old/a", b"longer")
@@ -463,7 +463,7 @@ def test_a_polled_root_tells_folders_that_differ_and_trees_that_appeared(top):
         assert room.watcher.health()[0].mode == WatchMode.POLLING
 
 
-def test_a_polled_root_that_goes_and_comes_back_is_told(top):
+def test_polled_root_reports_removal_and_return(top):
     with watching(NotifiedRoot(top, "a", poll=True)) as room:
         os.rmdir(top)
         room.until_mode(WatchMode.GONE)
@@ -503,7 +503,7 @@ def test_a_foreign_file_system_on_a_folder_below_is_polled_and_the_rest_is_not(t
         assert "nfs4" in room.until_mode(WatchMode.NATIVE).detail
 
 
-def test_a_mount_that_appears_below_sets_the_watch_anew(top):
+def test_new_mount_below_sets_the_watch_again(top):
     texts = [b"1 0 0:1 / / rw - ext4 /dev/x rw\n"]
     with watching(NotifiedRoot(top, "a"), settings=replace(QUICK, mountinfo=lambda: texts[0])) as room:
         texts[0] += b"2 1 0:2 / %s/share rw - tmpfs x rw\n" % top
@@ -555,7 +555,7 @@ def test_a_sync_cookie_waits_for_the_second_look_at_new_folders(top):
         assert sum(top + b"/new" in hint.trees for hint in before) >= 2
 
 
-def test_a_sync_cookie_inside_a_root_is_no_path_of_that_root(top):
+def test_sync_cookie_inside_a_root_is_not_reported_as_its_path(top):
     os.mkdir(top + b"/cookies")
     with watching(native(top, wants="deletions"), settings=replace(QUICK, cookie_folder=top + b"/cookies")) as room:
         path = mark(top + b"/cookies")
@@ -568,7 +568,7 @@ def test_a_sync_cookie_inside_a_root_is_no_path_of_that_root(top):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
+def test_deletion_root_reports_only_deletions(top, poll):
     for name in (b"/a", b"/b", b"/c"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="deletions", poll=poll)) as room:
@@ -583,7 +583,7 @@ def test_a_root_for_deletions_tells_only_what_is_no_more(top, poll):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_a_root_for_contents_tells_what_changed_and_what_is_no_more_and_no_trees(top, poll):
+def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as room:

@@ -29,7 +29,7 @@ def shared(project: LiveProject) -> tuple[int, int]:
     return counts.get("local_hits", 0), counts.get("misses", 0)
 
 
-def test_who_settles_hears_what_was_there_already_since_it_asked(project: LiveProject) -> None:
+def test_settle_reports_shared_results_since_the_request(project: LiveProject) -> None:
     with project.running():
         project.ask(port.Settle())
         assert shared(project) == (0, 0)

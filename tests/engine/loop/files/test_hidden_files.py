@@ -96,7 +96,7 @@ def test_a_live_engine_notices_a_change_of_a_hidden_file_that_a_run_read(tmp_pat
         project.until_product(f"{HOST}/a.out", "base 2")
 
 
-def test_the_log_of_a_job_says_that_what_it_read_is_hidden(tmp_path: Path) -> None:
+def test_job_log_reports_hidden_inputs(tmp_path: Path) -> None:
     project = project_of(tmp_path, "python")
     project.engine_run()
 
