@@ -208,7 +208,7 @@ class World:
         self.hears = True
         """Whether it is observed which files runs open; a library in C is not."""
         self.shy: Counter[str] = Counter()
-        self.wants_news = False
+        self.reports_every_step = False
         self.copies_on_reading: bool | None = False
         """Whether files that are only copied are copied as they are read; None = at random. It counts from the next boot on."""
         self.code = "1"
@@ -320,7 +320,7 @@ class World:
         self.archive.metadata_types = self.setup.metadata_types
         self._dropped = [part for name, part in self._folder_ids.items() if name not in ids]
         self.pipeline = Pipeline(self.project, self.archive, _log_name, "/staging")
-        self.pipeline.jobs.reports.wants_news = self.wants_news
+        self.pipeline.jobs.reports.reports_every_step = self.reports_every_step
         self.pipeline.jobs.copies_on_reading = self.copies_on_reading is not False
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
 
@@ -428,9 +428,9 @@ class World:
                 if owner == part:
                     self.archive.save({"drop_folder": [(part, folder)]})
         self._dropped = []
-        learned = self.pipeline.jobs.memory.newer.list_learned_rows(self.archive.folder_parts)
+        learned = self.pipeline.jobs.memory.newer.list_digest_rows(self.archive.folder_parts)
         self.archive.save({"put_folder": [*learned], "put_state": [("signature", self._signature())]})
-        self.pipeline.jobs.memory.newer.forget_learned()
+        self.pipeline.jobs.memory.newer.forget_digest_rows()
 
     def _moves(self) -> list[Callable[[], None]]:
         """Return what may happen next, in the order a quiet machine would do it."""

@@ -69,7 +69,7 @@ class CheckedProduct(Struct, frozen=True):
 
 
 def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
-    """Say what is wrong with a source's name."""
+    """Yield the flaws of a source's name."""
     name = rel.rpartition("/")[2]
     if check.file_name and not _compile_name_regex(check.file_name).fullmatch(name):
         yield f"the name '{name}' is not like '{check.file_name}'"

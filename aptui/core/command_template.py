@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 
 class TemplateError(Exception):
-    """A placeholder stands where no value is safe; the text says where, `hint` what to write instead."""
+    """A placeholder stands in a place where every value is unsafe; the text says where, `hint` what to write instead."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -124,14 +124,14 @@ _SCRIPTS = {
         ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
     ),
 }
-"""{program whose first operand is a script: (options that say it stands elsewhere, those of awk that have a word of their own)}."""
+"""{program whose first operand is a script: options that name the script elsewhere; options of awk with an argument}."""
 _WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
 """Programs that start another one, after words of their own."""
 _INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 _ALWAYS_CODE = frozenset(
     ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
 )
-"""Programs whose standard input can start others, whatever their words are."""
+"""Programs whose standard input can start other programs, whatever their arguments are."""
 _SHELL_NAMES = re.compile("|".join(sorted(_SHELLS - {"busybox"})))
 _SCRIPT_READERS = (
     (_SHELL_NAMES, re.compile(r"[-+][abefhklmnpruvxBEHPT]+"), re.compile(r"-[A-Za-z]*c")),

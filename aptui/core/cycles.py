@@ -1,6 +1,6 @@
-"""Dependency cycles: the strongly connected components of a graph, each yielded once; jobs and products are unknown here.
+"""Dependency cycles: the strongly connected components of any graph, each yielded once.
 
-Cycles of jobs are asked for by `graph`, those of products that need each other by `core/cycles`.
+`state.graph` uses it for jobs, the catalog for products that preload each other.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def components(roots: Iterable[Node], next_of: Callable[[Node], Iterable[Node]]) -> Iterator[list[Node]]:
-    """Yield the strongly connected components of all that `roots` lead to, each after those that it leads to (Tarjan 1972).
+    """Yield the strongly connected components of all nodes reachable from `roots`, dependencies first (Tarjan 1972).
 
-    Without recursion: a chain of dependencies may be longer than Python's stack. `next_of` is asked once for each node, and
-    its answer is read step by step, so that a caller may leave out what it knows already.
+    Without recursion: a chain of dependencies may be longer than Python's stack. `next_of` is called once for each node, and
+    its result is read step by step, so that a caller may leave out nodes that it has seen.
     """
     order: dict[Node, int] = {}
     for root in roots:

@@ -41,7 +41,7 @@ def file_digest(digest: Digest | None) -> str:
 
 
 def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) -> Manifest:
-    """Return what the configuration says about the jobs of `builder` on `platform`, one entry for each thing that may change."""
+    """Return the configuration of the jobs of `builder` on `platform` as entries, one for each value that may change."""
     params = dict(builder.platform_params).get(platform.id, "{}")
     entries = [
         ("builder", builder.name, short(builder.uuid + builder.kind.encode())),
@@ -85,7 +85,7 @@ def _digest_fields(record: CommandRule | ReferenceRule, names: Iterable[str]) ->
 
 
 def _code_name(builder: Builder) -> str:
-    """Return what the builder's code is called wherever the project lies."""
+    """Return a name of the builder's code that does not depend on the project's place."""
     return (builder.origin.rpartition("/")[2] if builder.origin.startswith("file:") else builder.origin) or builder.name
 
 
@@ -95,7 +95,7 @@ def combine(entries: Iterable[Entry]) -> str:
 
 
 def plan_entries(plan: JobPlan) -> Manifest:
-    """Return what an analysis said about the job beyond its name; nothing for a plain one."""
+    """Return the entries of a job's plan beyond its name; none for a plain plan."""
     entries: list[Entry] = []
     if plan.params != "{}":
         entries.append(("job parameters", plan.params, short(plan.params.encode())))

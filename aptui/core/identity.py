@@ -22,9 +22,9 @@ _COMMON = f"{COMMON_PLATFORM}/"
 _NOT_IN_PREFIXES = re.compile(r"[^a-z0-9._-]")
 
 REMOVED_SOURCE_STATE = "departed:"
-"""Keys in `aptui_state` of sources that went without their identity file.
+"""Prefix of keys in `aptui_state` of sources that were removed without their identity file.
 
-Prefix + UUID (hex) → "SHA-256 (hex) relative path", "" = it came back.
+The UUID (hex) follows; the value is "SHA-256 (hex) relative path", "" = the source came back.
 """
 
 
@@ -52,7 +52,7 @@ def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
 
 
 def names_of(source: Source) -> tuple[str, ...]:
-    """Return how others may name a source in a dependency: by its key, and by 32 hex digits of each UUID that it answers to."""
+    """Return the names of a source in dependencies: its key, and each of its UUIDs as 32 hex digits."""
     return (source.key, *(uuid.hex() for uuid in (source.uuid, *legacy_of(source))))
 
 

@@ -11,7 +11,7 @@ from aptui.core.model import LinkKind, ProductLink
 from aptui.core.paths import is_below, normalize
 
 IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
-"""A product named so is meant as a source: what an artist made is an image, whatever a builder makes of it."""
+"""Extensions of products that mean the source: an image is named by artists, whatever a builder makes of it."""
 EXCLUSION = "!"
 """First character of a path that excludes."""
 LOAD_MASK = 0xF

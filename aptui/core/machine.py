@@ -1,8 +1,8 @@
-"""The job machine: one table of everything that may happen to a job.
+"""The job machine: one table of every transition of a job. It uses no files, no workers and no clock.
 
-It knows no files, no workers, no clock. Five rules stand above the table: a job's state is assigned in one line of one file
-(`feed`, below); a result that does not name the job's current run is dropped before it gets here (stale-result guard);
-commit is atomic for the machine; BLOCK and UNBLOCK look only at settled jobs; analysis is a job like any other.
+Five rules stand above the table. A job's state is assigned in one line of one file (`feed`, below). A result that does not name
+the job's current run is dropped before it gets here (stale-result guard). A commit is atomic for the machine. BLOCK and UNBLOCK
+depend only on settled jobs. An analysis is a job like any other.
 """
 
 from __future__ import annotations

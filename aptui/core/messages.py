@@ -96,9 +96,8 @@ class ScanFinished(Struct, frozen=True):
 class FilesHashed(Struct, frozen=True):
     """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read.
 
-    `copies` are (key, run keys, milliseconds): copies of just these bytes are staged under the run keys that `HashFiles` named.
-    `has_more`: another one comes soon, whatever else comes before; copies wait for its copies, to be committed with them, and rows
-    for its rows.
+    `copies` are (key, run keys, milliseconds): copies of exactly these bytes are staged under the run keys that `HashFiles`
+    named. `has_more`: another `FilesHashed` follows soon; copies and rows of this event wait for those of the next one.
     """
 
     seq: int
@@ -234,7 +233,7 @@ class JobCommit(Struct, frozen=True):
 
 
 class CommitProducts(Struct, frozen=True):
-    """Commit these jobs together; the loop performs it before it takes the next event. It is the last command of its answer."""
+    """Commit these jobs together, before the next event is handled. It is the last command of its answer."""
 
     cause: int
     commits: tuple[JobCommit, ...]
@@ -288,7 +287,7 @@ class RecheckFiles(Struct, frozen=True):
 
 
 class CompareFiles(Struct, frozen=True):
-    """Files that runs may have written without a notification: check those again that are not as these facts say."""
+    """Check again the files that differ from these facts: runs may have written them without a notification."""
 
     cause: int
     facts: tuple[FileFact, ...]

@@ -33,9 +33,10 @@ UNKNOWN_SIZE = -1
 
 
 class FileFact(Struct, frozen=True):
-    """A file as `stat` saw it. `digest` and `hash64` (XXH64, seed 0) when its bytes were read, else `NO_DIGEST` and 0.
+    """A file as `stat` reported it; `digest` and `hash64` (XXH64, seed 0) if its bytes were read, else `NO_DIGEST` and 0.
 
-    `is_duplicate`: a file of a metadata type whose path an earlier scan folder has too: overriding does not hold for those.
+    `is_duplicate`: a file of a metadata type whose path also exists in an earlier scan folder: such files do not override each
+    other.
     """
 
     scan_folder: int
@@ -68,10 +69,10 @@ class DependencyKind(IntEnum):
 
 
 class JobDependency(Struct, frozen=True, order=True):
-    """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` narrow it to some products.
+    """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` restrict it to some products.
 
-    With `is_uuid`, `source` are 32 hex digits of a UUID that the source answers to. With a `*` in it (`is_wildcard`), it
-    stands for all sources that match and have such a job.
+    With `is_uuid`, `source` is a UUID of the source as 32 hex digits. With a `*` (`is_wildcard`), it means all matching sources
+    that have this job.
     """
 
     source: PathKey
@@ -288,7 +289,7 @@ _ANALYSIS = "analysis"
 
 
 def describe_key(job_key: str, builder: str = "") -> str:
-    """Return a job key as people read it: that of an analysis is `analysis:BUILDER`, or `analysis` if the name is not known."""
+    """Return a job key for users: that of an analysis is `analysis:BUILDER`, or `analysis` if the name is unknown."""
     if not job_key.startswith(LISTED_ANALYSIS):
         return job_key
     return f"{_ANALYSIS}:{builder}" if builder and not builder.startswith("{") else _ANALYSIS

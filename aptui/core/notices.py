@@ -154,7 +154,7 @@ class Progress(Struct, frozen=True):
 
 
 class MissingScan(Struct, frozen=True):
-    """How far a search for missing dependencies has come; `name` is what is scanned, `error` why it ended too early."""
+    """Progress of a search for missing dependencies; `name` is the scanned file, `error` why it ended too early."""
 
     cause: int
     name: str

@@ -68,7 +68,7 @@ def product_name(platform: str, source_rel: str, file_name: str) -> str:
 
 
 def cache_path(name: str) -> str:
-    """Return where in the cache a product (or a folder of products) lies: those on `common` in the folder of intermediates."""
+    """Return the place of a product (or of a folder of products) in the cache: those on `common` in the folder of intermediates."""
     platform, slash, rest = name.partition("/")
     return f"{INTERMEDIATES}{slash}{rest}" if platform == COMMON_PLATFORM else name
 

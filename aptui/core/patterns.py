@@ -1,4 +1,4 @@
-"""Patterns over relative paths: which builders want a file, what a wildcard means, what is ignored; no YAML here."""
+"""Patterns over relative paths: of builders, of wildcard dependencies, of ignore rules; no YAML here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 
 
 def wildcard_regex(pattern: str) -> str:
-    """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character; all else is itself.
+    """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character.
 
-    `**/` is any folders, or none. All wildcards but the last commit to their first match, as in `fnmatch`, so that many of
-    them do not take exponential time: what follows each has a fixed length, and where it may begin later only gets less.
+    `**/` is any number of folders; all other characters match themselves. All wildcards but the last commit to their first
+    match, as in `fnmatch`, so that many of them do not take exponential time: the text after each has a fixed length, and a
+    later start only leaves less text.
     """
     first, *rest = _GAPS.split(pattern)
     gaps, pieces = rest[::2], list(map(_literal, rest[1::2]))
@@ -97,7 +98,7 @@ def ignore_matcher(ignore_regex: str) -> Callable[[str], bool]:
 
 
 def below_matcher(ignore_regex: str) -> Callable[[str], bool]:
-    """Return what says whether a relative path, or a folder above it, is ignored."""
+    """Return a function that says whether a relative path, or a folder above it, is ignored."""
     ignores = ignore_matcher(ignore_regex)
 
     def is_ignored(rel: str) -> bool:
@@ -156,7 +157,7 @@ class PatternSet:
 
 
 class _Gated:
-    """Regexes with the index of their builder, behind gates that let only a path through which one of them matches."""
+    """Regexes with the index of their builder; combined regexes in front of them reject most paths at once."""
 
     def __init__(self, regexes: Sequence[tuple[int, str]]) -> None:
         of_each = {index: [regex for other, regex in regexes if other == index] for index in dict.fromkeys(at for at, _ in regexes)}

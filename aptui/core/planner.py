@@ -16,7 +16,7 @@ from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Companion,
 from aptui.core.settings import SettingsTree, is_settings
 
 _ASKED_SIZE = 1 << 15
-"""A path is asked about several times, the last one when its bytes have been read, and then never again."""
+"""Size of the cache of paths: a path is requested several times until its bytes are read, and then never again."""
 
 
 class MatchedBuilders(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Planner:
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._asked: dict[tuple[str, int], MatchedBuilders] = {}
         self._wanted: dict[tuple[int, ...], MatchedBuilders] = {}
-        """{(scan folder, the places of the builders whose patterns match)}: what many paths have in common."""
+        """{(scan folder, indexes of the builders whose patterns match)}: the common result of many paths."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}

@@ -49,12 +49,12 @@ class Resources:
         """Whether one of each is free."""
         return all(len(self._holders[name]) < self.limits[name] for name in names)
 
-    def take(self, job: Job) -> None:
+    def acquire(self, job: Job) -> None:
         """`job` starts."""
         for name in self.needs(job):
             self._holders[name][job.run_key] = job
 
-    def give_back(self, run_key: int) -> None:
+    def release(self, run_key: int) -> None:
         """The run with this key is over."""
         for held in self._holders.values():
             held.pop(run_key, None)
@@ -189,10 +189,9 @@ class ReadyQueue:
 
 
 class LanedQueue(ReadyQueue):
-    """A queue of jobs that need resources: a job for which none is free holds up no other, and costs nothing while it waits.
+    """A queue of jobs that need resources: a job whose resources are in use does not delay others.
 
-    Jobs that need the same resources stand in one lane; there are as many lanes as builders differ in that. The queue itself is
-    the lane of all that need none.
+    Jobs that need the same resources are in one lane. The queue itself is the lane of all jobs without resources.
     """
 
     def __init__(self, host_platform: str, resources: Resources) -> None:
@@ -218,7 +217,7 @@ class LanedQueue(ReadyQueue):
         super().push(job) if lane is None else lane.push(job)
 
     def put_first(self, job: Job) -> None:
-        """Let `job` be the next one, whatever its rank, as soon as what it needs is free."""
+        """Make `job` the next one, whatever its rank, as soon as its resources are free."""
         lane = self._lane_of(job)
         super().put_first(job) if lane is None else lane.put_first(job)
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 EXIT = "exit "
 """Before the status of a command that ended with one, as in `exit 75`."""
 _BY_SIGNAL = range(129, 160)
-"""Statuses by which shells say that what they ran was killed by a signal."""
+"""Exit statuses of shells whose program was killed by a signal."""
 _KILLED = 137
 Entry = tuple[str, str, str]
 CHECK = "check"

@@ -417,9 +417,9 @@ class Archive(Protocol):
         ...
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources that answer to this UUID.
+        """Return the keys of the stored sources with this UUID.
 
-        The one that has it comes first, then by scan folder and age.
+        Its present owner comes first, then earlier owners by scan folder and age.
         """
         ...
 
@@ -465,7 +465,7 @@ class Archive(Protocol):
         ...
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return (why the job's last committed run was needed, where its result came from), "" where that is not known."""
+        """Return (why the job's last committed run was needed, the origin of its result), "" if unknown."""
         ...
 
     def state(self, key: str) -> str | None:

@@ -83,7 +83,7 @@ def make_committed_step(before: RunStep, now: RunStep) -> str:
 
 
 def step(known: RunStep, wanted: RunStep) -> str:
-    """Return what turns `known` into `wanted`, "" when they are equal."""
+    """Return the packed difference that turns `known` into `wanted`, "" when they are equal."""
     if known == wanted:
         return ""
     old, new = set(known.inputs), {entry[:2] for entry in wanted.inputs}
@@ -97,7 +97,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
     return msgspec.json.encode(parts).decode()
 
 
-def turn_step(known: RunStep, text: str) -> RunStep:
+def apply_step(known: RunStep, text: str) -> RunStep:
     """Return the moment that `step` was made for."""
     if not text:
         return known
@@ -126,7 +126,7 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
     for is_committed, text in runs:
         if is_committed:
             found.append(now)
-            now = turn_step(now, text)
+            now = apply_step(now, text)
         else:
-            found.append(RunStep(turn_step(now, text).inputs))
+            found.append(RunStep(apply_step(now, text).inputs))
     return found

@@ -47,7 +47,7 @@ NO_FACTS = ContentFacts()
 
 
 def fault_of(name: str, value: object) -> str:
-    """Say what a value is that the fact `name` cannot have, "" when it can."""
+    """Return why the fact `name` cannot have this value, "" when it can."""
     if name == "format":
         is_word = isinstance(value, str) and value.isprintable() and value == value.lower() and 0 < len(value) <= LONGEST_FORMAT
         return "" if is_word else f"not a word in lower case of at most {LONGEST_FORMAT} characters"
@@ -67,7 +67,7 @@ def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
 
 
 Stamp = tuple[int, ...]
-"""(size, mtime_ns, ctime_ns, inode) of a file, () = it is not there. A time of 0 is not known, and is like any other."""
+"""(size, mtime_ns, ctime_ns, inode) of a file, () = it does not exist. A time of 0 is unknown, and equals any other."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
 """Resolution of the kernel's clock for files (CONFIG_HZ=100): a changed file may have a time that is earlier by this."""
@@ -142,7 +142,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run had other code, or other tools, than its builder was described with: (path, SHA-256 in hex) each."""
+    """Whether a run used other code, or other tools, than the builder's description: (path, SHA-256 in hex) each."""
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 

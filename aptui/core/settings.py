@@ -1,7 +1,7 @@
-"""Settings files (`.aptui.yaml`): which parameters and platforms they adjust in their folders, and from where; no YAML here.
+"""Settings files (`.aptui.yaml`): which parameters and platforms they adjust in their folders; no YAML here.
 
-Each file is one more layer, laid over the project's builders for all that lies below it: parameters over parameters, those
-of a platform over those of the same platform, key by key, and the nearer folder wins. Its text has the form that
+Each file is one more layer over the project's builders for all sources below it: its parameters override parameters, those of a
+platform override those of the same platform, key by key, and the nearer folder wins. Its text has the form that
 `aptui.config.folder` gives it.
 """
 
@@ -73,10 +73,10 @@ class _Folder(Struct):
     sections: dict[str, dict[str, dict[str, Json]]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     files: dict[str, _Folder] = field(default_factory=dict)
-    """{pattern relative to the folder: what it says about files that match}."""
+    """{pattern relative to the folder: settings of the files that match}."""
 
     def about(self, builder: str) -> object:
-        """Return all that it says about one builder."""
+        """Return all settings for one builder."""
         files = {pattern: each.sections[builder] for pattern, each in self.files.items() if builder in each.sections}
         return self.sections.get(builder), files
 
@@ -101,7 +101,7 @@ def is_settings(rel: str) -> bool:
 
 
 def merge_params(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
-    """Return a builder's parameters under an `Adjustment.order`: (those of all platforms, {platform: what differs})."""
+    """Return a builder's parameters under an `Adjustment.order`: (those of all platforms, {platform: the overrides})."""
     params: dict[str, Json] = json.loads(builder.params)
     platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
     if order:
@@ -163,7 +163,7 @@ class SettingsTree:
         return frozenset(builder.uuid for name, builder in self._builders.items() if before.about(name) != after.about(name))
 
     def problem(self, key: PathKey) -> str:
-        """Return what is wrong with a settings file that `key` lies below, "" when nothing is."""
+        """Return the problem of a settings file above `key`, "" for none."""
         return next((self._folders[folder].problem for folder in self._above(key) if self._folders[folder].problem), "")
 
     @property
@@ -172,7 +172,7 @@ class SettingsTree:
         return tuple(found.problem for _folder, found in sorted(self._folders.items()) if found.problem)
 
     def files_above(self, key: PathKey) -> list[tuple[str, str]]:
-        """Return (relative path, what is wrong with it) of the settings files that `key` lies below, the nearest last."""
+        """Return (relative path, its problem) of the settings files above `key`, the nearest last."""
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
 
     def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
@@ -257,7 +257,7 @@ class SettingsTree:
     # ----------------------------------------------------------------------------------------------------------- checking
 
     def _check_text(self, text: str) -> _Folder:
-        """Read a text and say what is wrong with it in this project."""
+        """Parse a text, with the problems that it has in this project."""
         data = json.loads(text)
         found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
         for pattern, each in data.get("files", {}).items():
@@ -300,7 +300,7 @@ class SettingsTree:
 
 
 def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]], builder: Builder) -> None:
-    """Raise the first parameter that the builder's class does not know, or whose value it does not."""
+    """Raise an error for the first parameter that the builder's class does not declare, or whose value it refuses."""
     schema = json.loads(builder.params_schema)
     scopes: list[tuple[tuple[str, ...], Json]] = [((name, "params"), section["params"])]
     scopes += [((name, "platforms", reference), params) for reference, params in section["platforms"].items()]

@@ -76,15 +76,15 @@ def name_of(job: Job, folders: Mapping[int, str]) -> str:
 def log_name(scan_folder: str, rel: str, platform: str, key: str, builder: bytes, run_key: int) -> str:
     """Return where the log of one run lies, relative to the log folder; `scan_folder` is its name, `builder` 16 bytes."""
     crc = zlib.crc32("\n".join((scan_folder, rel, platform, key, uuid_text(builder))).encode())
-    return f"JobLogs/{_fitting(rel, f'-{crc:08x}-{run_key}.log')}"
+    return f"JobLogs/{_shorten(rel, f'-{crc:08x}-{run_key}.log')}"
 
 
 def analysis_log_name(rel: str, builder: bytes) -> str:
     """Return where the log of the last analysis lies, relative to the log folder."""
-    return f"JobLogs/{_fitting(rel, f'-{uuid_text(builder)}_createJobs.log')}"
+    return f"JobLogs/{_shorten(rel, f'-{uuid_text(builder)}_createJobs.log')}"
 
 
-def _fitting(rel: str, ending: str) -> str:
+def _shorten(rel: str, ending: str) -> str:
     """Return `rel` + `ending` with every part cut to the length of a file name; a cut part ends in its CRC to stay unique."""
     *folders, name = rel.split("/")
     return "/".join((*(_cut(folder, _NAME_BYTES) for folder in folders), _cut(name, _NAME_BYTES - len(ending)) + ending))
@@ -178,7 +178,7 @@ def is_tally(text: str) -> bool:
 
 
 def spoken(text: str) -> str:
-    """Return the text of a line as people say it: O3DE's last line of a log counts "1 errors"."""
+    """Return the text of a line for users: O3DE's last line of a log counts "1 errors"."""
     found = _TALLY.match(text)
     return f"{count(int(found[1]), 'error')}, {count(int(found[2]), 'warning')}" if found else text
 

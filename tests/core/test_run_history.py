@@ -32,7 +32,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 @given(MOMENTS, MOMENTS)
 def test_a_step_turns_the_one_moment_into_the_other(known: RunStep, wanted: RunStep) -> None:
-    assert plain(run_history.turn_step(known, run_history.step(known, wanted))) == plain(wanted)
+    assert plain(run_history.apply_step(known, run_history.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))

@@ -31,10 +31,10 @@ class Analyses(PipelinePart):
         self._spread = spread
         self._reads = reads
 
-    def take(self, job: Job, result: AnalyseResult, now_ms: int) -> None:
+    def handle(self, job: Job, result: AnalyseResult, now_ms: int) -> None:
         """The run of an analysis ended: the jobs of its source are those that it planned."""
         builder, source = self._builders[job.builder], job.source
-        self._reports.learn(job, result.duration_ms)
+        self._reports.record_duration(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
         question = self._graph.assemble_question(job, self._planner.platforms_of(builder, source))
         if job.planned_inputs[: len(question)] != question:  # the configuration changed while it ran
@@ -63,8 +63,8 @@ class Analyses(PipelinePart):
         self._ledger.put("put_stat", (f"CreateJobs,{source.rel},{builder.name}", result.duration_ms, now_ms))
         if is_failed:
             self._adopt_edges(job, edges)
-            self._learn_hidden(job, result)
-            self._plans.retries.pay_analysed(job)  # the plans of the last success are out of date
+            self._record_hidden(job, result)
+            self._plans.retries.pop_analysis(job)  # the plans of the last success are out of date
             self._failures.fail(job, error or "its analysis failed without saying why", now_ms, kind=result.kind)
             return
         before = targets_of(source)
@@ -73,8 +73,8 @@ class Analyses(PipelinePart):
         self._jobs.feed(job, Trigger.COMMITTED)
         job.plans, job.edges, job.error, job.is_forced, job.failure = plans, edges, "", False, None
         self._memory.edges.renew(source, before)
-        self._learn_hidden(job, result)
-        self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pay_analysed(job))
+        self._record_hidden(job, result)
+        self._plans.apply(source, builder, plans, is_retry=self._plans.retries.pop_analysis(job))
         self._jobs.schedule_edges(source, builder.uuid)
         self._jobs.seal(job)
         self._reports.report(job)
@@ -90,7 +90,7 @@ class Analyses(PipelinePart):
         self._jobs.save(job)
         self._jobs.todo.append((job, True))
 
-    def _learn_hidden(self, job: Job, result: AnalyseResult) -> None:
+    def _record_hidden(self, job: Job, result: AnalyseResult) -> None:
         """Record the files that an analysis read or did not find although other files hide them, with their digests."""
         hidden = {edge.target for edge in job.edges if edge.kind is EdgeKind.DISCOVERED}
         stamps = {file.path: file.stamp for file in result.used.files} if hidden else {}

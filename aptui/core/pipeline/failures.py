@@ -181,7 +181,7 @@ class Failures(PipelinePart):
 
     @staticmethod
     def remember_run(job: Job) -> None:
-        """Keep what the row says of the run that made the products of `job`, which a failed run is about to replace."""
+        """Keep the row's description of the run that made the products of `job`, before a failed run replaces it."""
         if job.failure is None and job.fingerprint:
             committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
             job.failure = JobFailure(committed=committed)

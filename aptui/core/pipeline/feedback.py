@@ -42,7 +42,7 @@ _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
 
 class Drafts(PipelinePart):
-    """Chooses between draft and final, and knows the jobs whose final is pending."""
+    """Chooses between draft and final, and keeps the jobs whose final is pending."""
 
     def __init__(self, jobs: Jobs) -> None:
         super().__init__(jobs)
@@ -87,7 +87,7 @@ class Drafts(PipelinePart):
         self._has_moved = True
         return True
 
-    def is_in_the_way(self, blocker: Job, job: Job) -> bool:
+    def blocks_with_final(self, blocker: Job, job: Job) -> bool:
         """Whether `job`, which is new or was edited, waits for the mere final of another, whose draft would do."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
@@ -96,7 +96,7 @@ class Drafts(PipelinePart):
             return False
         return fingerprint.number(quality.as_draft(blocker.planned_inputs)) == blocker.fingerprint
 
-    def take(self) -> list[Job]:
+    def list_due(self) -> list[Job]:
         """Return the jobs whose finals are due now, [] while anything else is pending; the caller evaluates them."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
@@ -133,9 +133,9 @@ class Drafts(PipelinePart):
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Runs of one source, on several platforms, that lie no further apart count as one.
+"""Maximum gap between runs of one source, on several platforms, that count as one.
 
-The file may be seen after the last of them only.
+The file may be checked only after the last of them.
 """
 
 
@@ -175,7 +175,7 @@ class ChainFeedback:
         if len(self._ended) > _ENDED_MOST:
             del self._ended[next(iter(self._ended))]
 
-    def take_ran(self) -> list[PathKey]:
+    def pop_ran(self) -> list[PathKey]:
         """Return the intermediates that runs worked on since this was asked last."""
         ran, self._ran = list(self._ran), {}
         return ran

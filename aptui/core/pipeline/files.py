@@ -35,7 +35,7 @@ class Spread(PipelinePart):
         self._identities = identities
 
     def _sharers(self, keys: set[PathKey]) -> set[PathKey]:
-        """Return what has one of these files as a companion that it shares with others."""
+        """Return the sources that share one of these files as a companion."""
         shared = [key for key in keys if self._graph.companions.is_shared(key)]
         if not shared:
             return set()
@@ -45,13 +45,13 @@ class Spread(PipelinePart):
         return {key for key, fact in facts.items() if any(self._graph.companions.is_shared_with(each, fact.rel) for each in shared)}
 
     def spread(self, keys: set[PathKey]) -> None:
-        """These files are not what they were: plan all that depends on them, however far."""
+        """Plan all direct and indirect dependents of these files, which changed."""
         owners = {owner for key in keys for owner in self._graph.companions.find_owners(RelPath(key))} | self._sharers(keys)
         affected: set[PathKey] = set(owners)
         edge = set(keys) | owners
         while (edge or self._identities.has_renamed) and self._memory.edges.has_any:
             uuids = (uuid.hex() for key in edge for uuid in self._uuids_of(key))
-            targets = [*edge, *uuids, *self._identities.take_renamed()]
+            targets = [*edge, *uuids, *self._identities.pop_renamed()]
             edge = self._memory.dependents(targets) - affected - keys
             affected |= edge
         self._plans.plan_all(affected)
@@ -80,8 +80,8 @@ class Spread(PipelinePart):
         return (path_uuid(key),) if source is None else (path_uuid(key), source.uuid, *legacy_of(source))
 
     def evaluate_identities(self) -> None:
-        """Plan the sources whose identity may have changed, and all that depends on them."""
-        while pending := self._identities.take_pending():
+        """Plan the sources whose identity may have changed, and all their dependents."""
+        while pending := self._identities.pop_pending():
             for source in self._memory.load(pending):
                 self._plans.plan(source)
         if self._identities.has_renamed:
@@ -106,7 +106,7 @@ _LOADED_TOGETHER = 500
 
 
 class Files(PipelinePart):
-    """Takes what was seen and read of files."""
+    """Handles events about files: scanned, and read."""
 
     def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, plain: PlainCopies) -> None:
         super().__init__(jobs)
@@ -130,7 +130,7 @@ class Files(PipelinePart):
             self._plans.retries.resume(self._memory.archive.list_unfinished())
 
     def scan_finished(self) -> None:
-        """A scan has come to its end: what it has not reported is as it was remembered, or gone."""
+        """Handle the end of a scan: folders that it did not report are unchanged, or gone."""
         self._memory.end_scan()
         for folder in [folder for folder in self._settings.folders if self._memory.file(file_key(folder)) is None]:
             self._spread.spread_settings(folder, self._put_settings(folder, ""))  # its file went while no engine looked
@@ -148,7 +148,7 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def _retry_folder(self, folder: str, but: Collection[PathKey] = ()) -> None:
-        for source in self._memory.load(self._plans.retries.take(folder, but)):
+        for source in self._memory.load(self._plans.retries.pop_folder(folder, but)):
             self._plans.plan(source)
 
     def folder_seen(self, event: FolderSeen) -> None:
@@ -185,7 +185,7 @@ class Files(PipelinePart):
             self._clash(fact, others)
         self._drop_orphans(event)
         self._note_small(facts, previous)
-        self._memory.newer.give_to(pending, set(keys))
+        self._memory.newer.move_to(pending, set(keys))
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
@@ -253,7 +253,7 @@ class Files(PipelinePart):
         return adjusted
 
     def _drop_file_rows(self, event: FolderSeen, gone: set[PathKey]) -> None:
-        """Drop the rows of files that are no more, or lie elsewhere now, or are spelled otherwise."""
+        """Drop the rows of files that are gone, moved, or spelled differently."""
         now = {fact.key: (fact.scan_folder, fact.rel) for fact in event.facts}
         for key, fact in self._memory.archive.files([*sorted(gone), *now]).items():
             if now.get(key) != (fact.scan_folder, fact.rel):
@@ -281,13 +281,13 @@ class Files(PipelinePart):
         )
 
     def files_hashed(self, event: FilesHashed, *, may_group: bool) -> None:
-        """Bytes were read, or could not be; `may_group`: no other copies wait to be committed with those of this event."""
+        """Handle files that were read or could not be; `may_group`: no earlier copies wait to be committed with these."""
         changed: set[PathKey] = set()
         restless = [key for key in event.unstable if key in self._memory.hashing]  # the others went while they were read
         facts = [(fact.key, fact) for fact in event.facts]
         self._memory.load([key for key, _fact in facts])
         copies = {key: (run_keys, took_ms) for key, run_keys, took_ms in event.copies}
-        together: list[tuple[PathKey, FileFact]] | None = [] if may_group and self._plain.may_take(event) else None
+        together: list[tuple[PathKey, FileFact]] | None = [] if may_group and self._plain.may_plan(event) else None
         for key, fact in facts:
             asked = self._memory.hashing.pop(key, None)
             if asked is None:
@@ -302,7 +302,7 @@ class Files(PipelinePart):
                 together.append((key, fact))
             elif self._settle_copied(key, fact, copies):
                 changed.add(key)
-        if together and not self._plain.take(together, copies):
+        if together and not self._plain.plan(together, copies):
             changed.update(key for key, fact in together if self._settle_copied(key, fact, copies))
         for key, text in event.unreadable:
             self._unreadable(key, text)
@@ -313,7 +313,7 @@ class Files(PipelinePart):
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(restless)))
         self._close_folders_of((*(key for key, _fact in facts), *(key for key, _text in event.unreadable), *event.unstable))
         self._spread.spread(changed)
-        self._take_fetched(facts)
+        self._retry_fetched(facts)
         for key, _fact in facts if self._jobs.waiters else ():
             self._jobs.wake(key)
 
@@ -334,7 +334,7 @@ class Files(PipelinePart):
             self._memory.newer.learned.add(key)
 
     def _note_small(self, facts: Iterable[FileFact], previous: PendingFolder | None) -> None:
-        """Take note of the digests, b"" = not known, of files that may have been Git LFS pointers and have another size now."""
+        """Record the digests, b"" = unknown, of files that may have been Git LFS pointers and changed their size."""
         is_wanted = self._memory.edges.has_any or self._takes_pointers
         unread = {fact.key: fact for fact in facts if not fact.digest} if is_wanted else {}
         before = self._memory.archive.files(list(unread)) if previous is None else previous.winners
@@ -343,7 +343,7 @@ class Files(PipelinePart):
             if old is not None and old.size != fact.size and old.size < lfs.LONGEST_POINTER_BYTES:
                 self._small[key] = old.digest
 
-    def _take_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
+    def _retry_fetched(self, facts: list[tuple[PathKey, FileFact]]) -> None:
         """Files that were Git LFS pointers have been fetched: they have the same digests, and other sizes.
 
         Jobs that failed because the files were missing are retried, and analyses that may have read the pointers are repeated.
@@ -365,7 +365,7 @@ class Files(PipelinePart):
                     job.planned = None
 
     def _settle_copied(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:
-        """Settle a file that was read; its jobs may take the copies that came with its bytes."""
+        """Settle a file that was read; its jobs may use the copies that came with its bytes."""
         if key in copies:
             self._jobs.copies[key] = list(copies[key][0])
         return self._settle_read(key, fact)
@@ -421,7 +421,7 @@ class Files(PipelinePart):
         self._memory.folder_leaves_after(pending, self._ledger.ticket)
 
     def _note_folder(self, pending: PendingFolder) -> None:
-        """Save the names of a folder whose files are partly sources and partly not read yet.
+        """Save the names of a folder whose files are partly not read yet.
 
         The next start then notices which of them are gone.
         """
@@ -441,7 +441,7 @@ class Files(PipelinePart):
         self._ledger.put("put_file", (fact.scan_folder, fact.rel, 0, fact.mtime_ns // 1_000_000, rows.to_signed(fact.hash64)))
 
     def _settle(self, key: PathKey, fact: FileFact) -> bool:
-        """The bytes of `key` are known: plan its jobs if it is a source. Return whether they are others than before."""
+        """Plan the jobs of a file that was read, if it is a source; return whether its bytes changed."""
         is_changed = self._settle_source(key, fact)
         if key not in self._memory.sources:
             self._put_file_row(fact)

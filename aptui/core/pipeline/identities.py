@@ -36,12 +36,12 @@ class Identities(PipelinePart):
         """Whether a UUID means another source than before."""
         return bool(self._renamed)
 
-    def take_renamed(self) -> set[str]:
+    def pop_renamed(self) -> set[str]:
         """Return the UUIDs (hex) that mean another source than before, once: their dependants are planned again."""
         renamed, self._renamed = self._renamed, set()
         return renamed
 
-    def take_pending(self) -> list[PathKey]:
+    def pop_pending(self) -> list[PathKey]:
         """Return the sources that may have to be called otherwise now, once."""
         pending, self._pending = self._pending, {}
         return list(pending)
@@ -59,12 +59,12 @@ class Identities(PipelinePart):
         self._jobs.save_source(source)
         self._put_legacy(source, legacy_of(source))
         self._compare_with_removed(source)
-        if self._jobs.reports.wants_news or self._jobs.reports.is_followed:
+        if self._jobs.reports.reports_every_step or self._jobs.reports.is_followed:
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, True),)))
         return source
 
     def metadata_identity(self, source: Source) -> SourceIdentity | None:
-        """Return what the `.meta` file of `source` says, as its folder was last seen."""
+        """Return the content of the `.meta` file of `source` when its folder was last scanned."""
         pending = self._memory.folders.get(parent(source.key))
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 
@@ -99,7 +99,7 @@ class Identities(PipelinePart):
         self._memory.rename(source, uuid)
         self.save_legacy(source)
         self._pending.update((key, None) for key in intermediates(source.jobs.values()))
-        self.let_go_of(freed, source.key)
+        self.release_uuid(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
         """Save the UUIDs that `source` answers to besides its own; rows of a former engine or a former name go."""
@@ -109,7 +109,7 @@ class Identities(PipelinePart):
         self._put_legacy(source, legacy)
 
     def _put_legacy(self, source: Source, legacy: Collection[SourceUuid]) -> None:
-        self._memory.answer_to(source, legacy)
+        self._memory.set_legacy(source, legacy)
         created_ms = source.identity.created_ms if source.identity else 0
         self._ledger.put_all("put_legacy", ((uuid, source.id, created_ms) for uuid in legacy))
 
@@ -166,7 +166,7 @@ class Identities(PipelinePart):
     def _is_there(self, source: Source) -> bool:
         return self._memory.file(source.key) is not None
 
-    def let_go_of(self, uuid: SourceUuid, key: PathKey) -> None:
+    def release_uuid(self, uuid: SourceUuid, key: PathKey) -> None:
         """Free `uuid`, which no source has any more, for a source that claims it."""
         if self._memory.has_identities:
             self._pending.update((other, None) for other in self._memory.keys_of(uuid) if other != key)
@@ -179,9 +179,9 @@ def _brought_identity(source: Source) -> bool:
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:
-    """Return the standing of a claim; the lowest is best.
+    """Return the rank of a claim; the lowest wins.
 
-    First a file that lies where its identity was made, then one that has an identity file, then the first to come.
+    First a file at the path where its identity was made, then one that has an identity file, then by path.
     """
     identity = source.identity
     return (identity is None or identity.original.lower() != source.rel.lower(), identity is None, source.key)

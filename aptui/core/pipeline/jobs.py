@@ -29,7 +29,7 @@ from aptui.core.state.conflicts import Conflicts
 from aptui.core.state.graph import Graph, is_named
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.stale_results import StaleResultCheck
-from aptui.core.state.working_set import WorkingSet, brings_sources, targets_of
+from aptui.core.state.working_set import WorkingSet, may_add_sources, targets_of
 
 UNKNOWN = 0
 """Planned fingerprint of a job that was cancelled before its manifest was known: it stays so until its source changes."""
@@ -111,7 +111,7 @@ class Jobs:
         unheard = [(key, fact) for key, fact in files if key not in self.memory.hashing]
         self.memory.hashing.update(files)
         copies: list[tuple[int, ...]] = []
-        if may_copy and self.copies_on_reading and not self.reports.wants_news:
+        if may_copy and self.copies_on_reading and not self.reports.reports_every_step:
             for _key, fact in unheard:
                 copies.append(self.ledger.next_run_keys(self.planner.copy_count(fact)))
         known = self._list_known_digests([key for key, _fact in unheard]) if any(copies) else []
@@ -126,12 +126,12 @@ class Jobs:
         facts |= self.memory.archive.files([key for key in keys if key not in facts])
         return [fact.digest if (fact := facts.get(key)) is not None else b"" for key in keys]
 
-    def take_copy(self, job: Job) -> bool:
+    def use_copy(self, job: Job) -> bool:
         """Whether the bytes that `job` copies lie there already, as they were read: then it need not wait for a worker."""
         if job in self.copied:
             return True
         run_keys = self.copies.get(job.source.key) if self.copies else None
-        if not run_keys or not self.builders[job.builder].is_plain_copy or self.is_outdated or self.reports.wants_news:
+        if not run_keys or not self.builders[job.builder].is_plain_copy or self.is_outdated or self.reports.reports_every_step:
             return False
         self.copied[job] = RunKey(run_keys.pop())
         return True
@@ -159,7 +159,7 @@ class Jobs:
             self.save(job)
             return
         self.ledger.touched[job.source] = None
-        if self.reports.wants_news or self.reports.is_followed:
+        if self.reports.reports_every_step or self.reports.is_followed:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:
@@ -170,7 +170,7 @@ class Jobs:
         self._planned_before, self._planned = self._planned, []
 
     def save_unsaved(self, *, but_committing: bool = False) -> None:
-        """Save every job that has no row yet, `but_committing` those whose commit, which saves it, is under way."""
+        """Save every job without a row; with `but_committing`, except those whose commit saves it."""
         for job in [job for jobs in self.memory.unsaved.jobs.values() for job in jobs]:
             if not (but_committing and job.state is JobState.COMMITTING):
                 self.save(job)
@@ -206,9 +206,9 @@ class Jobs:
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
         before, may_bring = job.state, job.platform == COMMON_PLATFORM or job.is_analysis
-        self.memory.moving -= may_bring and brings_sources(job)
+        self.memory.moving -= may_bring and may_add_sources(job)
         effect = feed(job, trigger)
-        self.memory.moving += may_bring and brings_sources(job)
+        self.memory.moving += may_bring and may_add_sources(job)
         self.failing_count += (job.state is JobState.FAILED) - (before is JobState.FAILED)
         if before is JobState.QUEUED:
             self.ready.discard(job)
@@ -217,7 +217,7 @@ class Jobs:
             self._key_of_start = RunKey(0)
             self.running[job.run_key] = job
             if self.resources is not None:
-                self.resources.take(job)
+                self.resources.acquire(job)
         elif effect is not Effect.NONE:
             self._end(job, effect)
 
@@ -303,7 +303,7 @@ class Jobs:
 
     def wake(self, key: PathKey) -> None:
         """`key` is known, or known to be missing: re-evaluate the jobs that wait for it."""
-        for job in self.waiters.take(key):
+        for job in self.waiters.pop(key):
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
                 self._reseal(job)
             elif job.state is JobState.WAITING or job.state is None:

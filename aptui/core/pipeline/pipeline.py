@@ -247,16 +247,16 @@ class Pipeline:
         self.plans.evaluate_todo()
         self.plans.end_chains()
         if isinstance(event, FilesHashed):
-            self.runs.take_copies(event)
+            self.runs.start_copies(event)
         self.plans.make_finals()
         self.jobs.save_idle_plans()
         self.files.close_complete_folders()
         self.jobs.put_edges()
-        self._let_go()
+        self._release()
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
             self.jobs.ledger.flush_rows()  # else they are saved with those of the next answer, and with nothing that relies on them
         self.jobs.memory.forget_answers()
-        return self.jobs.ledger.take()
+        return self.jobs.ledger.finish()
 
     def _dispatch(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case for each event, and nothing else
         match event:
@@ -289,14 +289,14 @@ class Pipeline:
             case _:
                 assert_never(event)
 
-    def _let_go(self) -> None:
-        """Let sources leave memory once their rows of this event are saved, and drop what counts only while jobs are in flight."""
+    def _release(self) -> None:
+        """Release sources once their rows of this event are saved, and drop state that is only needed while jobs are in flight."""
         ticket = self.jobs.ledger.ticket if self.jobs.ledger.rows else self.jobs.ledger.ticket - 1
         for source in self.jobs.ledger.touched:
             self.jobs.memory.leaves_after(source, ticket)
         self.jobs.ledger.touched.clear()
         if not self.jobs.committing:
-            self.jobs.memory.let_go_of_loaded()
+            self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
             if not self.jobs.memory.unstable:  # files that are checked again may continue a round
                 self.plans.forget_rounds()
@@ -305,7 +305,7 @@ class Pipeline:
 
     def _compare_heads(self) -> None:
         """Have the first sources of chains compared: later stages may write them, which a batch is not notified of."""
-        ran = self.plans.feedback.take_ran()
+        ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:
             self.jobs.ledger.order(CompareFiles(self.jobs.ledger.cause, tuple(heads)))
@@ -331,7 +331,7 @@ class Pipeline:
         )
 
     def count_pending(self) -> PendingCounts:
-        """Count what is pending, one look at every job that moves."""
+        """Count the pending jobs, in one pass over the working set."""
         pending: Counter[str] = Counter()
         critical: Counter[str] = Counter()
         analyses = 0

@@ -1,9 +1,9 @@
-"""Files that only plain copies want, decided together: from the bytes that came with their copies to products in place.
+"""Files that are only copied, decided together: from the copies that came with their bytes to products in place.
 
-A cold build is of new ones by the thousand, and a checkout of known ones. Nothing else is decided between the event that brings
-the copies and the end of their commit, so neither source nor job of a new one is ever in the working set: they are rows at once,
-and the job of a known one is what it was until it is what it is then. Whatever is unusual about one file of an event sends all of
-its copies the ordinary way, and a copy that cannot be placed becomes the job that it stands for.
+A cold build has thousands of new ones, a checkout thousands of known ones. No other decision is made between the event that
+brings the copies and the end of their commit. So the sources and jobs of new files never enter the working set: they are
+written as rows at once. The job of a known file keeps its state until the commit. If one file of an event is unusual, all
+copies of the event are handled as ordinary jobs. A copy that cannot be placed becomes an ordinary job.
 
 Tests: `tests/core/pipeline/test_plain_copies.py`.
 """
@@ -38,7 +38,7 @@ from aptui.core.state.commits import Commit, CommitChange
 Copies = Mapping[PathKey, tuple[tuple[int, ...], int]]
 """{key: (run keys, milliseconds)}"""
 _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
-"""What happens to the job of each of them within the event."""
+"""Triggers of each copied job within one event."""
 
 
 class PlainCopies(PipelinePart):
@@ -57,7 +57,7 @@ class PlainCopies(PipelinePart):
         """Copies of this event that are about to be committed."""
         self._now_ms = 0
 
-    def may_take(self, event: FilesHashed) -> bool:
+    def may_plan(self, event: FilesHashed) -> bool:
         """Whether nothing stands against deciding the copies of this event together; the files themselves may."""
         return bool(event.copies) and not event.has_more and self.may_group
 
@@ -65,11 +65,11 @@ class PlainCopies(PipelinePart):
     def may_group(self) -> bool:
         """Whether copies are decided together in this project, as things are."""
         jobs = self._jobs
-        if jobs.is_outdated or self._reports.wants_news or jobs.resources is not None:
+        if jobs.is_outdated or self._reports.reports_every_step or jobs.resources is not None:
             return False
         return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
-    def take(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
+    def plan(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
         """Plan the copies of `files`, all or none; return whether that is done."""
         wanted = []
         names: dict[str, int] = {}
@@ -162,7 +162,7 @@ class PlainCopies(PipelinePart):
         source.fact = fact
         self._ledger.put("put_source", rows.source_row(source))
         source.last_ticket = self._ledger.ticket  # it is not read from its row before the row is saved
-        self._plans.retries.pay(source.key)
+        self._plans.retries.pop(source.key)
         for rule, run_key, job in copies:
             assert job is not None
             manifest, number = manifest_of(rule, fact)
@@ -188,7 +188,7 @@ class PlainCopies(PipelinePart):
         for copy in planned:
             took.setdefault(copy.rule.builder.uuid, []).append((copy.duration_ms, copy.job.duration_ms if copy.job else 0))
         for builder, runs in took.items():
-            self._reports.learn_runs(builder, runs)
+            self._reports.record_durations(builder, runs)
         renames = (((self._path_staged(copy), copy.product),) for copy in planned)
         self._ledger.commit(
             JobCommit(copy.run_key, copy.job_id, move, (), is_first=copy.job is None)
@@ -224,7 +224,7 @@ class PlainCopies(PipelinePart):
             )  # fmt: skip
 
     def _finish(self, job: Job, copy: PlainCopy) -> None:
-        """The job of a known file is what its row says by now."""
+        """Set the state of a known file's job to that of its saved row."""
         job.plan, job.priority, job.reason, job.run_key = copy.rule.plan, copy.rule.plan.priority, copy.reason, RunKey(copy.run_key)
         job.planned = job.fingerprint = copy.number
         job.planned_inputs = job.inputs = copy.manifest

@@ -24,7 +24,7 @@ from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.retry import ENDLESS
 from aptui.core.state.chains import CHAINS_END
 from aptui.core.state.graph import Assembly
-from aptui.core.state.working_set import Unsettled, brings_sources, targets_of
+from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 
 # Reasons in words: why a job needs a run.
 
@@ -153,14 +153,14 @@ class Plans(PipelinePart):
             self._memory.has_grown = False
 
     def _are_chains_still(self) -> bool:
-        """Whether nothing can bring a new source but those jobs that wait for just that."""
+        """Whether only jobs that wait for the end of all chains could still add a source."""
         memory, waiting = self._memory, self._jobs.waiters.of(CHAINS_END)
         if memory.awaited or memory.hashing or not memory.scan_is_done or memory.moving > len(waiting):
             return False
-        return memory.moving <= sum(map(brings_sources, waiting))
+        return memory.moving <= sum(map(may_add_sources, waiting))
 
     def plan_all(self, keys: Iterable[PathKey]) -> None:
-        """Plan these sources, those that the scan has still to come to when it does."""
+        """Plan these sources; those that the scan has not reached yet are planned when it does."""
         for source in self._memory.load(sorted(keys)):
             if not isinstance(self._memory.file(source.key), Unsettled):
                 self.plan(source)
@@ -174,7 +174,7 @@ class Plans(PipelinePart):
             self._jobs.doubt(job)
 
     def plan(self, source: Source) -> None:
-        """Look at everything `source` should have: jobs of builders that want it are considered, all others go."""
+        """Evaluate all jobs of `source` by its builders; drop the jobs of other builders."""
         if source.fact is None:
             found = self._memory.file(source.key)
             if isinstance(found, Unsettled):
@@ -186,7 +186,7 @@ class Plans(PipelinePart):
         if not source.fact.digest:
             self._jobs.hash(((source.key, source.fact),))
             return
-        is_retry = self.retries.pay(source.key)
+        is_retry = self.retries.pop(source.key)
         matching = self._planner.builders_for(source.rel, source.scan_folder)
         builders = [builder for builder in matching if self._planner.platforms_of(builder, source)]
         wanted = {builder.uuid for builder in builders}
@@ -237,7 +237,7 @@ class Plans(PipelinePart):
             if self._memory.has_identities:
                 self._identities.note_renamed((source.uuid, *legacy_of(source)))
                 self._identities.note_departure(source)
-                self._identities.let_go_of(source.uuid, source.key)
+                self._identities.release_uuid(source.uuid, source.key)
             self._memory.forget(source, self._ledger.ticket)
             self._ledger.touched.pop(source, None)
             self._ledger.notices.append(SourcesChanged(self._ledger.cause, ((source.rel, False),)))
@@ -272,7 +272,7 @@ class Plans(PipelinePart):
             if job is None:
                 job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
                 if self._is_new_by_folder(job):
-                    self._memory.unsaved.leave_new(job)
+                    self._memory.unsaved.mark_new(job)
             if self._memory.edges.has_any and self._may_change_cycles(job, plan):
                 self._graph.forget_cycles()
             is_marked_anew = job.is_critical != plan.is_critical and job.state in SETTLED and not job.is_unsaved
@@ -290,7 +290,7 @@ class Plans(PipelinePart):
             self._memory.edges.renew(source, before)
 
     def _may_change_cycles(self, job: Job, plan: JobPlan) -> bool:
-        """Whether jobs that are known already may stand in other cycles when `job` is planned so."""
+        """Whether the new plan of `job` may change the cycles of known jobs."""
         if job.plan is None:
             return self._memory.has_dependents(names_of(job.source))
         return job.plan.job_dependencies != plan.job_dependencies
@@ -324,7 +324,7 @@ class Plans(PipelinePart):
         if job.fingerprint == number and not job.is_forced and job.state is not None and job.state is not JobState.FAILED:
             if job.state is not JobState.COMPLETED:
                 self._match(job, number)
-            self.apply(job.source, builder, job.plans, is_retry=self.retries.pay_analysed(job) or is_retry)
+            self.apply(job.source, builder, job.plans, is_retry=self.retries.pop_analysis(job) or is_retry)
         elif self._needs_run(job, number, is_retry=is_retry):
             self._queue_run(job, number, assembly.manifest)
 
@@ -407,7 +407,7 @@ class Plans(PipelinePart):
             job.planned, job.planned_inputs = None, ()
             self._jobs.save(job)
         for blocker in assembly.blockers:
-            if self.drafts.is_in_the_way(blocker, job):
+            if self.drafts.blocks_with_final(blocker, job):
                 self._match(blocker, blocker.fingerprint)
 
     def _queue_run(self, job: Job, number: int, manifest: Manifest) -> None:
@@ -422,11 +422,11 @@ class Plans(PipelinePart):
             return
         self._jobs.feed(job, Trigger.PLAN)
         self._jobs.feed(job, Trigger.UNBLOCK)
-        if not self._jobs.take_copy(job):
+        if not self._jobs.use_copy(job):
             self._jobs.ready.push(job)
         self.reasons.save_rule(self._builders[job.builder], job.platform)
         if was_current:
-            self._memory.unsaved.leave_outdated(job)
+            self._memory.unsaved.mark_outdated(job)
         self._jobs.save_plan(job)
         if job.is_finishing:
             self._jobs.ledger.put("put_draft", (job.id, number))
@@ -467,7 +467,7 @@ class Plans(PipelinePart):
 
     def make_finals(self) -> None:
         """Have the finals made that are due, now that nothing else is pending."""
-        while due := self.drafts.take():
+        while due := self.drafts.list_due():
             self._todo.extend((job, False) for job in due)
             self.evaluate_todo()
             self.end_chains()

@@ -68,7 +68,7 @@ class Waiters:
         """Return the jobs that wait for `key`, in the order in which they came."""
         return self._by_key.get(key, {})
 
-    def take(self, key: PathKey) -> Collection[Job]:
+    def pop(self, key: PathKey) -> Collection[Job]:
         """Return who waits for `key`; they do not any more."""
         return self._by_key.pop(key, {})
 
@@ -114,14 +114,14 @@ class Retries:
         self._pending.add(key)
         self._by_folder.setdefault(folder, set()).add(key)
 
-    def pay(self, key: PathKey) -> bool:
+    def pop(self, key: PathKey) -> bool:
         """Return whether this source was due for another try, and take it off the list."""
         is_due = key in self._pending
         self._pending.discard(key)
         self._resumed.discard(key)
         return is_due
 
-    def pay_analysed(self, analysis: Job) -> bool:
+    def pop_analysis(self, analysis: Job) -> bool:
         """Return whether the failed jobs of an analysis are due for a retry, and unschedule it."""
         index = (analysis.source.key, analysis.builder)
         is_due = index in self.after_analysis
@@ -132,6 +132,6 @@ class Retries:
         """Return the folders that have sources which are due for another try."""
         return list(self._by_folder)
 
-    def take(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
-        """Return the sources of `folder` that are to be planned again, sorted; those in `but` are when their bytes are read."""
+    def pop_folder(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
+        """Return the scheduled sources of `folder`, sorted, without those in `but`, which are planned when their bytes are read."""
         return sorted(self._by_folder.pop(folder, set()).intersection(self._pending | self._resumed).difference(but))

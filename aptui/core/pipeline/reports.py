@@ -36,14 +36,14 @@ _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, Job
 
 
 class Reports:
-    """Writes what people and statistics get to know into the ledger.
+    """Writes notices, logs and statistics into the ledger.
 
     Args:
-        log_name: where a job's log lies.
+        log_name: returns the path of a job's log.
     """
 
     def __init__(self, project: Project, ledger: Ledger, log_name: LogName) -> None:
-        self.wants_news = False
+        self.reports_every_step = False
         """Whether a client follows every step of every job, not only its end."""
         self.is_followed = False
         """Whether a client polls for changes of unsettled jobs (`latest`)."""
@@ -63,7 +63,7 @@ class Reports:
         """Number of measured runs, and their expected durations: if all jobs become slower, the pace decreases."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
-        """Order the log written, the error last if no line of it says the same; name it on the job."""
+        """Order the log written, with the error at its end unless a line repeats it; set its name in the job."""
         records, builder = list(log), self._builders[job.builder]
         if error and not any(record.level >= LogLevel.ERROR and record.text == error for record in records):
             records.append(LogRecord(LogLevel.ERROR, builder.name, error, records[-1].time_ms if records else 0))
@@ -84,7 +84,10 @@ class Reports:
         elif self.is_followed:
             self.moved.pop(job, None)
             self._reported_pending.discard(job)
-        if not (self.wants_news or is_settled or (self.is_followed and not is_unsettled)) or job.state is JobState.COMMITTING:
+        if (
+            not (self.reports_every_step or is_settled or (self.is_followed and not is_unsettled))
+            or job.state is JobState.COMMITTING
+        ):
             return
         status = "" if job.state is None else SHOWN[job.state]
         notice, started = self._notice(job, self._ledger.cause, status, is_run=is_run), self._starting.pop(job, None)
@@ -105,9 +108,9 @@ class Reports:
         return [replace(self._starting.pop(job), cause=self._ledger.cause) for job in jobs]
 
     def report_old_names(self, source: Source) -> None:
-        """Report the analyses of a source as gone before its name or scan folder changes: clients know an analysis by these."""
+        """Report the analyses of a source as gone before its name or scan folder changes: clients identify analyses by these."""
         for job in source.jobs.values():
-            if job.is_analysis and (self.wants_news or self.is_followed):
+            if job.is_analysis and (self.reports_every_step or self.is_followed):
                 self._ledger.notices.append(self._notice(job, self._ledger.cause, "", is_run=False))
 
     def report_new_names(self, source: Source) -> None:
@@ -162,25 +165,25 @@ class Reports:
             job.is_draft and bool(job.fingerprint), job.is_critical,
         )  # fmt: skip
 
-    def learn(self, job: Job, duration_ms: int) -> None:
+    def record_duration(self, job: Job, duration_ms: int) -> None:
         """A run of this job took so long."""
         if job.is_analysis:
-            self._learn_mean((job.builder, True), duration_ms)
+            self._record_mean((job.builder, True), duration_ms)
         else:
-            self.learn_runs(job.builder, ((duration_ms, job.duration_ms),))
+            self.record_durations(job.builder, ((duration_ms, job.duration_ms),))
 
-    def learn_runs(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
+    def record_durations(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
         """Record runs of jobs of this builder: (duration in ms, the previous one, 0 = none), the latest last."""
         last = self._last_ms.get(builder)
         if last is None:
             last = self._last_ms[builder] = deque(maxlen=_LAST_RUNS)
         last.extend(duration_ms for duration_ms, _before_ms in runs)
         for duration_ms, before_ms in runs:
-            self._learn_mean((builder, False), duration_ms)
+            self._record_mean((builder, False), duration_ms)
             self._spent_ms += before_ms or duration_ms
         self._run_count += len(runs)
 
-    def _learn_mean(self, kind: tuple[bytes, bool], duration_ms: int) -> None:
+    def _record_mean(self, kind: tuple[bytes, bool], duration_ms: int) -> None:
         mean = self._mean_ms.get(kind)
         self._mean_ms[kind] = duration_ms if mean is None else mean * 0.9 + duration_ms * 0.1
 

@@ -20,14 +20,14 @@ _UUID_DIGITS = 32
 
 
 class Requests(PipelinePart):
-    """Takes what is asked for."""
+    """Handles requests of clients."""
 
     def __init__(self, jobs: Jobs, plans: Plans) -> None:
         super().__init__(jobs)
         self._plans = plans
 
     def carry_out(self, event: RequestReceived) -> None:
-        """Do what a person or a client asks for."""
+        """Handle a request."""
         if event.verb == "reprocess":
             self._reprocess(event)
         elif event.verb == "cancel":
@@ -36,7 +36,7 @@ class Requests(PipelinePart):
             self._escalate(event)
         elif event.verb == "analyse":
             for job in [job for job in self._jobs.ready if job.is_analysis]:
-                self._hurry(job, event.value)
+                self._escalate_job(job, event.value)
         elif event.verb == "interest":
             self._note_interest(event.keys, event.value)
         elif event.verb == "expire":
@@ -67,14 +67,14 @@ class Requests(PipelinePart):
         for source in self._memory.sources.values():
             jobs = [job for job in source.jobs.values() if source.key in keys or job.id in wanted]
             for job in jobs:
-                self._hurry(job, event.value)
+                self._escalate_job(job, event.value)
             if jobs:
                 named.append(source)
         for source in self._dependencies_of(named):
             for job in source.jobs.values():
-                self._hurry(job, event.value)
+                self._escalate_job(job, event.value)
 
-    def _hurry(self, job: Job, urgency: int) -> None:
+    def _escalate_job(self, job: Job, urgency: int) -> None:
         if job.state not in SETTLED and job.escalation < urgency:
             job.escalation = urgency
             self._ledger.touched[job.source] = None

@@ -69,7 +69,7 @@ class Runs(PipelinePart):
         succeeded: list[Finished] = []
         if self._jobs.resources is not None:
             for result in event.results:
-                self._jobs.resources.give_back(result.run_key)
+                self._jobs.resources.release(result.run_key)
         ended = (self._running.get(result.run_key) for result in event.results if isinstance(result, AnalyseResult))
         self._memory.expect_dependents(job.source for job in ended if job is not None)
         for result in (self._with_reads(result, event.now_ms) for result in event.results):
@@ -88,7 +88,7 @@ class Runs(PipelinePart):
             elif result.outcome != Outcome.SUCCEEDED and self._is_tried_again(job, result, event.now_ms):
                 continue
             elif isinstance(result, AnalyseResult):
-                self._analyses.take(job, result, event.now_ms)
+                self._analyses.handle(job, result, event.now_ms)
             elif result.outcome == Outcome.SUCCEEDED:
                 if self._may_commit(job, result, event.now_ms):
                     succeeded.append((job, result))
@@ -104,7 +104,7 @@ class Runs(PipelinePart):
         """Whether copies wait to be committed with those of the next answer."""
         return bool(self._copies)
 
-    def take_copies(self, event: FilesHashed) -> None:
+    def start_copies(self, event: FilesHashed) -> None:
         """Start the jobs whose copies came with the bytes of their sources; discard unused copies.
 
         They are committed at once, or with those of the next answer.
@@ -144,7 +144,7 @@ class Runs(PipelinePart):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
-        """Return the paths of files whose bytes a run may have had otherwise than its fingerprint would say, () when it counts."""
+        """Return the paths of files that a run may have read with other bytes than its manifest says, () when the result counts."""
         stale_results = self._jobs.stale_results
         if changed := stale_results.find_changed(job, result.used):
             return changed
@@ -268,7 +268,7 @@ class Runs(PipelinePart):
         self._jobs.feed(job, Trigger.SUCCEED)
         self._committing[job.run_key] = commit
         if not result.origin:
-            self._reports.learn(job, result.duration_ms)
+            self._reports.record_duration(job, result.duration_ms)
         if commit.log:
             self._ledger.order(WriteLog(self._ledger.cause, commit.log_file, commit.log, commit.warnings, result.errors))
 
@@ -295,7 +295,7 @@ class Runs(PipelinePart):
         job.planned = fingerprint.number(job.planned_inputs)
         self._memory.edges.renew(job.source, before)
         self._jobs.schedule_edges(job.source, job.builder)
-        self._learn_outside(result)
+        self._record_outside(result)
         unread = {}
         for name in found:
             fact = self._memory.file(PathKey(name)) if not name.startswith("/") else None
@@ -311,7 +311,7 @@ class Runs(PipelinePart):
         fact = self._memory.file(key_of(RelPath(rel)))
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""
 
-    def _learn_outside(self, result: RunResult) -> None:
+    def _record_outside(self, result: RunResult) -> None:
         """Take note of the files outside all scan folders, or hidden there, that a run found, as it found them."""
         stamps = {file.path: file.stamp for file in (*result.used.files, *result.used.found)}
         named = [(path, digest) for path, digest in result.discovered if self._graph.counting(path) is None]
@@ -390,7 +390,7 @@ class Runs(PipelinePart):
         keeps_claims: bool = False,
         drops_products: bool = False,
     ) -> None:
-        self._reports.learn(job, result.duration_ms)
+        self._reports.record_duration(job, result.duration_ms)
         self._note_failure(job, result, text, now_ms)
         self._failures.fail(job, text, now_ms, kind=kind, keeps_claims=keeps_claims, drops_products=drops_products)
 
@@ -422,5 +422,5 @@ class Runs(PipelinePart):
 
 
 def _tries(job: Job) -> str:
-    """Return what to add to the error of a job that was tried before; "" for one that was not."""
+    """Return the suffix of the error of a job that was retried; "" for others."""
     return f" (tried {len(job.tried) + 1} times)" if job.tried else ""

@@ -31,7 +31,7 @@ class Chains:
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
         self.came: dict[PathKey, int] = {}
-        """Intermediates that came, changed or went since all was settled, with the first run key after that."""
+        """Intermediates that were added, changed or removed since everything was settled, with the first run key after that."""
         self._remade: dict[PathKey, list[Job]] = {}
         """Intermediates that another program wrote, with the jobs that make them again, whose rows do not name them until then."""
 
@@ -53,10 +53,7 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def came_since(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate on one of `edges` that changed after that run was ordered.
-
-        It came, changed or went, perhaps after the run had read it.
-        """
+        """Return an intermediate on one of `edges` that changed after that run was ordered, perhaps after the run had read it."""
         for edge in edges if self.came else ():
             if edge.kind is EdgeKind.WILDCARD:
                 keys: Iterable[PathKey] = filter(wildcard(edge.target).fullmatch, self.came)

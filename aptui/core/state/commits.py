@@ -267,7 +267,7 @@ class Commits:
 
     @staticmethod
     def note_committed(commit: Commit) -> None:
-        """The commit is done: the job is what it says."""
+        """Set the state of a job to that of its finished commit."""
         job = commit.job
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
@@ -277,7 +277,7 @@ class Commits:
 
     @staticmethod
     def note_failed(commit: Commit) -> None:
-        """The commit failed: what it may have half replaced must be made again, whatever its inputs are then."""
+        """Set the state of a job whose commit failed: it makes its products again in any case, for some may be replaced."""
         commit.job.fingerprint, commit.job.failure = 0, None
         _describe_run(commit)
 

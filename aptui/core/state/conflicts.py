@@ -29,19 +29,19 @@ from aptui.core.state.working_set import WorkingSet
 
 
 def folders_above(name: str) -> tuple[str, ...]:
-    """Return the folders that a product lies in, apart from its platform's: "p/a/b/c" lies in "p/a" and "p/a/b"."""
+    """Return the folders of a product, apart from its platform's: "p/a/b/c" is in "p/a" and "p/a/b"."""
     return _chain(name.rpartition("/")[0])
 
 
 @lru_cache(maxsize=4096)
 def _chain(folder: str) -> tuple[str, ...]:
-    """Return `folder` and those that it lies in, apart from the platform's; asked for many products of one folder in a row."""
+    """Return `folder` and the folders above it, apart from the platform's; cached for products of one folder."""
     above, slash, _name = folder.rpartition("/")
     return (*_chain(above), folder) if slash else ()
 
 
 class Nesting:
-    """Names, and which of them are folders for others."""
+    """Names, and the names that are folders of others."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._below: dict[str, dict[str, None]] = {}
@@ -166,7 +166,7 @@ class Conflicts:
         return name in self._claims or (name in owners and owners[name][0] != job.id)
 
     def _owners(self, names: set[str], above: set[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return who owns `names`, and names that cannot lie in one cache with these: folders `above` them, and names below."""
+        """Return the owners of `names`, and conflicting names: folders `above` them, and names below."""
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
@@ -202,10 +202,7 @@ class Conflicts:
         return [found[job_id] for job_id in claimants if job_id in found]
 
     def _decide(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
-        """Two jobs make names that cannot both be, mostly the same.
-
-        Say who loses his, and take it away from a loser that has it.
-        """
+        """Decide which of two jobs with conflicting names loses; remove the name from a loser that has it."""
         (job, _), (other, _) = one, two
         if job.source is other.source:
             beaten: tuple[Job, ...] = (other,) if self._stands(job) < self._stands(other) else (job,)
@@ -236,7 +233,7 @@ class Conflicts:
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Make a verdict true; return the jobs that have to run again because of it, besides those that lost."""
+        """Apply a verdict; return the jobs that have to run again because of it, apart from the losers."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -257,7 +254,7 @@ class Conflicts:
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
-        """These products of `job` lie in the cache instead of those that it had: it needs a run, whatever its inputs are."""
+        """Set these products of `job`, which replaced its earlier ones in the cache: it needs a run in any case."""
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
@@ -296,7 +293,7 @@ class Conflicts:
 
         Return the jobs that may have the names that it released.
         """
-        freed = self._let_go(job, [name for name in self._claims_of(job) if name not in names])
+        freed = self._release(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):
             self._claim(name, job.id, job.source.key)
             self._ledger.put("put_conflict", (name, job.id))
@@ -304,16 +301,16 @@ class Conflicts:
 
     def release(self, job: Job) -> list[Job]:
         """`job` goes: return the jobs that lost a product to it, which may have it now."""
-        return self._let_go(job, [*self._claims_of(job), *(product.name for product in job.products)])
+        return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
-        """`job` ended without losing a name: drop its claims; return the jobs that may have those now, or the names in `gone`."""
-        return self._let_go(job, [*self._claims_of(job), *gone]) if self._claims else []
+        """Drop the claims of `job`, which lost no name; return the jobs that may have those now, or the names in `gone`."""
+        return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 
     def _claims_of(self, job: Job) -> list[str]:
         return list(self._claimed.get(job.id, ()))
 
-    def _let_go(self, job: Job, names: Iterable[str]) -> list[Job]:
+    def _release(self, job: Job, names: Iterable[str]) -> list[Job]:
         freed: dict[Job, None] = {}
         had_claim = False
         for name in names:
@@ -336,7 +333,7 @@ class Conflicts:
         return [other for other in freed if other is not job]
 
     def deletable(self, job: Job, products: Iterable[Product]) -> tuple[str, ...]:
-        """Return the names of these products of `job` that no other job has taken over."""
+        """Return the names of these products of `job`, except those that another job has taken over."""
         names = [product.name for product in products]
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)

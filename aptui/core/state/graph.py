@@ -66,7 +66,7 @@ class Assembly(Struct):
 
 
 class Graph:
-    """Answers "what is this job made of?" over a project's memory."""
+    """Computes the inputs of jobs from a project's memory."""
 
     def __init__(self, project: Project, memory: WorkingSet, settings: SettingsTree | None = None) -> None:
         self._project = project
@@ -168,10 +168,7 @@ class Graph:
         return next((folder for folder, root in self._paths.items() if path.startswith(root)), None)
 
     def with_discovered(self, source: Source, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
-        """Return the manifest of a finished run.
-
-        It is the planned one, with the dependencies discovered while processing in place of those known before.
-        """
+        """Return the manifest of a finished run: the planned one, with the new discovered dependencies in place of earlier ones."""
         others = [entry for entry in manifest if entry[0] not in FOUND]
         plain = [entry for entry in others if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in others if entry[0] in ("job", "products", "ring")]
@@ -193,7 +190,7 @@ class Graph:
         if isinstance(fact, Unsettled):
             assembly.waits.add(key)
             return ""
-        if fact is None and self._may_turn_up(assembly):
+        if fact is None and self._may_appear(assembly):
             return ""
         if fact is None or key in self._memory.unreadable:
             return fingerprint.MISSING
@@ -203,7 +200,7 @@ class Graph:
             return ""
         return fingerprint.file_digest(fact.digest)
 
-    def _may_turn_up(self, assembly: Assembly) -> bool:
+    def _may_appear(self, assembly: Assembly) -> bool:
         """Whether to wait for missing files until the end of all chains."""
         if not assembly.is_settled_by_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
@@ -255,10 +252,10 @@ class Graph:
             if keys is UNSETTLED or isinstance(keys, Unsettled):
                 assembly.waits.add(SCAN_END)
                 return []
-            self._may_turn_up(assembly)
+            self._may_appear(assembly)
             return keys
         found = self._memory.key_of(SourceUuid(bytes.fromhex(edge.target)))
-        if found is None and self._may_turn_up(assembly):
+        if found is None and self._may_appear(assembly):
             return []
         if found is None:
             name = PathKey(edge.target)
@@ -276,7 +273,7 @@ class Graph:
             name = f"{dependency.source}@{dependency.platform}:{dependency.key}"
             if isinstance(other, Unsettled):
                 assembly.waits.add(self.source_of(dependency) or SCAN_END)
-            elif other is None and self._may_turn_up(assembly):
+            elif other is None and self._may_appear(assembly):
                 assembly.misses_dependency = True
             elif other is None:
                 assembly.misses_dependency = True
@@ -299,7 +296,7 @@ class Graph:
                     assembly.waits.add(SCAN_END)
                 continue
             if assembly is not None:
-                self._may_turn_up(assembly)
+                self._may_appear(assembly)
             for key in keys:
                 named = replace(dependency, source=key)
                 if key != job.source.key and self.find_job(named) is not None:
@@ -352,7 +349,7 @@ class Graph:
         return None
 
     def forget_cycles(self) -> None:
-        """A job depends on others than before: what was found out about cycles does not hold any more."""
+        """Forget the known cycles, because the dependencies of a job changed."""
         self._cycles.clear()
         self._has_loose_ends = False
 
@@ -380,7 +377,7 @@ class Graph:
         return found[_identity(root)]
 
     def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
-        """Yield the jobs that `job` depends on and whose cycles are not known yet, and put them into `jobs`."""
+        """Yield the dependencies of `job` whose cycles are unknown, and put them into `jobs`."""
         for other in self._next_jobs(job):
             if isinstance(other, Unsettled):
                 self._has_loose_ends = True

@@ -120,7 +120,7 @@ class Ledger(Struct):
                 self.rows[put_operation] = [put for put in rows if put[column] != row[0] or put[1 : len(row)] != row[1:]]
         self.put(operation, row)
 
-    def take(self) -> tuple[list[Command], list[Notice]]:
+    def finish(self) -> tuple[list[Command], list[Notice]]:
         """Return the answer and begin a new one."""
         if self.commits:
             self.flush_rows()

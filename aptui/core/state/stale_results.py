@@ -77,9 +77,9 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _came(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
-        """Return the paths of files that are there though the manifest of a run says that they are not.
+        """Return the paths of files that exist although the manifest of a run says that they are missing.
 
-        Where the same is there after a second run, the engine has looked and takes no notice of it: such files are ignored.
+        A file that is still unknown to the engine after a second run is ignored by the project, and does not count.
         """
         there = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
         if not there:
@@ -173,7 +173,7 @@ class StaleResultCheck:
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
     def keys(self, paths: Iterable[str]) -> list[PathKey]:
-        """Return the keys of these files, those left out that lie outside every scan folder."""
+        """Return the keys of these files, except those outside every scan folder."""
         return [key for path in paths if (key := self.key(path)) is not None]
 
     def key(self, path: str) -> PathKey | None:
@@ -185,9 +185,9 @@ class StaleResultCheck:
         return ((path, stamp) for path, stamp, _is_proven in self._list_stamps(manifest))
 
     def _list_stamps(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
-        """Yield the path and the stamp of each file of a manifest, and whether it is known to have the bytes of the manifest.
+        """Yield the path and the stamp of each file of a manifest, and whether its bytes are confirmed.
 
-        Intermediates count as such: who makes one may read it, and would wait for itself.
+        Intermediates count as confirmed: the job that makes one may read it, and would wait for itself.
         """
         for kind, name, digest in manifest:
             if kind not in _FILES or name.startswith("/"):

@@ -1,8 +1,8 @@
-"""The working set: sources, folders and edges of work in flight, laid over the archive; it decides nothing.
+"""The working set: sources, folders and edges of work in flight, laid over the archive; it makes no decisions.
 
-A source is loaded whole (`load`) before it may change, and leaves when every job of it is settled and every row about it is
-acknowledged (`acknowledge`). Reading alone is cheaper (`view`): it answers from memory, else from a small LRU cache of read-only
-copies. A file is *unsettled* until the scan has seen its folder and, if they are needed, its bytes have been read.
+A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
+acknowledged (`acknowledge`). Reading alone is cheaper (`view`): from memory, else from a small LRU cache of read-only copies. A
+file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been read.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Unsaved:
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: new files whose copies are being placed}, for which that row waits, too."""
         self.complete: set[str] = set()
-        """Folders whose last such job has a row now, or is gone."""
+        """Folders whose last job without a row is saved or gone."""
 
     @property
     def has_any(self) -> bool:
         """Whether there is any such job or file."""
         return bool(self.jobs or self.placing)
 
-    def leave_new(self, job: Job) -> None:
+    def mark_new(self, job: Job) -> None:
         """A new job of a file whose folder is pending needs no row before its first run has ended: the folder stands for it."""
         folder = parent(job.source.key)
         pending = self._folders.get(folder)
@@ -70,11 +70,11 @@ class Unsaved:
             job.is_unsaved = True
             self.jobs.setdefault(folder, {})[job] = None
 
-    def leave_outdated(self, job: Job) -> None:
+    def mark_outdated(self, job: Job) -> None:
         """A job of a file that was reported as changed needs no new row either before its run has ended, for the same reason."""
         pending = self._folders.get(parent(job.source.key))
         if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
-            self.leave_new(job)
+            self.mark_new(job)
 
     def end(self, job: Job) -> None:
         """An unsaved job is saved from now on, or is no more."""
@@ -139,7 +139,7 @@ class EdgeIndex:
         self._wildcards.pop(source.key, None)
 
     def renew(self, source: Source, before: set[str]) -> None:
-        """Put the edges of `source` into the index in place of `before` (what `targets_of` said earlier)."""
+        """Put the edges of `source` into the index in place of `before` (an earlier result of `targets_of`)."""
         now = targets_of(source)
         for target in before - now:
             self._named_by.get(target, set()).discard(source.key)
@@ -215,7 +215,7 @@ class NewerFacts:
         self.learned: set[PathKey] = set()
         """Facts that equal their folders' rows apart from their digests, which were not needed before."""
 
-    def give_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
+    def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Give the facts of a reported folder's files to its pending state, unless the files are `changed`."""
         for key in [key for key in self.facts if parent(key) == pending.folder]:
             fact = self.facts.pop(key)
@@ -223,10 +223,10 @@ class NewerFacts:
                 pending.winners[key] = fact
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
 
-    def list_learned_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
-        """Return the rows that lack digests which are known by now; asked at rest, so that they come after the rows of all plans.
+    def list_digest_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
+        """Return the rows that lack known digests; called when idle, after the rows of all plans.
 
-        Else each later engine would read those files again, and look at all that depends on them.
+        Otherwise each later engine would read those files again, and evaluate all their dependents.
         """
         rows = []
         for folder in sorted({parent(key) for key in self.learned} - self._folders.keys()):
@@ -240,7 +240,7 @@ class NewerFacts:
         now = self.facts.get(fact.key) if fact.key in self.learned else None
         return now if now is not None and replace(now, digest=fact.digest, hash64=fact.hash64) == fact else fact
 
-    def forget_learned(self) -> None:
+    def forget_digest_rows(self) -> None:
         """Those rows are saved: their files need not be kept here."""
         saved = {key for key in self.learned if parent(key) not in self._folders}
         for folder in {parent(key) for key in saved}:
@@ -252,7 +252,7 @@ class NewerFacts:
 
 
 class Unsettled:
-    """Type of the answer "not known yet"."""
+    """Type of the answer "unknown yet"."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -324,7 +324,7 @@ class WorkingSet:
                 self._recent.pop(key, None)
                 self.sources[key] = source
                 self._loaded.append(source)
-                self.moving += sum(map(brings_sources, source.jobs.values()))
+                self.moving += sum(map(may_add_sources, source.jobs.values()))
                 self._overlay(source)
                 self.edges.add(source)
         return [self.sources[key] for key in keys if key in self.sources]
@@ -383,8 +383,8 @@ class WorkingSet:
         created_ms = source.identity.created_ms if source.identity else 0
         return source.uuid != uuid, self._ranks.get(source.scan_folder, len(self._ranks)), created_ms, key
 
-    def answer_to(self, source: Source, legacy: Collection[SourceUuid]) -> None:
-        """`source` answers to these UUIDs as well from now on, which the archive does not know yet."""
+    def set_legacy(self, source: Source, legacy: Collection[SourceUuid]) -> None:
+        """Set the further UUIDs of `source`, which the archive does not have yet."""
         for uuid in legacy:
             self._new_legacy.setdefault(uuid, {})[source.key] = None
         if legacy:
@@ -396,9 +396,9 @@ class WorkingSet:
         holders[source.key] = None
 
     def _forget_uuids(self, source: Source) -> None:
-        _take_out(self._new_uuids, source.uuid, source.key)
+        _remove_owner(self._new_uuids, source.uuid, source.key)
         for uuid in self._answers.pop(source.key, ()):
-            _take_out(self._new_legacy, uuid, source.key)
+            _remove_owner(self._new_legacy, uuid, source.key)
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of all sources that have this UUID, had it, or claim it."""
@@ -430,7 +430,7 @@ class WorkingSet:
         if source.last_ticket > self._acknowledged:
             self._leaving.append((source.last_ticket, source.key))
         else:
-            self._let_go(source)
+            self._release(source)
 
     def acknowledge(self, ticket: int) -> None:
         """Release the settled sources whose rows up to `ticket` are saved."""
@@ -441,7 +441,7 @@ class WorkingSet:
             _ticket, key = self._leaving.popleft()
             source = self.sources.get(key)
             if source is not None and source.last_ticket <= ticket:
-                self._let_go(source)
+                self._release(source)
         while self._leaving_folders and self._leaving_folders[0][0] <= ticket:
             _ticket, folder = self._leaving_folders.popleft()
             pending = self.folders.get(folder)
@@ -451,14 +451,14 @@ class WorkingSet:
                 if not self.scan_is_done:
                     self._unchanged.add(folder)
 
-    def let_go_of_loaded(self) -> None:
+    def release_loaded(self) -> None:
         """Release sources that were loaded for this event and did not change."""
         for source in self._loaded:
             if source.last_ticket <= self._acknowledged:
-                self._let_go(source)
+                self._release(source)
         self._loaded.clear()
 
-    def _let_go(self, source: Source) -> None:
+    def _release(self, source: Source) -> None:
         if self.sources.get(source.key) is source and self._is_settled_source(source):
             self.edges.remove(source)
             self._forget_uuids(source)
@@ -494,7 +494,7 @@ class WorkingSet:
         self.folders[pending.folder] = pending
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether there is no source at `key`, and no row of one that is about to go; `load` was asked."""
+        """Whether no source exists at `key`, and no row of a removed one; call `load` before."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
@@ -556,7 +556,7 @@ class WorkingSet:
             self._ask_dependents([name for source in sources for name in names_of(source)])
 
     def forget_answers(self) -> None:
-        """An event begins, or has ended: what the archive said may not be so any more."""
+        """Forget cached answers of the archive at the start and the end of an event: they may be out of date."""
         self._stored_dependents.clear()
 
     def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:
@@ -581,12 +581,12 @@ def answers_to(source: Source, uuid: SourceUuid) -> bool:
     return uuid == source.uuid or uuid in legacy_of(source)
 
 
-def brings_sources(job: Job) -> bool:
+def may_add_sources(job: Job) -> bool:
     """Whether `job` has work pending that may lead to new sources."""
     return job.state is not None and job.state not in SETTLED and (job.is_analysis or job.platform == COMMON_PLATFORM)
 
 
-def _take_out(keys_of: dict[SourceUuid, dict[PathKey, None]], uuid: SourceUuid, key: PathKey) -> None:
+def _remove_owner(keys_of: dict[SourceUuid, dict[PathKey, None]], uuid: SourceUuid, key: PathKey) -> None:
     keys = keys_of.get(uuid, {})
     keys.pop(key, None)
     if not keys:

@@ -230,7 +230,7 @@ class EngineSupervisor:
     def _begin(self, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:
         self.watching.engine = engine
         engine.pause.is_on = self.is_paused
-        engine.pipeline.jobs.reports.wants_news = self.wants_all
+        engine.pipeline.jobs.reports.reports_every_step = self.wants_all
         engine.pipeline.jobs.reports.follow(is_followed=self.is_followed)
         if not (is_first and self._skips_start_scan):
             engine.start_scan(retries=retries)

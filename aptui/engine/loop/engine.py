@@ -316,7 +316,7 @@ class Engine:
         self.cache.recover(self.writer, self.archive.products)
         names = {folder.id: folder.name for folder in folders}
         self.pipeline = Pipeline(self.project, self.archive, lambda job, _: joblog.name_of(job, names), str(self.cache.staging))
-        self.pipeline.jobs.reports.wants_news = self._wants_all_news
+        self.pipeline.jobs.reports.reports_every_step = self._wants_all_news
         context = self._context()
         self.scans = Scans(context, opening)
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
@@ -497,7 +497,7 @@ class Engine:
             self._decide(now)
         elif self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)  # or workers would have nothing to read when it has ended
-        if self.pipeline.jobs.reports.wants_news:
+        if self.pipeline.jobs.reports.reports_every_step:
             for notice in self.pipeline.jobs.reports.list_started(self.runs.at_work()):
                 self.news.notify(notice)
         if self.news.progress_is_due(now):

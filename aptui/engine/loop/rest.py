@@ -139,7 +139,7 @@ class CatalogPublisher:
         Returns:
             Whether folders of the cache were written into (`note_written`).
         """
-        for sentence in sentences(self._database, self._writer.take_preloaders()):
+        for sentence in sentences(self._database, self._writer.pop_preloaders()):
             self._news.say(sentence, LogLevel.ERROR)
         if not waits:
             self._ours.begin(self._begin_runtime)
@@ -223,13 +223,13 @@ class RestRecorder:
             for scan_folder in self._dropped_folders:
                 context.writer.drop_scan_folder(scan_folder)
             self._dropped_folders = []
-            rows["put_folder"] = [*context.pipeline.jobs.memory.newer.list_learned_rows(context.archive.folders.folder_parts)]
+            rows["put_folder"] = [*context.pipeline.jobs.memory.newer.list_digest_rows(context.archive.folders.folder_parts)]
         if state:
             rows["put_state"] = [*state]
         rows.update(self._sessions.end(context.archive.sessions, self._runs.account, is_stopping=is_stopping))
         context.writer.run(rows, durable=True)
         if not is_stopping:
-            context.pipeline.jobs.memory.newer.forget_learned()
+            context.pipeline.jobs.memory.newer.forget_digest_rows()
         if checkpoints:
             context.writer.checkpoint()
         self._scans.is_dirty = self._executor.is_dirty = False

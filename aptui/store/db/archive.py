@@ -168,7 +168,7 @@ class DatabaseArchive(LastRun):
         return found
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources that answer to this UUID: first the one that has it."""
+        """Return the keys of the stored sources with this UUID: first its present owner."""
         sql = """SELECT o.path_key FROM (
                 SELECT SourceID, 0 AS is_legacy, 0 AS created_ms FROM Sources WHERE SourceGuid = :uuid
                 UNION ALL SELECT source_id, 1, created_ms FROM aptui_legacy WHERE uuid = :uuid) f
@@ -289,7 +289,7 @@ class DatabaseArchive(LastRun):
         return found
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return (why the job's last committed run was needed, where its result came from), "" where that is not known."""
+        """Return (why the job's last committed run was needed, the origin of its result), "" if unknown."""
         sql = "SELECT reason, origin FROM aptui_runs WHERE job_id = ? AND outcome = ? ORDER BY run_key DESC LIMIT 1"
         return self._database.execute(sql, (job_id, int(Outcome.SUCCEEDED))).fetchone() or ("", "")
 

@@ -32,7 +32,7 @@ _NAME = 2
 
 
 class CatalogMark:
-    """Takes the mark away in the transaction that changes a product, counts such transactions, and notes what they change."""
+    """Removes the mark in the transaction that changes a product; counts such transactions, and keeps the changed names."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database

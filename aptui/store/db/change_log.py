@@ -184,7 +184,7 @@ class ChangeLog:
         self._added = 0
 
     def watch(self, rows: Rows) -> None:
-        """Note what is there of all that `rows`, which are about to be applied, may change."""
+        """Record the earlier state of all rows that `rows`, which are about to be applied, may change."""
         if not any(rows.get(operation) for operation in _CHANGING):
             return
         if not self._is_touched:
@@ -216,7 +216,7 @@ class ChangeLog:
             self._database.execute(subject.note_absent, (id_list(known),))
 
     def _note_put_sources(self, uuids: Mapping[int, object]) -> None:
-        """Note the sources that are put again, and the products of those that get another UUID, and with it other asset ids."""
+        """Record sources that are put again, and the products of those with a new UUID, whose asset ids change."""
         self._note_put(_SOURCES, uuids)
         known = [source_id for source_id in uuids if source_id <= self._tops[_SOURCES]]
         found = self._database.execute(_UUIDS_IN, (id_list(known),)) if known else ()
@@ -247,12 +247,12 @@ class ChangeLog:
         return bool(self._database.execute(sql, tuple(self._tops.values())).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
-        """Put the rows that say something else; return what was there of those that are gone or known by something else."""
+        """Write entries of changed rows; return the earlier state of those that are gone or have a new identity."""
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 
     def _put_differences(self, subject: _Subject, renamed: Sequence[tuple[Any, ...]]) -> None:
-        """Put what differs between rows that are gone or renamed, and those that are there instead or new."""
+        """Write the differences between removed or renamed rows, and present or new ones."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(_IDS_OF[subject], (id_list([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (self._tops[subject],))

@@ -39,7 +39,7 @@ def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
 
 
 COMPANIONS = ("-wal", "-journal")
-"""Files beside a database that are part of it, as long as they are there."""
+"""Files beside a database that are part of it while they exist."""
 _TRIES = 5
 _PREFIX = "aptui-copy-"
 _NEW_S = 60.0

@@ -187,7 +187,7 @@ class FolderArchive:
 
 
 class ProductArchive:
-    """Answers `engine.cache.product_index`, and where products lie below a folder."""
+    """Queries of `engine.cache.product_index` about products and their folders."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -225,7 +225,7 @@ class SessionArchive:
         self._database = database
 
     def last_end(self) -> tuple[str, int]:
-        """Return what was checked out when the last session ended ("" when that is not known), and when that was (ms)."""
+        """Return the commit that was checked out when the last session ended ("" = unknown), and that time (ms)."""
         sql = "SELECT commit_id, ended_ms FROM aptui_sessions ORDER BY session_id DESC LIMIT 1"
         row = self._database.execute(sql).fetchone()
         return (str(row[0]), int(row[1])) if row else ("", 0)
@@ -291,7 +291,7 @@ class LastRun:
         }
 
     def estimate_sources(self) -> int:
-        """Return how many sources there are at most: the highest id, for to count them takes as long as to look at them."""
+        """Return an upper limit of the number of sources: the highest id, because counting takes as long as reading them."""
         return int(self._database.execute("SELECT COALESCE(MAX(SourceID), 0) FROM Sources").fetchone()[0])
 
     def list_unfinished(self) -> list[PathKey]:

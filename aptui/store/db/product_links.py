@@ -204,9 +204,9 @@ _PUT_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, l.path, l.kind, 0 FROM touched_plac
 
 
 class ProductLinkProjection:
-    """Keeps `ProductDependencies` as they ought to be, transaction by transaction, on the writer's connection.
+    """Keeps `ProductDependencies` up to date in each transaction, on the writer's connection.
 
-    A project whose products declare nothing pays one look at a dictionary for each transaction.
+    Without declared links a transaction costs one look-up in a dictionary.
     """
 
     def __init__(self, database: sqlite3.Connection) -> None:
@@ -218,7 +218,7 @@ class ProductLinkProjection:
         self._renamed_uuids: set[bytes] = set()
         """UUIDs that may mean another source after this transaction than before."""
         self.owners: set[int] | None = set()
-        """Products whose rows to others this transaction changed, apart from those it made; None = too many to say."""
+        """Existing products whose dependency rows this transaction changed; None = too many to list."""
         self._preloaders: set[int] | None = set() if self._is_settled() else None
         database.create_function("aptui_matches", 2, _names, deterministic=True)
         database.executescript(_SCRATCH)
@@ -266,7 +266,7 @@ class ProductLinkProjection:
             self._find_for_fresh()
             self._put_rows()
 
-    def take_preloaders(self) -> set[int] | None:
+    def pop_preloaders(self) -> set[int] | None:
         """Return the products whose preload dependencies may differ from those of the last call; None = any may."""
         taken, self._preloaders = self._preloaders, set()
         return taken

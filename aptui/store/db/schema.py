@@ -55,7 +55,7 @@ def upgrade(database: sqlite3.Connection, version: int, key: str) -> bool:
 
 
 def _origin_is_a_column(database: sqlite3.Connection) -> None:
-    """Where a result came from was the end of the sentence that says why its job ran."""
+    """Move the origin of results from the end of the reason into a column."""
     for table, columns in (("aptui_jobs", "job_id"), ("aptui_runs", "job_id, run_key")):
         database.execute(f"ALTER TABLE {table} ADD COLUMN origin TEXT NOT NULL DEFAULT ''")
         found = database.execute(f"SELECT reason, {columns} FROM {table} WHERE instr(reason, ?)", (_ORIGIN,)).fetchall()
@@ -96,7 +96,7 @@ _VIEWS = (
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 )
-"""O3DE's Files and Stats repeated what our rows hold; they are views of them from now on."""
+"""Makes O3DE's Files and Stats views of our rows."""
 
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 _SESSION_TABLES = (
@@ -324,7 +324,7 @@ def _mark_of_damage(path: Path) -> Path:
 
 
 def host_error(path: Path, error: sqlite3.Error) -> HostError:
-    """Return what SQLite says about `path` in our words, with the errno people know where there is one."""
+    """Return an error with our words for SQLite's, and with the errno if there is one."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     what = f"the asset database '{path}' cannot be used: {error} ({name})"
     if name == "SQLITE_FULL" or _is_full(path):  # a reader without room for its shared memory speaks of damage
@@ -454,9 +454,9 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
 
 
 def describe_altered(database: sqlite3.Connection) -> str:
-    """Return what in the schema of a database of our version is not ours, "" = nothing.
+    """Return the first difference between the schema and ours, "" = none.
 
-    A view or a trigger of others runs SQL in every program that opens the database. No view is read here.
+    A foreign view or trigger runs SQL in every program that opens the database. Views are not read here.
     """
     rows = database.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name").fetchall()
     if _digest_of(rows) == SCHEMA_DIGESTS[0]:
@@ -479,9 +479,9 @@ def describe_altered(database: sqlite3.Connection) -> str:
 
 
 def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -> None:
-    """Raise UserError before the first query of a database whose schema others changed.
+    """Raise UserError before the first query of a database whose schema another program changed.
 
-    One of O3DE's has tables and indexes only.
+    O3DE's own databases have only tables and indexes.
     """
     if is_ours:
         obstacle = describe_altered(database)
@@ -586,7 +586,7 @@ def delete_if_newer(path: Path) -> str:
 
 
 def _version(path: Path) -> int:
-    """Return what the database says of its version, 0 when it says nothing that can be understood."""
+    """Return the database's version, 0 if it has no readable version."""
     if not path.is_file():
         return 0
     with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:

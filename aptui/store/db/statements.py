@@ -84,7 +84,7 @@ PRUNE_SESSION = (
 
 Parameters = tuple[object, ...]
 Statement = tuple[str, Callable[[Parameters], Parameters] | None]
-"""SQL, and how its parameters come from those of the operation (None: as they are)."""
+"""SQL, and the selection of its parameters from those of the operation (None: all of them)."""
 
 MOST_RUNS = 5
 """Number of kept runs of each job, beside the last one that succeeded, which a user may want to restore after many failures."""

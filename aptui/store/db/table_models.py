@@ -53,7 +53,7 @@ def owner(model: type[Model], column: str) -> ForeignKeyField:
 
 
 class DatabaseTable(Model):
-    """A table that is called what it says."""
+    """A table with the name that is given."""
 
     class Meta:
         legacy_table_names = False
@@ -325,9 +325,9 @@ class LegacyUuidsTable(DatabaseTable):
 
 
 class OwnJobsTable(DatabaseTable):
-    """The rest of a job: state, plan, manifest, cause; `origin` says where its result came from if no run here made it.
+    """Further columns of a job: state, plan, manifest, cause; `origin` is the origin of a result that was not made here.
 
-    `failure` is packed (`core.results.retry`), "" for a job that did not fail.
+    `failure` is packed (`core.retry`), "" for a job that did not fail.
     """
 
     job_id = IntegerField(primary_key=True)
@@ -495,9 +495,9 @@ class RunsTable(DatabaseTable):
 
 
 class SessionsTable(DatabaseTable):
-    """Spells of work, from the start to rest (`core.sessions`).
+    """Sessions of work, from a start until the engine is idle.
 
-    Session 0 stands for everything before the first one that is kept; `run_key` is the highest one when it ended.
+    Session 0 stands for everything before the first one that is kept; `run_key` is the highest one at its end.
     """
 
     session_id = IntegerField(primary_key=True)
@@ -601,7 +601,7 @@ class IntentsTable(DatabaseTable):
 class CacheFoldersTable(DatabaseTable):
     """Cache folders with the ctime they had after the last commit.
 
-    The ctime is 0 if the next start has to look into the folder, and -1 if the folder was made once and is gone.
+    The ctime is 0 if the next start has to check the folder, and -1 if the folder existed and is gone.
     """
 
     name = TextField(primary_key=True)

@@ -296,9 +296,9 @@ class Writer:
         """Delete a scan folder's row with everything that hangs on it."""
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
-    def take_preloaders(self) -> set[int] | None:
+    def pop_preloaders(self) -> set[int] | None:
         """Return the products whose preloaded products may have changed since the last call; None = all of them."""
-        return self._ask(self._links.take_preloaders)
+        return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
         """Return how many transactions have changed products, earlier requests included, and which products since the last mark.
@@ -329,7 +329,7 @@ class Writer:
         return (seen.st_dev, seen.st_ino) == self._identity
 
     def close(self) -> None:
-        """Write what was asked, then end the thread; a second call does nothing."""
+        """Finish all requests, then end the thread; a second call has no effect."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -355,7 +355,7 @@ class Writer:
             raise InternalError("the asset database is closed")
 
     def _work(self) -> None:
-        """Do what the queue says until it says None."""
+        """Handle requests from the queue until None."""
         item = self._queue.get()
         while item is not None:
             if isinstance(item, _Call):

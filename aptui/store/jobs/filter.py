@@ -118,7 +118,7 @@ class Columns(Protocol):
 
 
 class Filter(Struct, frozen=True):
-    """A parsed filter; `hint` is advice about one that is valid and probably not what was meant."""
+    """A parsed filter; `hint` is advice about a valid filter that is probably a mistake."""
 
     text: str = ""
     terms: tuple[Term, ...] = ()
@@ -409,7 +409,7 @@ def _with_text(
 
 
 def _price(term: Term) -> int:
-    """Return what a term costs beside others: numbers little, logs that must be read most."""
+    """Return the cost of a term relative to others: numbers are cheap, reading logs is the most expensive."""
     if isinstance(term, Between):
         return 0
     return 2 if term.field in COUNTS else int(term.field == "source")

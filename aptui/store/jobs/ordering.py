@@ -50,7 +50,7 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""An order without a column: jobs that run, failed jobs, those with errors, with warnings, the rest; the newest first in each."""
+"""The default order: running jobs, failed jobs, those with errors, with warnings, the rest; the newest first in each."""
 
 _WITH_WARNINGS = 2
 """Place, by urgency, of completed jobs with warnings."""
@@ -113,7 +113,7 @@ def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
 
 
 def _urgency(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.int64]:
-    """Return where rows stand by their status: what went wrong first."""
+    """Return ranks of rows by status, problems first."""
     warnings, errors = _first(table, "warnings", len(status)), _first(table, "errors", len(status))
     places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
     is_completed = status == COMPLETED

@@ -83,7 +83,7 @@ class CheckColumn:
         codes, _texts, marks = self._held
         return marks[int(codes[row])] if row < len(codes) else None
 
-    def have(self, rows: npt.NDArray[np.integer]) -> Mask:
+    def has_findings(self, rows: npt.NDArray[np.integer]) -> Mask:
         """Return which of these rows have findings."""
         codes = self._held[0]
         found: Mask = np.isin(rows, np.flatnonzero(codes))
@@ -161,10 +161,10 @@ class RunLogs(Protocol):
     """Log lines of runs (job id, run key) at the level "error" or "warning" (`store.queries.logs`)."""
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
-        """Return what is known."""
+        """Return the log lines that were already read."""
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
-        """Return what they say; reads what is not known."""
+        """Return the log lines; read the logs that were not read yet."""
 
 
 class JobTable:
@@ -214,7 +214,7 @@ class JobTable:
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
     def read_log_lines(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
-        """Return what the logs of these rows' last runs say, "error" or "warning"; without `check` only what is known."""
+        """Return the log lines of these rows' last runs at "error" or "warning"; without `check` only those already read."""
         jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
         if self.log_lines is None:
             return [""] * len(jobs)
@@ -330,7 +330,7 @@ class JobTable:
         self._columns["format"][rows] = [self._formats[each.format] for each in given_facts]
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Set what checks found, by job id; of all other jobs they found nothing."""
+        """Set the findings of checks by job id; all other jobs have no findings."""
         self.checks.set(self.rows_of(list(found)), list(found.values()))
 
     def builder_name(self, uuid: bytes) -> str:
@@ -343,7 +343,7 @@ class JobTable:
         self._write(np.array([row]), [values], [values.status], [values.completed_ms])
         return row
 
-    def put_news(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
+    def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
         """Change the rows of these jobs, or add them, each at most once; return them. `keys` are ids, or analysis keys.
 
         Many at once cost a few passes over arrays.
@@ -356,7 +356,7 @@ class JobTable:
         return rows
 
     def _rename(self, rows: Rows, news: Sequence[JobChanged]) -> None:
-        """Write the paths and scan folders of jobs whose source has another name, or lies in another folder, than before."""
+        """Update the paths and scan folders of jobs whose source was renamed or moved."""
         paths, sources = self._texts["source"], self._columns["source"]
         for row, item in zip(rows.tolist(), news, strict=True):
             if paths[int(sources[row])] != item.source:
@@ -390,7 +390,7 @@ class JobTable:
         columns["group"][rows[failed]] = self._recent["group"].codes(groups)
 
     def drop(self, row: int) -> None:
-        """Let a row be gone."""
+        """Mark a row as dead."""
         if self._columns["alive"][row]:
             self._columns["alive"][row] = False
             self.alive_count -= 1

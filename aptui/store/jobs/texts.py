@@ -159,7 +159,7 @@ class TextPool(dict[str, int]):
 
 
 class RecentTexts:
-    """Codes of texts that come one by one: the last ones are known, so that what is often said is held once; "" is code 0."""
+    """Codes of texts that are added one by one: recent texts are cached, so that frequent ones are stored once; "" is code 0."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts

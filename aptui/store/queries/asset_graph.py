@@ -38,7 +38,7 @@ class SourceFact(Struct, frozen=True):
 
 
 class ProductFact(Struct, frozen=True):
-    """A product as people see it; `size` -1 and `digest` b"" when not known. `hash64` is XXH64, signed, 0 when not known."""
+    """A product; `size` -1 and `digest` b"" when unknown. `hash64` is XXH64, signed, 0 when unknown."""
 
     product_id: int
     name: str
@@ -75,7 +75,7 @@ class Unmet(NamedTuple):
 
     @property
     def is_exclusion(self) -> bool:
-        """Whether it says what a pattern leaves out."""
+        """Whether it excludes matches of a pattern."""
         return self.path.startswith(":")
 
     @property
@@ -405,7 +405,7 @@ class AssetGraph:
     # --------------------------------------------------------------------------------------------------------------- names
 
     def facts(self, nodes: Collection[Node]) -> dict[Node, Fact]:
-        """Return what people call these nodes."""
+        """Return the names and facts of these nodes."""
         sources, products, files = _split(nodes)
         sql = "SELECT s.SourceID, s.SourceName, s.SourceGuid FROM json_each(:keys) k CROSS JOIN Sources s ON s.SourceID = k.value"
         found: dict[Node, Fact] = {Node(-row[0]): SourceFact(*row) for row in self._ask(sql, keys=json.dumps(sources))}

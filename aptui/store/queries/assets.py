@@ -273,7 +273,7 @@ def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
 
 
 def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
-    """Return what is known of a product; None when it is gone."""
+    """Return a product with its facts; None when it is gone."""
     row = reader.ask(f"{_PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
     if row is None:
         return None
@@ -319,7 +319,7 @@ def _links(reader: Reader, sql: str, values: tuple[object, ...]) -> list[Resolve
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
-    """Return the rows of its last scans, the newest first; those that only say how a scan ended have no asset id."""
+    """Return the rows of its last scans, the newest first; rows about the scan itself have no asset id."""
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
         FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
     found = []

@@ -76,7 +76,7 @@ WHERE p.ProductName = ?"""
 
 
 class Finding(Struct, frozen=True):
-    """A product that is not what the database says; `problem` is "missing" or "damaged"."""
+    """A product that differs from its row; `problem` is "missing" or "damaged"."""
 
     product: str
     problem: str

@@ -33,10 +33,9 @@ class StoredRunLog(Struct, frozen=True):
 
 
 def place_of(log_dir: Path, name: str) -> str:
-    """Return where a log lies whose name the database has, as text.
+    """Return the path of a log with this name in the database, as text.
 
-    O3DE writes absolute names; where such a log is gone, the database may have come from another place or machine, and its
-    logs with it.
+    O3DE writes absolute names. If such a log is gone, the database may have been moved together with its logs.
     """
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"
@@ -54,7 +53,7 @@ def _native(text: str) -> str:
 
 
 def log_folder(cache_dir: Path) -> Path:
-    """Return the log folder of a cache whose configuration is not known: our default one, or else O3DE's."""
+    """Return the log folder of a cache without a known configuration: our default one, or else O3DE's."""
     ours, theirs = own_folder(cache_dir), cache_dir.parent / "user" / "log"
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 
@@ -121,7 +120,7 @@ class LogLines:
         self._lines: dict[int, tuple[int, LinesByField]] = {}
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the lines of the runs (job id, run key), "" for those whose logs were not read."""
+        """Return the lines of the runs (job id, run key), "" for runs whose logs were not read."""
         found = [self._lines.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
         return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
 
@@ -143,7 +142,7 @@ class LogLines:
 
 
 def read_lines(path: Path) -> LinesByField:
-    """Return what a log says at each level, nothing of one that is gone."""
+    """Return the lines of a log by level, empty if the log is gone."""
     try:
         with path.open("rb") as file:
             data = file.read(2 * _END_BYTES)

@@ -109,12 +109,12 @@ class CacheContents(Struct, frozen=True):
 
 
 def builder_names(reader: Reader, known: Mapping[bytes, str] = MappingProxyType({})) -> dict[bytes, str]:
-    """Return {UUID: name}: what is known, and of other builders, which no configuration names, what their newest jobs tell."""
+    """Return {UUID: name} of the known builders, and of others by the names of their newest jobs."""
     return {uuid: fingerprint.load(inputs)[0][1] for uuid, inputs, _job_id in reader.ask(_NAMES_SQL)} | dict(known)
 
 
 def builders_spent(reader: Reader) -> list[BuilderSpent]:
-    """Return what each builder did, the one that took longest first; 1 s at a million jobs."""
+    """Return the cost of each builder, the most expensive first; takes 1 s with a million jobs."""
     analyses = {builder: Spent(*row) for builder, *row in reader.ask(_ANALYSES_SQL)}
     jobs = {builder: Spent(*row) for builder, *row in reader.ask(_JOBS_SQL)}
     found = [BuilderSpent(uuid, analyses.get(uuid, Spent()), jobs.get(uuid, Spent())) for uuid in analyses.keys() | jobs.keys()]

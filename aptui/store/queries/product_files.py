@@ -76,7 +76,7 @@ def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> li
 
 
 def below(reader: Reader, folder: str, after: str = "", limit: int = -1) -> list[ProductFile]:
-    """Return the products below a folder ("" = all) by name, those that come after one; `limit` at most (-1 = all)."""
+    """Return the products below a folder ("" = all) whose names come after `after`, by name; `limit` at most (-1 = all)."""
     start = after + "\0" if after else f"{folder}/" if folder else ""
     rows = reader.ask(_BELOW_SQL, (start, f"{folder}0" if folder else "\U0010ffff", limit))  # "0" follows "/" in ASCII
     return [ProductFile(*row) for row in rows]
@@ -121,8 +121,8 @@ def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Await
 def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     """Return the sources that a product of this name may come from.
 
-    The one that it came from last time; and those in the same relative folder whose name, up to its first dot, begins the
-    product's.
+    These are its last source, and the sources in the same relative folder whose name, up to its first dot, begins the product's
+    name.
     """
     platform, _, path = name.partition("/")
     maker = reader.ask(

@@ -1,7 +1,7 @@
-"""The reader: the asset database as people ask about it; read-only SQL, cheap to import, no engine needed.
+"""The reader: queries of users and clients about the asset database; read-only SQL, cheap to import, without an engine.
 
-It reads ours and those of O3DE itself: a database without tables of ours gets empty temporary ones, so that every question
-has one form.
+It reads our databases and those of O3DE: a database without our tables gets empty temporary ones, so that every query has one
+form.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SHOWN = {
     JobState.FAILED.value: "failed",
     JobState.CANCELLED.value: "cancelled",
 }
-"""{state of the machine: what people see of it}."""
+"""{state of the machine: status that users see}."""
 
 _OLDEST_READ = 36
-"""Oldest version of O3DE's whose tables have all that is asked here."""
+"""Oldest O3DE version whose tables have all queried columns."""
 _NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
 """Columns of version 39 that no question needs."""
 _TOO_LONG, _MISSING = "the path of the source is too long for the job", "the source or the job is missing"
@@ -395,7 +395,7 @@ class Reader:
         return int(self.state("epoch") or 0), int(self.state("seq") or 0)
 
     def ask(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
-        """Ask in SQL; for the modules of this room whose questions are too many for this class."""
+        """Run SQL; for the other modules of this package, whose queries would be too many for this class."""
         return self._database.execute(sql, values)
 
 
@@ -473,7 +473,7 @@ def _as_made_by_another(path: Path, version: str) -> UserError:
 
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
-    """Give a database of O3DE's the tables of ours, empty; refuse one that has not all we ask for."""
+    """Give a database of O3DE's our tables, empty; refuse one without the necessary columns."""
     from aptui.store.db.table_models import O3DE_TABLES, column_names, own_tables_sql
 
     for table, wanted in map(column_names, O3DE_TABLES):

@@ -139,7 +139,7 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 
 
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
-    """Return the sources that a term means: the one of just that path, else those that `is_meant` accepts, `limit` at most."""
+    """Return the sources that a term means: the one with exactly that path, else those that `is_meant` accepts, `limit` at most."""
     exact = reader.source(term)
     if exact is not None:
         return [exact.source_id]
@@ -154,7 +154,7 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
 
 
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
-    """Return the products that a term names: just that one on each platform, else those whose paths begin with it."""
+    """Return the products that a term names: exactly that one on each platform, else those whose paths begin with it."""
     exact = products_named(reader, [f"{platform}/{term}" for platform in platforms])
     if exact:
         return exact

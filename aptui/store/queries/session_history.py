@@ -243,7 +243,7 @@ def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
 
 
 def slower_jobs(reader: Reader) -> dict[int, JobPace]:
-    """Return {job id: its pace} of the jobs whose last run was slower than those before; half a second at 2,000,000 runs."""
+    """Return {job id: its pace} of the jobs whose last run was slower than earlier ones; takes 0.5 s with 2,000,000 runs."""
     found = paces(reader, [job_id for (job_id,) in reader.ask(_CANDIDATES_SQL)])
     return {job_id: one for job_id, one in found.items() if one.is_slower}
 

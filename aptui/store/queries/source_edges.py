@@ -1,7 +1,7 @@
-"""Source dependencies as rows: who declared which target, and the sources it means; our tables and O3DE's in one form.
+"""Source dependencies as rows: the declared targets, and the sources that these mean; our tables and O3DE's in one form.
 
-Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has
-`SourceDependency` alone. Every question takes many sources at once.
+Ours are read from `aptui_edges`, whose targets are in lower case beyond ASCII; a database of O3DE's own has only
+`SourceDependency`. Every query takes many sources at once.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -31,7 +31,7 @@ _UUIDS_SQL = (
     ("SourceGuid", "SELECT SourceGuid, SourceID FROM Sources"),
     ("uuid", "SELECT uuid, source_id FROM aptui_legacy"),
 )
-"""Where UUIDs stand: a source's own before one that it answers to as well."""
+"""Columns with UUIDs: a source's own before its further ones."""
 
 
 class DeclaredEdge(NamedTuple):
@@ -159,7 +159,7 @@ class SourceEdges:
         return known
 
     def files_matching(self, pattern: str) -> list[str]:
-        """Return the known files whose path matches a pattern in lower case, whether they are sources or not."""
+        """Return the recorded files whose path matches a pattern in lower case, whether they are sources or not."""
         prefix, matches = literal_prefix(pattern), wildcard(pattern).fullmatch
         rows = self._ask(
             "SELECT scan_folder_id, files FROM aptui_folders WHERE ? = '' OR folder = ? OR (folder >= ? AND folder < ?)",

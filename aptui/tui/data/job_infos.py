@@ -207,7 +207,7 @@ def next_with(table: JobTable, rows: Rows, word: str, at: int, step: int) -> int
     if word == "errors":
         mask |= status == FAILED
     elif table.checks:
-        mask |= (status == COMPLETED) & table.checks.have(rows)
+        mask |= (status == COMPLETED) & table.checks.has_findings(rows)
     places = np.flatnonzero(mask)
     places = places[places != at]
     if not len(places):

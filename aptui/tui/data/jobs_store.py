@@ -398,7 +398,7 @@ class JobsStore:
                 0 if code == PENDING else notices[at].completed_ms or received_ms[at]
                 for at, code in zip(put.tolist(), statuses, strict=True)
             ]
-            rows[put] = table.put_news([notices[at] for at in put.tolist()], key_of[put], statuses, ended)
+            rows[put] = table.put_notices([notices[at] for at in put.tolist()], key_of[put], statuses, ended)
         for row in leaving[leaving >= 0].tolist():
             table.drop(row)
         table.show_rest(rows[rows >= 0])

@@ -228,7 +228,7 @@ def test_a_copy_that_a_check_blocks_fails_and_is_thrown_away(copying: World) -> 
 
 
 def test_jobs_take_all_steps_for_a_client_that_follows(copying: World) -> None:
-    copying.wants_news = True
+    copying.reports_every_step = True
     copying.boot()
     copying.write("a.txt", "a")
 
@@ -242,7 +242,7 @@ def test_copies_are_repeated_when_a_client_begins_to_follow(copying: World) -> N
     copying.scan()
     while not copying.hashes:
         copying._moves()[0]()
-    copying.pipeline.jobs.reports.wants_news = True
+    copying.pipeline.jobs.reports.reports_every_step = True
     copying.run()
 
     assert len(of(copying, StartRuns)) == 1
@@ -414,7 +414,7 @@ def test_changed_copies_are_made_whenever_the_engine_dies_on_the_way_to_them(is_
 
 
 def test_a_new_copy_that_does_not_start_has_a_row_for_clients_to_read(world: World) -> None:
-    world.wants_news = True
+    world.reports_every_step = True
     world.slots = 0
     world.boot()
     world.write("a.txt", "a")
@@ -1089,7 +1089,7 @@ def test_a_crash_after_a_product_was_missed_does_not_forget_it(world: World) -> 
 
 def test_following_client_is_notified_of_every_step() -> None:
     world = World()
-    world.wants_news = True
+    world.reports_every_step = True
     world.boot()
     world.write("a.s")
 

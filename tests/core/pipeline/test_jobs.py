@@ -133,8 +133,8 @@ def test_a_job_refused_for_the_same_reason_again_stays_as_it_is() -> None:
     job = job_in(jobs, JobState.WAITING)
     failures = Failures(jobs)
     failures.refuse(job, "no")
-    jobs.ledger.take()
+    jobs.ledger.finish()
 
     failures.refuse(job, "no")
 
-    assert jobs.ledger.take() == ([], [])
+    assert jobs.ledger.finish() == ([], [])

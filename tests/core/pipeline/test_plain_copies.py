@@ -29,13 +29,13 @@ FILES = ("a.txt", "B.txt", "sub/C.txt", "sub/deeper/d.txt", "e.txt")
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return a list that gets whether each attempt to decide copies together was one."""
     found: list[bool] = []
-    take = PlainCopies.take
+    plan = PlainCopies.plan
 
     def watched(self: PlainCopies, *arguments: object) -> bool:
-        found.append(take(self, *arguments))  # type: ignore[arg-type]
+        found.append(plan(self, *arguments))  # type: ignore[arg-type]
         return found[-1]
 
-    monkeypatch.setattr(PlainCopies, "take", watched)
+    monkeypatch.setattr(PlainCopies, "plan", watched)
     return found
 
 
@@ -66,7 +66,7 @@ def test_copies_decided_together_leave_what_each_alone_leaves(taken: list[bool],
     assert taken
     assert all(taken)
 
-    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_plan", lambda _self, _event: False)
     alone = world_of(TWO, *FILES)
     alone.settle()
 
@@ -87,7 +87,7 @@ def test_notices_equal_those_of_single_copies(taken: list[bool], monkeypatch: py
 
     together = world_of(TWO, *FILES)
     together.settle()
-    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_plan", lambda _self, _event: False)
     alone = world_of(TWO, *FILES)
     alone.settle()
 
@@ -127,7 +127,7 @@ def test_rewritten_files_decided_together_leave_what_each_alone_leaves(
     together = made()
     assert taken
     assert all(taken)
-    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_plan", lambda _self, _event: False)
     alone = made()
 
     assert together.cache == alone.cache
@@ -269,7 +269,7 @@ def test_where_one_is_unusual_all_go_the_ordinary_way(setup: Setup, taken: list[
     together = settled()
     assert taken
     assert not all(taken)
-    monkeypatch.setattr(PlainCopies, "may_take", lambda _self, _event: False)
+    monkeypatch.setattr(PlainCopies, "may_plan", lambda _self, _event: False)
     alone = settled()
 
     assert together.cache == alone.cache

@@ -132,7 +132,7 @@ def test_analysis_and_removed_source_are_reported(world: World) -> None:
 
 
 def test_following_client_gets_every_step_once(world: World) -> None:
-    world.pipeline.jobs.reports.wants_news = True
+    world.pipeline.jobs.reports.reports_every_step = True
     followed(world).write("a.txt", "x")
 
     world.settle()
@@ -152,7 +152,7 @@ def test_nothing_is_collected_after_clients_left(world: World) -> None:
 
 
 def test_started_runs_are_reported_once_and_an_unseen_start_with_its_end(world: World) -> None:
-    world.pipeline.jobs.reports.wants_news = True
+    world.pipeline.jobs.reports.reports_every_step = True
     started(world, "a.txt")
     (run_key,) = world.pipeline.jobs.running
     assert steps(world.notices) == [("data", "pending")]

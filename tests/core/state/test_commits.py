@@ -18,7 +18,7 @@ from aptui.core.state.ledger import RUN_KEY_STATE, Ledger
 
 def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
     ledger.flush_rows()
-    commands, _notices = ledger.take()
+    commands, _notices = ledger.finish()
     return {name: rows for command in commands if isinstance(command, SaveRows) for name, rows in command.rows.items() if rows}
 
 
@@ -64,7 +64,7 @@ def test_nothing_to_save_takes_no_ticket() -> None:
     ledger.flush_rows()
 
     assert ledger.ticket == 1
-    assert ledger.take() == ([], [])
+    assert ledger.finish() == ([], [])
 
 
 def test_run_keys_are_reserved_before_they_are_used() -> None:

@@ -56,7 +56,7 @@ def test_what_is_loaded_is_one_object_until_it_leaves(memory: WorkingSet) -> Non
 def test_unchanged_loaded_sources_are_released(memory: WorkingSet) -> None:
     memory.load([PathKey("a.s")])
 
-    memory.let_go_of_loaded()
+    memory.release_loaded()
 
     assert not memory.sources
 
@@ -143,8 +143,8 @@ def test_released_source_is_not_found_by_its_uuids(memory: WorkingSet) -> None:
     former, other = path_uuid("former.s"), path_uuid("other.s")
     named = source("named.s")
     memory.add(named)
-    memory.answer_to(named, (former, named.uuid))
-    memory.answer_to(named, (former, other))
+    memory.set_legacy(named, (former, named.uuid))
+    memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
     named.identity = None  # its identity file, which gave it these, went
@@ -237,7 +237,7 @@ def test_what_was_read_out_of_turn_joins_its_folder_when_that_is_reported(memory
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
 
-    memory.newer.give_to(folder, {PathKey("changed.bin")})
+    memory.newer.move_to(folder, {PathKey("changed.bin")})
 
     assert memory.newer.facts.keys() == {"sub/c.bin"}
     assert folder.winners["b.bin"].digest == folder.parts[1][1]["b.bin"].digest == sha("read")  # type: ignore[index]

@@ -236,7 +236,7 @@ def test_pending_and_running_jobs_are_noted_while_a_client_follows(project: Live
             seen.append(engine.pipeline.jobs.reports.is_followed)
 
         assert seen == [True, False]
-        assert not engine.pipeline.jobs.reports.wants_news
+        assert not engine.pipeline.jobs.reports.reports_every_step
 
 
 def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject) -> None:
@@ -251,7 +251,7 @@ def test_one_of_queued_jobs_runs_and_cancelled_ones_do_not(project: LiveProject)
 
     with project.running() as live:
         assert live.engine is not None
-        live.engine.pipeline.jobs.reports.wants_news = True
+        live.engine.pipeline.jobs.reports.reports_every_step = True
         for name in "abcd":
             project.write(f"assets/{name}.slow", name)
         project.until(lambda: len(set(told("pending"))) == 4 and told("processing"), "4 jobs")

@@ -23,6 +23,6 @@ def test_marks_stand_in_their_rows_and_those_of_unknown_jobs_nowhere() -> None:
     assert words(column, 4) == [TWO.text, "", ONE.text, ""]
     assert words(column, 1) == [TWO.text]
     assert [column.mark(row) for row in range(4)] == [TWO, None, ONE, None]
-    assert column.have(np.array([3, 2, 1, 0])).tolist() == [False, True, False, True]
+    assert column.has_findings(np.array([3, 2, 1, 0])).tolist() == [False, True, False, True]
     column.set(np.empty(0, np.int64), [])
     assert (bool(column), words(column, 3), column.mark(2)) == (False, ["", "", ""], None)

@@ -70,13 +70,13 @@ def test_only_what_is_loaded_before_counts_as_preloaded(project: Project) -> Non
 def test_changed_preloaders_are_returned_once(project: Project) -> None:
     writer = project.store.writer
     number = ids(project.store)["linux/rock.mesh"]
-    assert number in (writer.take_preloaders() or ())
-    assert writer.take_preloaders() == set()
+    assert number in (writer.pop_preloaders() or ())
+    assert writer.pop_preloaders() == set()
 
     project.make("other.fbx", ("other.mesh", 0, (source_file("rock.fbx", 1),)))
-    assert writer.take_preloaders() == set()
+    assert writer.pop_preloaders() == set()
     project.make("other.fbx", ("other.mesh", 0, (source_file("rock.fbx", 0),)))
-    assert writer.take_preloaders() == {ids(project.store)["linux/other.mesh"]}
+    assert writer.pop_preloaders() == {ids(project.store)["linux/other.mesh"]}
 
 
 def test_the_mark_of_catalogs_goes_with_the_first_change_of_a_product(project: Project) -> None:
