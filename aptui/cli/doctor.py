@@ -1,4 +1,4 @@
-"""`doctor`: looks for trouble around a project and says what to do about it; it changes nothing.
+"""`doctor`: checks the machine and the project, and prints remedies; it changes nothing.
 
 Tests: `tests/cli/test_run_verbs.py`.
 """
@@ -64,10 +64,16 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 def doctor_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `doctor`."""
     parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.add_argument(
+        "--systemd", action="store_true", help="print a systemd unit that starts this installation of aptui, and exit"
+    )
 
 
 def doctor(arguments: Namespace) -> int:
-    """Check everything; exit 1 when something must be mended."""
+    """Print all checks; exit 1 if one fails."""
+    if arguments.systemd:
+        printing.say(systemd_unit().rstrip())
+        return 0
     checks = list(_checks(arguments))
     if arguments.json:
         printing.say_json_list(to_builtins(check) for check in checks)
@@ -78,6 +84,15 @@ def doctor(arguments: Namespace) -> int:
             if check.advice:
                 printing.say(f"      {'':<13} → {printing.line(check.advice)}")
     return TROUBLE if any(check.state == "fail" for check in checks) else 0
+
+
+def systemd_unit() -> str:
+    """Return the shipped unit with the absolute path of this installation, because systemd does not search PATH."""
+    text = (data_dir() / "config" / "systemd" / "aptui@.service").read_text(encoding="utf-8")
+    script = Path(sys.executable).parent / "aptui"
+    words = [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "aptui"]
+    command = " ".join('"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"' for word in words)
+    return text.replace("ExecStart=aptui ", f"ExecStart={command} ")
 
 
 def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
@@ -165,7 +180,7 @@ def _terminal() -> DoctorCheck:
 
 
 def _logout() -> DoctorCheck:
-    """Say whether an engine outlives the last login: systemd may be told to kill what a user leaves behind."""
+    """Check whether an engine survives a logout: systemd can be configured to kill the processes of a user."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     message = ""
     for file in files:
@@ -176,13 +191,15 @@ def _logout() -> DoctorCheck:
         message = next(
             (text.partition("=")[2].strip() for text in reversed(lines) if text.strip().startswith("KillUserProcesses")), message
         )
-    unit = data_dir() / "config" / "systemd" / "aptui@.service"
     lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
     if message.lower() in ("yes", "true", "1", "on") and not lingers:
         return DoctorCheck(
-            "logout", "warn", "engines are killed when you log out", f"'loginctl enable-linger', or the unit in '{unit}'"
+            "logout",
+            "warn",
+            "a logout kills engines",
+            "use 'loginctl enable-linger', or the unit that 'aptui doctor --systemd' prints",
         )
-    return DoctorCheck("logout", "ok", f"engines outlive it; a systemd unit is in '{unit}'")
+    return DoctorCheck("logout", "ok", "engines survive it; 'aptui doctor --systemd' prints a unit")
 
 
 def _trust(config: Config) -> DoctorCheck:

@@ -1,4 +1,4 @@
-"""Layers of YAML to a compiled `Config`: what is read, in which order, and what is checked on the way."""
+"""Loads a configuration: reads, checks and merges the layers of YAML, and compiles them to a `Config`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
-    """Write a commented `aptui.yaml` into `folder`, fitting what is there; see `config.proposal`."""
+    """Write a commented `aptui.yaml` into `folder` that fits its files; see `config.proposal`."""
     from aptui.config import proposal  # only one verb needs it
 
     return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
@@ -179,17 +179,17 @@ _LONGEST = 100
 
 
 class ConfigMessage(Struct, frozen=True):
-    """What one layer says about a key: `text` is the value on one line, None when it takes the key away."""
+    """The value of a key in one layer: `text` is the value on one line, None if the layer removes the key."""
 
     where: str
     text: str | None
 
 
 def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[ConfigMessage]:
-    """Return what each layer says about a key (with dots, as after `--set`), the one that is in force last.
+    """Return the value of a key (with dots, as after `--set`) in each layer, the effective one last; else its default.
 
     Raises:
-        UserError: nobody says anything about it.
+        UserError: no layer sets the key, and it does not exist.
     """
     project_dir = Path(os.path.abspath(project_dir))
     project_format = format_of(project_dir)
@@ -200,20 +200,46 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
 
 
 def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
-    """Return what each of these layers says about a key, in their order."""
+    """Return the value of a key in each of these layers, in their order; its default if none sets it."""
     from aptui.config.yaml.nodes import nearest
 
     messages = [
         ConfigMessage(node.where, _show_node(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None
     ]
     if not messages:
-        known = {name for tree in trees for name in tree.value}
-        raise UserError(f"no file sets '{key}'", hint=nearest(key.partition(".")[0], known))
+        default = _default_of(key.split("."))
+        if default is None:
+            known = {name for tree in trees for name in tree.value}
+            raise UserError(f"no file sets '{key}'", hint=nearest(key.partition(".")[0], known))
+        messages = [ConfigMessage("default", default)]
     return messages
 
 
+_OTHER_NAMES = {"enabled": "is_enabled", "allow_list": "has_allow_list", "quiet": "quiet_s"}
+"""{key: field of its record}, if they differ."""
+
+
+def _default_of(steps: Sequence[str]) -> str | None:
+    """Return the default of a key that no layer sets, as JSON or "not set"; None if the key does not exist."""
+    from aptui.config.settings import AlertSettings, ClusterSettings, GatewaySettings
+    from aptui.config.yaml.schema import schema
+
+    part = schema()
+    for step in steps:
+        properties = part.get("properties", {})
+        if step not in properties:
+            return None
+        part = properties[step]
+    records = {"on": AlertSettings(), "pool": ClusterSettings(), "serve": GatewaySettings()}
+    if len(steps) == 2 and steps[0] in records:
+        default = getattr(records[steps[0]], _OTHER_NAMES.get(steps[1], steps[1]), None)
+        if default is not None and default != "":
+            return json.dumps(default)
+    return "not set"
+
+
 def _at(node: Node | None, steps: Sequence[str]) -> Node | None:
-    """Return the node at a way of keys; entries of lists go by their names."""
+    """Return the node at a path of keys; entries of lists are found by their names."""
     for step in steps:
         if node is not None and isinstance(node.value, list):
             names = {each.value["name"].value: each for each in node.value if each.get("name") is not None}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 import verb_project
 from verb_project import Run, runner
 
-from aptui.cli import doctor
+from aptui.cli import doctor, main
 from aptui.demo.project import count_expected_products
 from aptui.store.queries import integrity
 
@@ -274,3 +275,26 @@ def test_config_says_what_the_layers_come_to(run: Run, project: Path) -> None:
 
     assert "workers       3" in told
     assert answer["project_dir"] == str(project)
+
+
+def test_doctor_prints_a_systemd_unit_with_the_path_of_this_installation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["doctor", "--systemd"]) == 0
+
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ExecStart="))
+    program, *words = shlex.split(line.removeprefix("ExecStart="))
+    assert Path(program).is_absolute()
+    assert os.access(program, os.X_OK)
+    assert words[-4:] == ["serve", "--detached", "--project", "%f"]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("serve.allowed", "[]"), ("serve.port", "45650"), ("on.quiet", "10.0"), ("logs", "not set"), ("pool.share", "0")],
+)
+def test_config_explain_prints_the_default_of_a_key_that_no_file_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, text: str
+) -> None:
+    (tmp_path / "aptui.yaml").write_text("scan_folders: [{name: game, path: .}]\n")
+
+    assert main.main(["config", "-C", str(tmp_path), "--explain", key]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=3) == ["set", "by", "default", text]

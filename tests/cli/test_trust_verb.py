@@ -1,4 +1,4 @@
-"""Which verbs run the code of a project that somebody else wrote: the table in GUIDE.md, held over all verbs."""
+"""Verbs that may run the code of an untrusted project: the table in GUIDE.md, checked for all verbs."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_verbs_that_look_run_nothing_in_a_fresh_clone(markers: Markers) -> None:
 
 
 def test_guide_names_the_verbs_that_are_consent() -> None:
-    section = (Path(main.__file__).parents[1] / "GUIDE.md").read_text().partition("## Who is trusted with what")[2]
+    section = (Path(main.__file__).parents[1] / "GUIDE.md").read_text().partition("## Trust")[2]
 
     row = next(line for line in section.splitlines() if line.startswith("| `batch`"))
     assert [verb for verb in (*RUN, "serve") if f"`{verb}" not in row] == []
