@@ -50,7 +50,7 @@ class Moving(AssetExtension):
 
     def __init__(self, parts: AssetParts) -> None:
         super().__init__(parts)
-        self._shell, self._moved = parts.shell, parts.navigation.go_where_it_went
+        self._shell, self._moved = parts.shell, parts.navigation.follow_moved_file
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
         """Return both actions."""
@@ -207,7 +207,7 @@ class RelocationPreview(_PopUp):
             yield _Keys(self._choices, self._press)
             yield _Keys(self._answers, self._press)
 
-    def take_focus(self) -> None:
+    def focus_first(self) -> None:
         """Focus the lines, so that keys scroll them."""
         self.query_one(Lines).focus()
 

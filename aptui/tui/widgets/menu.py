@@ -96,7 +96,7 @@ class _PopUp(Widget):
     def on_mount(self) -> None:
         """Take the focus."""
         self.call_after_refresh(self._settle)
-        self.take_focus()
+        self.focus_first()
 
     def _settle(self, tries: int = 5) -> None:
         """Move to the requested position, or a little above the centre."""
@@ -117,7 +117,7 @@ class _PopUp(Widget):
         """Return the expected size, frame included."""
         raise NotImplementedError
 
-    def take_focus(self) -> None:
+    def focus_first(self) -> None:
         """Take the focus."""
         self.focus()
 
@@ -153,7 +153,7 @@ class Menu(_PopUp, can_focus=True):
         Binding("k,up,shift+tab", "step(-1)", "previous", id="menu.up", show=False),
         Binding("g,home", "step(-1000)", "first", id="menu.first", show=False),
         Binding("G,end", "step(1000)", "last", id="menu.last", show=False),
-        Binding("enter", "take", "take", id="menu.take"),
+        Binding("enter", "choose", "choose", id="menu.take"),
         Binding("escape,q", "leave", "close", id="menu.leave"),
     ]
 
@@ -244,7 +244,7 @@ class Menu(_PopUp, can_focus=True):
                 event.stop()
                 event.prevent_default()
                 self._chosen = at
-                self.action_take()
+                self.action_choose()
                 return
         active = self.screen.active_bindings.get(event.key)
         if active is None or not (active.node is self or active.binding.id in _HOLD_EVERYWHERE):
@@ -257,7 +257,7 @@ class Menu(_PopUp, can_focus=True):
         place = event.get_content_offset(self)
         if place is not None and 0 <= place.y + self._first < len(self._items) and self._items[place.y + self._first] is not None:
             self._chosen = place.y + self._first
-            self.action_take()
+            self.action_choose()
 
     def action_step(self, step: int) -> None:
         """Move to another item; rules and disabled items are skipped."""
@@ -271,7 +271,7 @@ class Menu(_PopUp, can_focus=True):
             self._chosen = able[(at + step) % len(able)]
         self.refresh()
 
-    def action_take(self) -> None:
+    def action_choose(self) -> None:
         """Answer with the current item if it is enabled."""
         item = self._items[self._chosen] if self._items else None
         if item is not None and item.is_enabled:
@@ -381,7 +381,7 @@ class Checks(Menu):
     def _check(self) -> None:
         self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
 
-    def action_take(self) -> None:
+    def action_choose(self) -> None:
         """Toggle the item of a letter or a click."""
         self.action_check()
 
@@ -471,7 +471,7 @@ class Form(_PopUp):
                     yield line
             yield Static("", markup=False, classes="mistake")
 
-    def take_focus(self) -> None:
+    def focus_first(self) -> None:
         """Focus the first line."""
         self.query(Input).first().focus()
 

@@ -56,11 +56,11 @@ class RowMarks:
         order = {key: self._view.index_of(key) for key in keys}
         return sorted(keys, key=lambda key: (order[key] is None, order[key] or 0, key))
 
-    def turn(self, key: int) -> None:
+    def toggle(self, key: int) -> None:
         """Mark or unmark a row."""
         self.keys ^= {key}
 
-    def turn_range(self) -> None:
+    def toggle_range(self) -> None:
         """Begin a range of marks at the cursor, or end it."""
         if self._anchor is None:
             self._anchor = self._view.cursor_key
@@ -310,14 +310,14 @@ class Rows(RowView, can_focus=True):
         """Mark or unmark the row, and go to the next one."""
         if self.cursor_key is None:
             return
-        self.marks.turn(self.cursor_key)
+        self.marks.toggle(self.cursor_key)
         self.row_lines.refresh_row(self.cursor)
         self.move_cursor(self.cursor + 1)
         self.post_message(self.MarksChanged(self))
 
     def action_range(self) -> None:
         """Begin a range of marks at the cursor, or end it."""
-        self.marks.turn_range()
+        self.marks.toggle_range()
         self.row_lines.refresh_changed()
         self.post_message(self.MarksChanged(self))
 

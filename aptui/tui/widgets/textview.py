@@ -69,12 +69,12 @@ class Picture:
         """Return the lines, at most `rows`, each at most `columns` cells wide."""
         wanted = (columns, rows, painter)
         if wanted != self._drawn_for:
-            self.put_away()
+            self.stop_retries()
             self._drawn_for, self._retries = wanted, 0
             self._draw(widget, columns, rows, painter)
         return self._lines
 
-    def put_away(self) -> None:
+    def stop_retries(self) -> None:
         """Stop the retries: another picture is shown."""
         self._is_least = False
         if self._retry_timer is not None:
@@ -271,7 +271,7 @@ class TextView(Rows):
         """Show a preview."""
         self._preview = preview
         if self._picture is not None:
-            self._picture.put_away()
+            self._picture.stop_retries()
         self._picture = Picture(preview.pixels) if preview.pixels is not None else None
         self._shown_number += 1
         self._offset = 0

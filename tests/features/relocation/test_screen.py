@@ -29,8 +29,8 @@ from aptui.tui.screens.assets.asset_panel import Panel
 from aptui.tui.widgets.cells import width_of
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import source_row
-from tests.tui.screens.assets import test_assets_pane as room
-from tests.tui.screens.assets.test_assets_pane import at, go, in_assets, press, shows
+from tests.tui.screens.assets import assets_room as room
+from tests.tui.screens.assets.assets_room import at, go, in_assets, press, shows
 
 pytestmark = pytest.mark.real
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from tui.fake_panes import FakeSession
-from tui.screens.assets.test_assets_pane import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
+from tui.screens.assets.assets_room import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
 from tui.shell_room import LARGE, SMALL, lines, text, until
 
 from aptui.core.notices import MissingScan, Progress

@@ -126,7 +126,7 @@ class AssetActions:
             None,
             MenuItem("pager", "Open in $PAGER", "o", is_file),
             MenuItem("editor", "Open in $EDITOR", "O", is_file),
-            MenuItem("folder", "Show the folder", "F", bool(panel.file or panel.folders)),
+            MenuItem("folder", "Open the folder", "F", bool(panel.file or panel.folders)),
             MenuItem("copy", "Copy…", "y"),
             *(item for each in self._extensions for item in each.menu_items(panel)),
         ]

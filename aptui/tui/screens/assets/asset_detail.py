@@ -319,7 +319,7 @@ class ReferenceTree(_Quiet, VTree):
         return branch.data if branch is not None and isinstance(branch.data, Ref) else None
 
     @dataclass
-    class DeadEnd(Message):
+    class NoTarget(Message):
         """The user tried to follow a reference without a target."""
 
         ref: Ref
@@ -330,7 +330,7 @@ class ReferenceTree(_Quiet, VTree):
         if reference is not None and reference.leads and self.cursor_key is not None:
             self.post_message(Rows.Opened(self, self.cursor_key))
         elif reference is not None and not reference.ask:
-            self.post_message(self.DeadEnd(reference))
+            self.post_message(self.NoTarget(reference))
         else:
             super().action_open()
 
@@ -387,7 +387,7 @@ class AssetDetail(Vertical):
         self.references.clear()
         self._draw_preview("", TextPreview("", ()))
 
-    def say_gone(self) -> None:
+    def show_gone(self) -> None:
         """Show that the asset no longer exists."""
         if self._panel is not None:
             self._title.show(self._panel.path, "gone")
@@ -425,18 +425,18 @@ class AssetDetail(Vertical):
             self._draw_preview("", TextPreview("", ()))
             return
 
-        def take(preview: Preview) -> None:
+        def accept(preview: Preview) -> None:
             if state != self._previewed:
                 return
             self.set_class(bool(preview.form), "-picture")
             self._draw_preview("Preview", preview.at_first, preview.text.kind)
             if preview.form:
                 self._without_picture = preview
-                decoder.want(panel.file, preview.form, partial(self._take_picture, preview))
+                decoder.want(panel.file, preview.form, partial(self._accept_picture, preview))
 
-        queries.request(PREVIEW, lambda _reader: preview_of(panel.file), take)
+        queries.request(PREVIEW, lambda _reader: preview_of(panel.file), accept)
 
-    def _take_picture(self, preview: Preview, picture: Pixels | str) -> None:
+    def _accept_picture(self, preview: Preview, picture: Pixels | str) -> None:
         """Show a picture if it is still requested."""
         if preview is self._without_picture:
             self._draw_preview("Preview", preview.with_picture(picture))

@@ -90,13 +90,13 @@ class SelectedAsset:
 
     def _read(self, place: Place) -> None:
         places = self._readers.places
-        self._readers.queries.request("panel", lambda reader: read_panel(reader, *place, places), partial(self._take, place))
+        self._readers.queries.request("panel", lambda reader: read_panel(reader, *place, places), partial(self._accept, place))
 
-    def _take(self, place: Place, panel: Panel | None) -> None:
+    def _accept(self, place: Place, panel: Panel | None) -> None:
         if place != self.place:
             return
         if panel is None:
-            self._detail.say_gone()
+            self._detail.show_gone()
         elif panel != self.panel:
             self._show(panel)
 
@@ -169,7 +169,7 @@ class WayBack:
         self._at += step
         return self._stops[self._at]
 
-    def take_origin(self) -> str:
+    def pop_origin(self) -> str:
         """Return the screen that led to this place, once; then ""."""
         if not self._stops:
             return ""
@@ -190,17 +190,17 @@ class AssetNavigation:
     """Puts the cursor on requested assets.
 
     Args:
-        turn_to: puts another tree in front.
+        show_tree: puts another tree in front.
     """
 
     def __init__(
         self, shell: Shell, readers: AssetReaders, trees: AssetTrees, selected: SelectedAsset, search: TreeSearch,
-        turn_to: Callable[[Kind], object],
+        show_tree: Callable[[Kind], object],
     ) -> None:  # fmt: skip
-        self._shell, self._readers, self._trees, self._turn_to = shell, readers, trees, turn_to
+        self._shell, self._readers, self._trees, self._turn_to = shell, readers, trees, show_tree
         self._selected, self._search = selected, search
         self._way = WayBack()
-        self._went = ("", 0.0)
+        self._moved_file = ("", 0.0)
 
     def reveal(self, text: str, came_from: str = "") -> None:
         """Go to an asset by source path, product, UUID or asset id; called by other screens."""
@@ -234,14 +234,14 @@ class AssetNavigation:
         self._way.go(self._here, Stop(kind, key, came_from))
         self._want(kind, key)
 
-    def go_where_it_went(self, path: str) -> None:
+    def follow_moved_file(self, path: str) -> None:
         """Go to a moved asset once the tree has it."""
-        self._went = (path, time.monotonic() + _GIVES_UP_S)
-        self.arrive()
+        self._moved_file = (path, time.monotonic() + _GIVES_UP_S)
+        self.apply_target()
 
     async def walk(self, step: int) -> None:
         """Go back or forward; once back to the screen that led here."""
-        if step < 0 and (pane := self._way.take_origin()):
+        if step < 0 and (pane := self._way.pop_origin()):
             await self._shell.show(pane)
         elif (stop := self._way.walk(self._here, step)) is not None:
             self._want(stop.kind, stop.key)
@@ -257,12 +257,12 @@ class AssetNavigation:
         self._trees.wanted = (kind, key)
         if kind is not self._trees.kind:
             self._turn_to(kind)
-        self.arrive()
+        self.apply_target()
 
-    def arrive(self) -> None:
+    def apply_target(self) -> None:
         """Put the cursor on the requested asset once the tree is read, and update the counts of a folder."""
         self._selected.refresh_folder()
-        self._follow_what_went()
+        self._find_moved_file()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
             return  # the running search could hide it
@@ -275,13 +275,13 @@ class AssetNavigation:
         if trees.view.cursor_key is not None:
             self._selected.show_row(trees.view.cursor_key)
 
-    def _follow_what_went(self) -> None:
-        (path, until_s), tree = self._went, self._trees.models[Kind.SOURCES].tree
+    def _find_moved_file(self) -> None:
+        (path, until_s), tree = self._moved_file, self._trees.models[Kind.SOURCES].tree
         if path and self._trees.kind is Kind.SOURCES and tree is not None and (node := tree.node_at(path)) is not None:
-            self._went = ("", 0.0)
+            self._moved_file = ("", 0.0)
             self._trees.wanted = (Kind.SOURCES, tree.key(node))
         elif time.monotonic() > until_s:
-            self._went = ("", 0.0)
+            self._moved_file = ("", 0.0)
 
 
 def jobs_filter(source: str, *, is_folder: bool) -> str:

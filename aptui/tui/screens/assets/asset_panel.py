@@ -301,7 +301,7 @@ def _scan_time(time_s: int) -> str:
 
 def _link_ref(link: ResolvedLink, direction: str) -> Ref:
     """Return a product dependency; dependents of a product are read when it is opened."""
-    goes_on = link.product_id and (link.has_more or direction == IN)
+    continues_run = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"
     return Ref(
         PRODUCT if link.product_id else "",
@@ -310,7 +310,7 @@ def _link_ref(link: ResolvedLink, direction: str) -> Ref:
         short_id(link.asset_id),
         "",
         role,
-        direction if goes_on else "",
+        direction if continues_run else "",
     )
 
 

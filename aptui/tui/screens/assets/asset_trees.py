@@ -128,7 +128,7 @@ class AssetTrees(Vertical):
         if had_focus:
             give_focus(self.view)
 
-    def say_empty(self, text: str) -> None:
+    def show_empty_text(self, text: str) -> None:
         """Set the text of an empty front tree."""
         if self.view.empty_text != text:
             self.view.empty_text = text
@@ -208,7 +208,7 @@ class TreeSearch:
         if newest is not None:
             self._queries.request(SEARCH, lambda reader: search(newest, text, reader), partial(self._show, kind))
 
-    def lift(self) -> None:
+    def remove(self) -> None:
         """Show all of the front tree: nodes that were open before the search are open again, and the cursor stays visible."""
         trees, key = self._trees, self._trees.view.cursor_key
         self._box.text = ""
@@ -249,7 +249,7 @@ class TreeSearch:
         found = self.found
         self._box.show_count(f"{found.file_count:,} of {found.tree.file_count:,}" if found is not None else "")
 
-    def refuse(self, error: KnownError) -> None:
+    def show_error(self, error: KnownError) -> None:
         """Show the mistake in the search, or the error of its query."""
         self._refused = self._box.text
         if isinstance(error, FilterError):
@@ -280,7 +280,7 @@ class TreeSearch:
     def reveal(self, node: int) -> None:
         """Put the cursor on a node of the front tree; a search that hides it is removed."""
         if not self._trees.view.reveal(node):
-            self.lift()
+            self.remove()
             self._trees.view.reveal(node)
 
 
@@ -350,11 +350,11 @@ class LiveTrees:
         self._has_timer = False
         self._shell.wake()
 
-    def take(self) -> None:
+    def show_newest(self) -> None:
         """Show a newer tree; while a search is active, once the tree is searched."""
         model, view = self._trees.model, self._trees.view
         newest = self._store.tree(self._trees.kind)
-        self.say_what_is_empty(newest)
+        self.explain_empty_tree(newest)
         if newest is None or newest is model.tree:
             if model.refresh_health():
                 view.fit_health(model.health)
@@ -385,10 +385,10 @@ class LiveTrees:
             self._search.start()
             return
         if self._search.found is not None:
-            self._search.lift()
-        self.take()
+            self._search.remove()
+        self.show_newest()
 
-    def say_what_is_empty(self, newest: AssetTree | None) -> None:
+    def explain_empty_tree(self, newest: AssetTree | None) -> None:
         """Show in an empty tree why it has no rows."""
         error = self._store.error
         if newest is not None:
@@ -399,4 +399,4 @@ class LiveTrees:
             nothing = "reading…" if error is None else str(error)
         if self._search.is_wanted and newest is not None and newest.file_count:
             nothing = "searching…" if self._search.is_under_way else "nothing matches: Esc clears the search"
-        self._trees.say_empty(nothing)
+        self._trees.show_empty_text(nothing)

@@ -185,7 +185,7 @@ class AssetsPane(Pane):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "search", id="assets.search"),
         Binding("t,greater_than_sign", "next_tree(1)", "tree", id="assets.next_tree"),
-        Binding("less_than_sign", "next_tree(-1)", "tree before", id="assets.previous_tree", show=False),
+        Binding("less_than_sign", "next_tree(-1)", "previous tree", id="assets.previous_tree", show=False),
         Binding("z", "zoom", "zoom", id="assets.zoom"),
         Binding("y", "row('copy')", "copy", id="assets.copy"),
         Binding("J", "row('jobs')", "jobs", id="assets.jobs"),
@@ -197,15 +197,15 @@ class AssetsPane(Pane):
         Binding("p", "row('other_side')", "product or source", id="assets.other_side", show=False),
         Binding("o", "row('pager')", "open in $PAGER", id="assets.pager", show=False),
         Binding("O", "row('editor')", "open in $EDITOR", id="assets.editor", show=False),
-        Binding("F", "row('folder')", "show the folder", id="assets.folder", show=False),
+        Binding("F", "row('folder')", "open the folder", id="assets.folder", show=False),
         Binding("s", "row('scan_missing')", "scan", id="assets.scan_missing", show=False),
         Binding("S", "row('clear_missing')", "clear the scan", id="assets.clear_missing", show=False),
         Binding("m", "row('move')", "move", id="assets.move", show=False),
         Binding("D", "row('delete')", "delete", id="assets.delete", show=False),
         Binding("n", "next_hit(1)", "next hit", id="assets.next_hit", show=False),
-        Binding("N", "next_hit(-1)", "hit before", id="assets.previous_hit", show=False),
+        Binding("N", "next_hit(-1)", "previous hit", id="assets.previous_hit", show=False),
         Binding("e", "next_bad(1)", "next failed", id="assets.next_failed", show=False),
-        Binding("E", "next_bad(-1)", "failed before", id="assets.previous_failed", show=False),
+        Binding("E", "next_bad(-1)", "previous failed", id="assets.previous_failed", show=False),
         Binding("tab", "part(1)", "next part", id="app.next_part", show=False),
         Binding("shift+tab", "part(-1)", "previous part", id="app.previous_part", show=False),
         Binding("escape", "leave", "back to the tree", id="assets.leave", show=False),
@@ -215,14 +215,14 @@ class AssetsPane(Pane):
         super().__init__(**named)
         shell = self.shell
         history = shell.memory.history("assets.searches")[::-1]
-        self.readers = AssetReaders(shell, partial(shell.in_ui, self._take), self._note_failed)
+        self.readers = AssetReaders(shell, partial(shell.in_ui, self._deliver), self._note_failed)
         self.trees, self.detail, self._tabs = AssetTrees(self.readers.store), AssetDetail(), TreeTabs()
         self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
         queries = self.readers.queries
         self.selected = SelectedAsset(self.readers, self.trees, self.detail)
         self.search = TreeSearch(shell, self.trees, self.box, queries, self._show_found)
         self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.refresh_folder)
-        self.navigation = AssetNavigation(shell, self.readers, self.trees, self.selected, self.search, self.turn_to)
+        self.navigation = AssetNavigation(shell, self.readers, self.trees, self.selected, self.search, self.show_tree)
         parts = AssetParts(shell, self.readers, self.trees, self.selected, self.navigation)
         self.extensions: list[AssetExtension] = [extend(parts) for extend in feature.load_all("assets")]
         self.actions = AssetActions(parts, self.extensions)
@@ -241,18 +241,18 @@ class AssetsPane(Pane):
     def on_mount(self) -> None:
         """Read the tree that was shown last."""
         last = self.shell.memory.get("assets.tree", "")
-        self.turn_to(Kind(last) if last in set(Kind) else Kind.SOURCES)
+        self.show_tree(Kind(last) if last in set(Kind) else Kind.SOURCES)
         self.shell.wake()
 
-    def _take(self, take: Callable[..., object], *arguments: object) -> None:
+    def _deliver(self, call: Callable[..., object], *arguments: object) -> None:
         """Handle the answer to a query, unless the screen was closed in the meantime."""
         if self.is_attached and self.is_running:
-            take(*arguments)
+            call(*arguments)
 
     def _note_failed(self, kind: str, error: KnownError) -> None:
         """Show the error of a query."""
         if kind == SEARCH:
-            self.search.refuse(error)
+            self.search.show_error(error)
         elif self.is_attached:
             self.shell.show_toast(str(error), "warning")
 
@@ -286,7 +286,7 @@ class AssetsPane(Pane):
     def on_frame(self) -> None:
         """Show a newer tree, and read the details again."""
         self.live.renew()
-        self.live.take()
+        self.live.show_newest()
         self.selected.renew()
 
     def reload(self) -> None:
@@ -298,7 +298,11 @@ class AssetsPane(Pane):
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
         trees = [
-            Command(kind.value, f"show the tree of {kind.value}; search it for the rest of the line", partial(self._say_tree, kind))
+            Command(
+                kind.value,
+                f"show the tree of {kind.value}; search it for the rest of the line",
+                partial(self._run_tree_command, kind),
+            )
             for kind in Kind
         ]
         asset = Command("asset", "go to an asset by path, product, UUID or asset id", self.reveal)
@@ -328,11 +332,11 @@ class AssetsPane(Pane):
 
     # ------------------------------------------------------------------------------------------------------------- the trees
 
-    def turn_to(self, kind: Kind) -> None:
+    def show_tree(self, kind: Kind) -> None:
         """Put another tree in front."""
         self.trees.put_in_front(kind)
         self._show_tabs()
-        self.live.take()
+        self.live.show_newest()
         if self.search.is_shown:
             self.search.show_count()
         else:
@@ -343,9 +347,9 @@ class AssetsPane(Pane):
         elif self.trees.wanted is None:
             self.selected.show_row(key)
 
-    def _say_tree(self, kind: Kind, text: str) -> None:
+    def _run_tree_command(self, kind: Kind, text: str) -> None:
         """Show a tree, and search it for `text`."""
-        self.turn_to(kind)
+        self.show_tree(kind)
         if text:
             self.box.text = text
 
@@ -357,11 +361,11 @@ class AssetsPane(Pane):
     def _show_tree(self) -> None:
         """Update after a tree was read."""
         self._show_tabs()
-        self.navigation.arrive()
+        self.navigation.apply_target()
 
     def _show_found(self, found: SearchResult) -> None:
         """Update after a search."""
-        self.live.say_what_is_empty(found.tree)
+        self.live.explain_empty_tree(found.tree)
         if not len(found.hits):
             self.selected.clear()
         self._show_tree()
@@ -388,8 +392,8 @@ class AssetsPane(Pane):
         elif event.rows is references and (ref := references.reference(event.key)) is not None:
             self.navigation.follow(ref)
 
-    @on(ReferenceTree.DeadEnd)
-    def _say_dead_end(self, event: ReferenceTree.DeadEnd) -> None:
+    @on(ReferenceTree.NoTarget)
+    def _explain_dead_end(self, event: ReferenceTree.NoTarget) -> None:
         event.stop()
         self.shell.show_toast(f"'{event.ref.text}' is not an asset: {_NO_ASSET.get(event.ref.note, 'no builder handles it')}")
 
@@ -412,7 +416,7 @@ class AssetsPane(Pane):
 
     def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
         """Show the clicked tree."""
-        self.turn_to(event.kind)
+        self.show_tree(event.kind)
         self.screen_layout.go_into_tree()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
@@ -433,7 +437,7 @@ class AssetsPane(Pane):
     def action_next_tree(self, step: int) -> None:
         """Show the next tree and focus it."""
         kinds = list(Kind)
-        self.turn_to(kinds[(kinds.index(self.trees.kind) + step) % len(kinds)])
+        self.show_tree(kinds[(kinds.index(self.trees.kind) + step) % len(kinds)])
         self.screen_layout.go_into_tree()
 
     async def action_walk(self, step: int) -> None:

@@ -102,7 +102,7 @@ PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8
 DESCENDING = frozenset({"jobs", "average", "total", "share"})
 _NARROWEST_NAME, _WIDEST_NAME = 10, 32
 _FLAGS = (
-    ("is_critical", "critical: it runs before all others"),
+    ("is_critical", "critical: it runs before all other jobs"),
     ("deletes_products_on_failure", "deletes its products when a job fails"),
 )
 
@@ -259,7 +259,7 @@ def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tup
         ("Flags", "\n".join(flags) or "none"),
         ("Priority", f"{builder.priority}" if builder.priority else ""),
         ("Limits", _limits(builder)),
-        ("Tried again", _retries(builder, config)),
+        ("Retries", _retries(builder, config)),
         ("Holds", _resources(builder, config)),
         ("Asset type", uuid_text(builder.asset_type) if builder.asset_type else ""),
         ("Configured", _place(known, config)),
@@ -326,7 +326,7 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
     return rows
 
 
-def is_turned(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
+def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str] | set[str]) -> bool:
     """Return whether a chosen column is sorted descending: reversed if it was the current one."""
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
 
@@ -439,11 +439,11 @@ class Metrics:
             with closing(open_reader(self._database)) as reader:
                 found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
         except KnownError as error:
-            self._in_ui(self._take_entries, group, [], error.what)
+            self._in_ui(self._accept_entries, group, [], error.what)
         else:
-            self._in_ui(self._take_entries, group, found, "")
+            self._in_ui(self._accept_entries, group, found, "")
 
-    def _take_entries(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
+    def _accept_entries(self, group: MetricsGroup, entries: list[Entry], trouble: str) -> None:
         group.entries = entries
         if group in self._groups:
             self._grow_all()

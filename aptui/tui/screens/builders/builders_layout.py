@@ -124,7 +124,7 @@ class BuildersSearch:
         box.display = True
         box.begin()
 
-    def take(self, event: FilterBox.Changed) -> None:
+    def handle(self, event: FilterBox.Changed) -> None:
         """Filter by the typed text; return to the rows when the line is left."""
         if isinstance(event, FilterBox.FilterLeft):
             self._widgets.box.display = bool(event.text)

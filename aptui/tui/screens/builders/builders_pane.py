@@ -33,7 +33,7 @@ from aptui.tui.screens.builders.builder_facts import (
     FoundBuilders,
     Metrics,
     find,
-    is_turned,
+    is_descending_next,
 )
 from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersSearch
 from aptui.tui.screens.jobs.job_texts import details as as_lines
@@ -92,19 +92,19 @@ class BuildersOrder:
         self._metrics().sort_by(column_id, is_descending=is_descending)
         tree.refresh_model()
 
-    def turn(self, column_id: str, *, is_tree: bool) -> None:
+    def sort_by(self, column_id: str, *, is_tree: bool) -> None:
         """Sort by a column; the current one is reversed."""
         if is_tree:
-            self._sort_tree(column_id, is_descending=is_turned(self._widgets.spent.sort, column_id, LARGEST_FIRST))
+            self._sort_tree(column_id, is_descending=is_descending_next(self._widgets.spent.sort, column_id, LARGEST_FIRST))
         else:
-            self.sort_list(column_id, is_descending=is_turned(self._widgets.list.sort, column_id, DESCENDING))
+            self.sort_list(column_id, is_descending=is_descending_next(self._widgets.list.sort, column_id, DESCENDING))
 
     def ask(self, app: App[object]) -> None:
         """Open the menu of orders for the focused part."""
         is_tree = self._widgets.spent.has_focus
         columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
         items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
-        Menu.ask(app, items, lambda column_id: self.turn(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
+        Menu.ask(app, items, lambda column_id: self.sort_by(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
 
 
 READ_AGAIN_S = 2.0
@@ -162,9 +162,9 @@ class BuilderReading:
         """Read, in a thread."""
         began_s = time.monotonic()
         found = find(places)
-        self._shell.in_ui(self._take, found, time.monotonic() - began_s)
+        self._shell.in_ui(self._accept, found, time.monotonic() - began_s)
 
-    def _take(self, found: FoundBuilders, took_s: float) -> None:
+    def _accept(self, found: FoundBuilders, took_s: float) -> None:
         was = self.found
         self.is_busy, self.is_known = False, True
         self.read_s, self._took_s, self.found = time.monotonic(), took_s, found
@@ -212,7 +212,7 @@ class BuildersPane(Pane):
 
     def compose(self) -> ComposeResult:
         """Make the parts."""
-        self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._take_builders)
+        self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._accept_builders)
         yield FilterBox(id="builders-filter")
         with Vertical(id="builders-both"):
             yield Table(known.BUILDERS, id="builders-list")
@@ -234,7 +234,7 @@ class BuildersPane(Pane):
     def on_mount(self) -> None:
         """Restore the remembered choices."""
         shell, memory = self.shell, self.shell.memory
-        self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._take_entries)
+        self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._accept_entries)
         part = memory.get("builders.part", TABS[0])
         self.parts.part = part if part in TABS else TABS[0]
         sort: list[Any] = memory.get("builders.sort", list(_SORT))
@@ -323,7 +323,7 @@ class BuildersPane(Pane):
         if self._is_visible:
             self.shell.wake()
 
-    def _take_builders(self, was: known.FoundBuilders) -> None:
+    def _accept_builders(self, was: known.FoundBuilders) -> None:
         if not self.is_attached:
             return
         trouble = self.reading.found.trouble
@@ -397,7 +397,7 @@ class BuildersPane(Pane):
             if node is not None:
                 self.widgets.spent.set_open(node, is_open=True)
 
-    def _take_entries(self, trouble: str) -> None:
+    def _accept_entries(self, trouble: str) -> None:
         if not self.is_attached:
             return
         if trouble:
@@ -408,7 +408,7 @@ class BuildersPane(Pane):
         self.widgets.spent.refresh_model()
 
     @on(Rows.Highlighted, "#builders-list")
-    def _take_choice(self, event: Rows.Highlighted) -> None:
+    def _accept_choice(self, event: Rows.Highlighted) -> None:
         event.stop()
         self._show_builder()
 
@@ -439,13 +439,13 @@ class BuildersPane(Pane):
     @on(FilterBox.Changed, "#builders-filter")
     def _filter_list(self, event: FilterBox.Changed) -> None:
         event.stop()
-        self.search.take(event)
+        self.search.handle(event)
 
     @on(Table.HeaderClicked)
     def _sort_by_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
         if event.rows in (self.widgets.list, self.widgets.spent):
-            self.order.turn(event.column_id, is_tree=event.rows is self.widgets.spent)
+            self.order.sort_by(event.column_id, is_tree=event.rows is self.widgets.spent)
 
     def action_sort(self) -> None:
         """Open the menu of orders; the current column is reversed."""

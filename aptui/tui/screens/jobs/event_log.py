@@ -28,7 +28,7 @@ from aptui.tui.screens.jobs.job_details import (
     JobDetails,
     RunningLines,
     RunningLog,
-    goes_on,
+    continues_run,
     with_running,
 )
 from aptui.tui.screens.jobs.job_texts import job_facts
@@ -125,21 +125,21 @@ class LogCursor:
         self._pane = pane
         self._is_wanted = False
 
-    def want(self) -> None:
+    def request(self) -> None:
         """Move the cursor once the log is read."""
         self._is_wanted = True
 
-    def forget(self) -> None:
+    def cancel(self) -> None:
         """Leave the cursor where it is."""
         self._is_wanted = False
 
-    def reach(self, job_details: JobDetails | None) -> None:
+    def apply(self, job_details: JobDetails | None) -> None:
         """Move the cursor in a log that was read, if that was requested."""
         if self._is_wanted and job_details is not None:
             self._is_wanted = False
-            self.go(job_details)
+            self.go_to_main_line(job_details)
 
-    def go(self, job_details: JobDetails | None) -> None:
+    def go_to_main_line(self, job_details: JobDetails | None) -> None:
         """Go to the first error, else the first warning, else the last line that is not the count of errors.
 
         In the log of a running job, go to the last line.
@@ -147,9 +147,9 @@ class LogCursor:
         if job_details is not None and job_details.running_key:
             self._pane().action_last()
         elif not self._pane().go_to_first_error():
-            self.leave_tally(job_details.records if job_details is not None else ())
+            self.skip_count_line(job_details.records if job_details is not None else ())
 
-    def leave_tally(self, records: Sequence[JobLogLine]) -> None:
+    def skip_count_line(self, records: Sequence[JobLogLine]) -> None:
         """Move up from the line that counts errors."""
         pane = self._pane()
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
@@ -304,13 +304,13 @@ class EventLog(Vertical):
         """
         self.info, self.chosen_run = info, run_key
         if info is None or self.reader is None:
-            self.cursor.forget()
-            self.take_details(None)
+            self.cursor.cancel()
+            self.accept_details(None)
             return
         self.reader.request(DetailsRequest(info, run_key, expects))
         self.show_title()
 
-    def take_details(self, job_details: JobDetails | None) -> None:
+    def accept_details(self, job_details: JobDetails | None) -> None:
         """Show details that were read, unless another job is selected by now."""
         if not self.is_mounted or (job_details is not None and (self.info is None or job_details.info.key != self.info.key)):
             return
@@ -324,13 +324,13 @@ class EventLog(Vertical):
             or before is None
             or (job_details.info.key, job_details.log, job_details.records) != (before.info.key, before.log, before.records)
         ):
-            if job_details is not None and goes_on(before, job_details):
-                self._go_on(job_details)
+            if job_details is not None and continues_run(before, job_details):
+                self._continue(job_details)
             else:
                 self._renew(job_details)
         self.log_pane.empty_text = "no job is selected" if job_details is None else sanitize(job_details.nothing)
         self.details.empty_text = "" if job_details is None else "this line has no details"
-        self.cursor.reach(job_details)
+        self.cursor.apply(job_details)
         self.log_pane.refresh()
         self._show_context(self.log_pane.cursor_key)
         self._show_details()
@@ -348,19 +348,19 @@ class EventLog(Vertical):
         self._asking = self._asking or RunningLog(self.shell, self, lambda wait_s: self.set_timer(wait_s, self.shell.wake))
         self._asking.ask()
 
-    def take_running(self, running: RunningLines) -> None:
+    def accept_running(self, running: RunningLines) -> None:
         """Show the lines that a running job has logged so far."""
         if self.is_mounted and self.running_id == running.job_id:
             self._running_lines = running
-            self.take_details(self.job_details)
+            self.accept_details(self.job_details)
 
-    def _go_on(self, job_details: JobDetails) -> None:
+    def _continue(self, job_details: JobDetails) -> None:
         """Show more lines of the same log, or the final log of its run, without moving the view."""
         pane = self.log_pane
         self.search.forget(is_other=False)
         pane.set_window_cells(window_cells(job_details))
         pane.renew_source(EventLines(job_details.lines))
-        self.cursor.leave_tally(self.records)
+        self.cursor.skip_count_line(self.records)
         self.search.again()
 
     def _renew(self, job_details: JobDetails | None) -> None:
@@ -372,7 +372,7 @@ class EventLog(Vertical):
         if pane.is_following:
             pane.action_last()
         else:
-            self.cursor.go(job_details)
+            self.cursor.go_to_main_line(job_details)
         self.search.again()
 
     @property
@@ -382,9 +382,9 @@ class EventLog(Vertical):
 
     def go_to_first_error(self) -> None:
         """Put the cursor on the first error, now or once the log is read."""
-        self.cursor.want()
+        self.cursor.request()
         if self.info is not None and not self.is_reading:
-            self.cursor.reach(self.job_details)
+            self.cursor.apply(self.job_details)
 
     def step_run(self, step: int) -> None:
         """Show the next (1) or previous (-1) run."""
@@ -526,7 +526,7 @@ class EventLog(Vertical):
 
     def action_only_hits(self) -> None:
         """Show only lines with a hit, or all."""
-        self.search.turn_only_hits()
+        self.search.toggle_only_hits()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Search for the typed text."""

@@ -323,7 +323,9 @@ class RowActions:
         if self._view.event_log.has_focus_within:
             self.log_editor(infos)
         else:
-            self.query(lambda reader: path_of(reader, infos[0]), lambda path: self._edit(native(path), "the source is gone"))
+            self.query(
+                lambda reader: path_of(reader, infos[0]), lambda path: self._edit(native(path), "the source no longer exists")
+            )
 
     def _edit(self, path: str, lacking: str) -> None:
         if not path or not os.path.exists(path):

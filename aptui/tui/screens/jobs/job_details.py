@@ -227,7 +227,7 @@ class RunningView(Protocol):
     def running_id(self) -> int:
         """The job whose running log is needed; 0 = none."""
 
-    def take_running(self, running: RunningLines) -> None:
+    def accept_running(self, running: RunningLines) -> None:
         """Show the lines."""
 
 
@@ -246,13 +246,13 @@ class RunningLog:
         self._known = RunningLines(0)
         self._due_s = 0.0
         self._is_asking = False
-        self._deaf_pid = 0
+        self._old_engine_pid = 0
         """Process id of an engine that does not know the request."""
 
     def ask(self) -> None:
         """Send a request if it is due; call it with each frame."""
         job_id, now_s, session = self._view.running_id, self._clock(), self._shell.session
-        if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._deaf_pid:
+        if not job_id or session.state is not SessionState.ATTACHED or session.engine.pid == self._old_engine_pid:
             self._known = RunningLines(0)
             return
         if job_id != self._known.job_id:
@@ -265,9 +265,9 @@ class RunningLog:
             self._is_asking = True
             known = self._known
             answer = session.ask(ReadRunLog(job_id, known.run_key, known.stamp))
-            answer.add_done_callback(lambda done: self._take_answer(known, done))
+            answer.add_done_callback(lambda done: self._accept_answer(known, done))
 
-    def _take_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
+    def _accept_answer(self, known: RunningLines, answer: Future[Answer]) -> None:
         """Make lines from an answer, in the session's thread."""
         from aptui.link.run_log import make_run_log
 
@@ -280,16 +280,16 @@ class RunningLog:
             pid = self._shell.session.engine.pid
         except (KnownError, msgspec.ValidationError):
             pass  # it is requested again
-        self._shell.in_ui(self._take, found, pid)
+        self._shell.in_ui(self._accept, found, pid)
 
-    def _take(self, found: RunningLines, deaf_pid: int) -> None:
-        self._is_asking, self._deaf_pid = False, deaf_pid
+    def _accept(self, found: RunningLines, old_engine_pid: int) -> None:
+        self._is_asking, self._old_engine_pid = False, old_engine_pid
         if found.job_id != self._known.job_id:
             return
         is_more = found is not self._known and bool(found.lines)
         self._known, self._due_s = found, self._clock() + AGAIN_S
         if is_more:
-            self._view.take_running(found)
+            self._view.accept_running(found)
 
 
 def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecord, ...]) -> RunningLines:
@@ -321,7 +321,7 @@ def with_running(
     return now, running
 
 
-def goes_on(before: JobDetails | None, now: JobDetails) -> bool:
+def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
     """Return whether these lines continue the previous ones: the same run, still running or just ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False

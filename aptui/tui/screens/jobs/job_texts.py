@@ -39,7 +39,7 @@ _REST_FACTOR, _REST_S = 4, 1.0
 
 
 class CheckMarks:
-    """The newest marks of the configured checks. The app calls `mark_stale` and `take`; the thread calls `wake` for new marks."""
+    """The newest marks of the configured checks. The app calls `mark_stale` and `pop`; the thread calls `wake` for new marks."""
 
     def __init__(self, database: Path, checks: Sequence[Check], wake: Callable[[], None]) -> None:
         self._database, self._checks, self._wake = database, tuple(checks), wake
@@ -52,7 +52,7 @@ class CheckMarks:
         if self._checks:
             self._worker.put(None)
 
-    def take(self) -> Mapping[int, CheckMark] | None:
+    def pop(self) -> Mapping[int, CheckMark] | None:
         """Return new marks once, None if there are no new ones."""
         with self._lock:
             found, self._found = self._found, None
@@ -194,7 +194,7 @@ def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]
     with closing(open_reader(database)) as reader, reader.snapshot():
         row = find_job(reader, info)
         if row is None:
-            return [(Part(" the job is gone", "muted"),)]
+            return [(Part(" the job no longer exists", "muted"),)]
         return [line for text in explain_job(row, info.builder, reader) for line in _break_line(text, width)]
 
 

@@ -138,7 +138,7 @@ class JobsPane(ThreePanes):
         self._checks: CheckMarks | None = None
         self.selection = SelectedJob(self.store, lambda: self.event_log)
         self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
-        self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._say)
+        self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._show_counts)
         self._is_warm = False
         self._trouble = ""
         self.resting = Resting()
@@ -162,7 +162,7 @@ class JobsPane(ThreePanes):
         """Restore the remembered choices; the first rows arrive with the first frame."""
         session, config = self.shell.session, self.shell.config
         log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.take_details))
+        self._reader = DetailsReader(self.database, log_dir, partial(self.shell.in_ui, self.event_log.accept_details))
         self.event_log.reader = self._reader
         self.store.log_lines = LogLines(self.database, log_dir)
         self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
@@ -224,9 +224,15 @@ class JobsPane(ThreePanes):
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
-        names = (("reprocess", "run again"), ("cancel", "cancel"), ("escalate", "run next"), ("copy", "copy"), ("why", "explain"))
+        names = (
+            ("reprocess", "run {} again"),
+            ("cancel", "cancel {}"),
+            ("escalate", "run {} next"),
+            ("copy", "copy from {}"),
+            ("why", "explain {}"),
+        )
         actions = (
-            Command(name, f"{label} the selected jobs", lambda _rest, name=name: self.action_row(name))  # type: ignore[misc]
+            Command(name, label.format("the selected jobs"), lambda _rest, name=name: self.action_row(name))  # type: ignore[misc]
             for name, label in names
             if self.actions.can(name)
         )
@@ -237,10 +243,10 @@ class JobsPane(ThreePanes):
         self.by_cause.close()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
-            self.goal.be(int(digits))
+            self.goal.set_job(int(digits))
         else:
             self.choices.filter_by(text)
-            self.goal.be_first()
+            self.goal.set_first()
         self.go_to("table")
 
     # --------------------------------------------------------------------------------------------------------------- frames
@@ -263,13 +269,13 @@ class JobsPane(ThreePanes):
 
     def on_frame(self) -> None:
         """Draw changes."""
-        if self._checks is not None and (found := self._checks.take()) is not None:
+        if self._checks is not None and (found := self._checks.pop()) is not None:
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = (
                 "no job matches: Esc clears the filter"
                 if self.store.total
-                else "no jobs yet: sources of the scan folders come here"
+                else "no jobs yet: sources of the scan folders appear here"
             )
         elif self._trouble:
             self.table.empty_text = sanitize(self._trouble)
@@ -278,16 +284,16 @@ class JobsPane(ThreePanes):
         self.table.follows_top = not (has_marks or self.table.is_held) and self._part == "table"
         self.table.refresh_model()
         self.choices.fit_columns()
-        self.goal.reach()
+        self.goal.apply()
         self.by_cause.draw()
         if self.store.is_loaded:
             self.follow_rows()
         self.selection.follow(self.table.cursor_key)
         self.event_log.refresh_running()
-        self._say()
+        self._show_counts()
         self.changes.keep()
 
-    def _say(self) -> None:
+    def _show_counts(self) -> None:
         self.query_one("#jobs-bar", Bar).refresh_if_changed()
         if self.box.display:
             self.choices.show_count(self.box, self.head.count_words())
@@ -317,7 +323,7 @@ class JobsPane(ThreePanes):
             if event.key != self.selection.key:
                 if self.selection.key is not None:
                     self.resting.note_cursor(self.shell.touched_s)
-                self.selection.be(event.key)
+                self.selection.show_job(event.key)
         elif event.rows is self.causes:
             self.by_cause.highlight(event.key)
 
@@ -326,7 +332,7 @@ class JobsPane(ThreePanes):
         event.stop()
         if event.rows is self.table:
             if event.key != self.selection.key:
-                self.selection.be(event.key)
+                self.selection.show_job(event.key)
             self.table.is_held = True
             self.go_to("log")
             self.event_log.go_to_first_error()
@@ -342,14 +348,14 @@ class JobsPane(ThreePanes):
     def on_rows_marks_changed(self, event: Rows.MarksChanged) -> None:
         """Show the number of marked jobs."""
         event.stop()
-        self._say()
+        self._show_counts()
 
     def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
         """Sort by the column."""
         event.stop()
         if event.rows is self.table:
             self.choices.sort_by(event.column_id)
-            self._say()
+            self._show_counts()
 
     def on_event_log_log_left(self, event: EventLog.LogLeft) -> None:
         """Go back to the jobs."""
@@ -393,8 +399,8 @@ class JobsPane(ThreePanes):
     def action_failed_first(self) -> None:
         """Sort failed jobs first, and go to the top."""
         self.choices.sort_by(FAILED_FIRST)
-        self.goal.be_first()
-        self._say()
+        self.goal.set_first()
+        self._show_counts()
 
     def action_resort(self) -> None:
         """Sort again."""
@@ -415,13 +421,13 @@ class JobsPane(ThreePanes):
         box.disabled, box.display = False, True
         box.text = self.choices.text
         box.begin()
-        self._say()
+        self._show_counts()
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
         """Filter by the typed text."""
         event.stop()
         self.choices.type(event.text)
-        self._say()
+        self._show_counts()
 
     def on_filter_box_filter_left(self, event: FilterBox.FilterLeft) -> None:
         """Return to the table; a filter with a mistake keeps the line open."""
@@ -432,7 +438,7 @@ class JobsPane(ThreePanes):
         self.box.display, self.box.disabled = False, True
         self.query_one("#jobs-bar").display = True
         self.table.focus()
-        self._say()
+        self._show_counts()
 
     # -------------------------------------------------------------------------------------------------------------- causes
 
@@ -443,4 +449,4 @@ class JobsPane(ThreePanes):
             self.table.focus()
         else:
             self.by_cause.show()
-            self._say()
+            self._show_counts()

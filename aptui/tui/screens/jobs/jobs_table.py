@@ -371,9 +371,13 @@ class Choices:
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
         return (
-            Command("filter", "apply a saved filter or a text; 'save NAME', 'delete NAME'", self._say_filter, self._filter_words),
-            Command("sort", "sort by a column, or failed first; repeat to reverse", self._say_sort, lambda: list(_ORDER_KEYS)),
-            Command("job", "go to a job by its number", self._say_job),
+            Command(
+                "filter", "apply a saved filter or a text; 'save NAME', 'delete NAME'", self._run_filter_command, self._filter_words
+            ),
+            Command(
+                "sort", "sort by a column, or failed first; repeat to reverse", self._run_sort_command, lambda: list(_ORDER_KEYS)
+            ),
+            Command("job", "go to a job by its number", self._run_job_command),
         )
 
     def _filter_words(self) -> list[str]:
@@ -384,7 +388,7 @@ class Choices:
         saved: dict[str, object] = self.memory.get("jobs.filters", {})
         return {name: text for name, text in saved.items() if isinstance(text, str)}
 
-    def _say_filter(self, words: str) -> None:
+    def _run_filter_command(self, words: str) -> None:
         saved = self._read_saved_views()
         verb, _, name = words.partition(" ")
         name = name.strip()
@@ -411,13 +415,13 @@ class Choices:
         self.memory.put("jobs.filters", {**saved, name: self._text})
         self.shell.show_toast(f"saved: ':filter {name}' applies it")
 
-    def _say_sort(self, order: str) -> None:
+    def _run_sort_command(self, order: str) -> None:
         if order in _ORDER_KEYS:
             self.sort_by(order)
         else:
             self.ask_order()
 
-    def _say_job(self, number: str) -> None:
+    def _run_job_command(self, number: str) -> None:
         digits = number.strip().removeprefix("#")
         if digits.isdigit():
             self._jobs.reveal(f"#{digits}")

@@ -201,7 +201,7 @@ class LogSearch:
         if stays and self._found and self._found.hits and pane.cursor_key not in self._found.hits:
             pane.action_hit(1)
 
-    def turn_only_hits(self) -> None:
+    def toggle_only_hits(self) -> None:
         """Show only lines with a hit, or all."""
         self._shows_only_hits = not self._shows_only_hits
         self._keep_hits()
@@ -222,7 +222,7 @@ class LogSearch:
         """Search for a text; "" ends the search."""
         self.text, self._number = text, self._number + 1
         if not text:
-            self._take(self._number, None)
+            self._accept(self._number, None)
             return
         work = partial(self._search_in, self._number, text, self._columns, self._log.records)
         self._log.run_worker(work, thread=True, exclusive=True, group="search")
@@ -236,9 +236,9 @@ class LogSearch:
             answer = search(text, columns)
         except KnownError as error:
             answer = error
-        self._log.shell.in_ui(self._take, number, answer)
+        self._log.shell.in_ui(self._accept, number, answer)
 
-    def _take(self, number: int, answer: LineSearch | KnownError | None) -> None:
+    def _accept(self, number: int, answer: LineSearch | KnownError | None) -> None:
         if number != self._number or not self._log.is_mounted:
             return
         box = self._log.search_box

@@ -38,7 +38,7 @@ class SelectedJob:
         self._expects: tuple[str, int] | None = None
         """(status, run key) of the last notice; the database is read until it agrees."""
 
-    def be(self, key: int | None) -> None:
+    def show_job(self, key: int | None) -> None:
         """Show another job, None = no job."""
         self.key, self._is_stale, self._expects = key, False, None
         self._log().show(None if key is None else self._store.info(key))
@@ -61,7 +61,7 @@ class SelectedJob:
         if self.key is None:
             return
         if cursor_key is None:
-            self.be(None)
+            self.show_job(None)
         elif self._is_stale or self._store.info(self.key) != self._log().info:
             self._log().show(self._store.info(self.key), expects=self._expects, run_key=self._log().chosen_run)
             self._is_stale, self._expects = False, None
@@ -109,11 +109,11 @@ class CursorGoal:
         self._store, self._table, self._clear_filter, self._show_toast = store, table, clear_filter, show_toast
         self._goal: int | None = None
 
-    def be_first(self) -> None:
+    def set_first(self) -> None:
         """Go to the first row once the view is complete."""
         self._goal = _FIRST
 
-    def be(self, job_id: int) -> None:
+    def set_job(self, job_id: int) -> None:
         """Go to a job; the filter is removed if it hides the job."""
         if not self._store.is_loaded:
             self._goal = job_id
@@ -123,7 +123,7 @@ class CursorGoal:
             self._clear_filter()
             self._goal = job_id
 
-    def reach(self) -> None:
+    def apply(self) -> None:
         """Move the cursor to its target if the view is complete."""
         if self._goal is None or not self._store.is_loaded or self._store.is_busy:
             return
@@ -131,7 +131,7 @@ class CursorGoal:
         if goal == _FIRST:
             self._table().action_first()
         elif not self._table().move_to_key(goal):
-            self.be(goal)
+            self.set_job(goal)
 
 
 HOLD_S = 1.2

@@ -58,21 +58,21 @@ class CausesView:
         """Show the jobs again."""
         if self._pane.shows_causes:
             self._pane.shows_causes = False
-            self._selection.be(self._pane.table.cursor_key)
+            self._selection.show_job(self._pane.table.cursor_key)
             self._pane.arrange_parts()
             self._left()
 
     def highlight(self, place: int) -> None:
         """Show the log of the first job of a cause."""
         if self._pane.shows_causes and place < len(self._causes.groups):
-            self._selection.be(self._causes.groups[place].keys[0])
+            self._selection.show_job(self._causes.groups[place].keys[0])
 
     def open(self, place: int) -> None:
         """Show the jobs that failed for a cause; a single job directly."""
         group = self._causes.groups[place]
         self.close()
         if len(group.keys) == 1:
-            self._goal.be(group.keys[0])
+            self._goal.set_job(group.keys[0])
             self._pane.go_to("table")
             return
         about = term("cause", group.cause, is_whole=True) if group.cause else ""

@@ -139,7 +139,7 @@ class RecordLines:
         self._file: OpenLogFile | None = None
         self._known: dict[int, LogPaneLine] = {}
 
-    def take(self, piece: LogPiece) -> None:
+    def add(self, piece: LogPiece) -> None:
         """Add a piece."""
         if piece.file is not None:
             self._file = piece.file
@@ -237,7 +237,7 @@ _VIEW, _CHECK = "view", "look"
 class LogReader:
     """Reads logs in a thread: the lines of the newest view, and new lines.
 
-    `wake` is called there when there is something to `take`.
+    `wake` is called there when there is something to `pop`.
     """
 
     def __init__(self, wake: Callable[[], None], *, largest_bytes: int = LARGEST_BYTES) -> None:
@@ -262,7 +262,7 @@ class LogReader:
         """Check whether the file has grown, was truncated or replaced."""
         self._worker.put(None, _CHECK)
 
-    def take(self) -> list[LogPiece]:
+    def pop(self) -> list[LogPiece]:
         """Return the new pieces, once."""
         with self._lock:
             pieces, self._pieces = self._pieces, []

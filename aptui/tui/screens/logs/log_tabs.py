@@ -217,10 +217,10 @@ class TabList:
             case [("left" | "right") as way]:
                 place = self.number + (1 if way == "right" else -1)
                 self.tabs.insert(place, self.tabs.pop(self.number))
-                self._take(place)
+                self._accept(place)
             case ["remove"]:
                 del self.tabs[self.number]
-                self._take(self.number - 1)
+                self._accept(self.number - 1)
 
     def edit(self, number: int | None) -> None:
         """Open the form of a tab; None makes a new one."""
@@ -232,15 +232,15 @@ class TabList:
             Field("levels", "Levels", tab.levels, "letters of EWID"),
         ]
 
-        def take(form: dict[str, str] | None) -> None:
+        def accept(form: dict[str, str] | None) -> None:
             if form is None:
                 return
             if number is None:
                 self.tabs.append(tab_of(form))
-                self._take(len(self.tabs) - 1)
+                self._accept(len(self.tabs) - 1)
             else:
                 self.tabs[number] = tab_of(form)
-                self._take(number)
+                self._accept(number)
 
         def check(form: dict[str, str]) -> tuple[str, str] | None:
             if any(at != number and each.name == form["name"] for at, each in enumerate(self.tabs)):
@@ -248,9 +248,9 @@ class TabList:
             unknown = set(form["levels"].upper()) - set(LEVELS) - {" ", ","}
             return ("levels", "levels are letters of EWID") if unknown else mistake_in(tab_of(form))
 
-        Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, take, check)
+        Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, accept, check)
 
-    def _take(self, number: int) -> None:
+    def _accept(self, number: int) -> None:
         """Remember the tabs, and show one of them."""
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self.show(number)

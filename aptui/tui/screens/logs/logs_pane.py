@@ -77,7 +77,7 @@ class LogsSearch:
         self._box.display = True
         self._box.begin()
 
-    def turn_hits_only(self) -> None:
+    def toggle_hits_only(self) -> None:
         """Show only lines with a hit, or all."""
         if self.text:
             self.hits_only = not self.hits_only
@@ -85,7 +85,7 @@ class LogsSearch:
         else:
             self.begin()
 
-    def take(self, event: FilterBox.Changed) -> None:
+    def handle(self, event: FilterBox.Changed) -> None:
         """Search for the typed text; go to a hit when the line is left."""
         if isinstance(event, FilterBox.FilterLeft):
             self._settle(event)
@@ -359,8 +359,8 @@ class LogsPane(Pane):
                 self._reader.check()
             elif self._find_files():
                 self._show()
-        for piece in self._reader.take():
-            self._take(piece)
+        for piece in self._reader.pop():
+            self._accept(piece)
         self.pane.refresh_source()
         self.search.show_count(is_whole=self._is_whole)
         self._tab_line.refresh_if_changed()
@@ -412,14 +412,14 @@ class LogsPane(Pane):
             return ""
         return "the search" if self.search.text else "the first rows"
 
-    def _take(self, piece: LogPiece) -> None:
-        self._take_lines(piece)
+    def _accept(self, piece: LogPiece) -> None:
+        self._accept_lines(piece)
         # The end of a long log arrives first; a hit in it is the nearest one.
         if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
             self._asked = None
             self.search.reach_hit()
 
-    def _take_lines(self, piece: LogPiece) -> None:
+    def _accept_lines(self, piece: LogPiece) -> None:
         pane = self.pane
         if piece.mistake is not None:
             self.search.show_mistake(piece)
@@ -433,7 +433,7 @@ class LogsPane(Pane):
                 pane.action_follow()
         pane.empty_text = piece.nothing or ("no hit" if self.search.text and self.search.hits_only else "no line of these levels")
         if piece.large is None:
-            self.records.lines.take(piece)
+            self.records.lines.add(piece)
             pane.set_search(piece.search.spans_of if piece.search.terms else None, self.records.lines.hits)
 
     def _words(self) -> list[Part]:
@@ -460,12 +460,12 @@ class LogsPane(Pane):
 
     def action_hits_only(self) -> None:
         """Show only lines with a hit, or all."""
-        self.search.turn_hits_only()
+        self.search.toggle_hits_only()
 
     @on(FilterBox.Changed, "#logs-filter")
     def _search_text(self, event: FilterBox.Changed) -> None:
         event.stop()
-        self.search.take(event)
+        self.search.handle(event)
 
     def action_back(self) -> None:
         """Go from the details to the lines; from there, remove the search."""
@@ -544,6 +544,6 @@ class LogsPane(Pane):
         self.action_menu((event.x, event.y))
 
     @on(LogPane.ModesChanged)
-    def _take_modes(self) -> None:
+    def _accept_modes(self) -> None:
         self._tab_line.refresh_if_changed()
         self._show_details()

@@ -104,7 +104,7 @@ def summary(checks: list[DoctorRow]) -> str:
     failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
     if failed:
         return f"{glyph('failed')} {failed} to fix"
-    return f"{glyph('warning')} {warned} to see" if warned else f"{glyph('completed')} all well"
+    return f"{glyph('warning')} {warned} to check" if warned else f"{glyph('completed')} all well"
 
 
 def check_cell(check: DoctorRow, column: str) -> Cell:
@@ -149,10 +149,10 @@ class Doctor:
     def ask(self, project_dir: Path) -> None:
         """Run it, unless it is running."""
         words = command(project_dir)
-        if self._task.start(lambda task: _ask(task, words), self._take, self._fail):
+        if self._task.start(lambda task: _ask(task, words), self._accept, self._fail):
             self._changed()
 
-    def _take(self, found: list[DoctorRow]) -> None:
+    def _accept(self, found: list[DoctorRow]) -> None:
         self.found = found
         self._changed()
 
@@ -222,9 +222,9 @@ class EngineTools:
             self.options, self._asked_pid = None, 0
         elif self._asked_pid != pid:
             self._asked_pid = pid
-            self._shell.ask(ReadStatus(), then=self._take_status)
+            self._shell.ask(ReadStatus(), then=self._accept_status)
 
-    def _take_status(self, answer: Answer) -> None:
+    def _accept_status(self, answer: Answer) -> None:
         options = answer.get("options")
         self.options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
         self._changed()
@@ -260,32 +260,32 @@ class EngineTools:
 
         self._shell.ask(ReloadConfig(), then=report)
 
-    def turn_debug(self, *, is_on: bool | None = None) -> None:
+    def set_debug(self, *, is_on: bool | None = None) -> None:
         """Switch debug output, after a confirmation; None = the other way."""
         options = self.options or {}
         wanted = not options.get("debug_output", False) if is_on is None else is_on
         if wanted == options.get("debug_output"):
             self._shell.show_toast(f"debug output is {'on' if wanted else 'off'} already")
             return
-        ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._take_option)
+        ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._accept_option)
         to, now = ("on", "off") if wanted else ("off", "on")
         text = f"turn debug output {to}? it applies to jobs that start from now on"
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
-    def turn_fast_scanning(self, *, is_on: bool | None = None) -> None:
+    def set_fast_scanning(self, *, is_on: bool | None = None) -> None:
         """Let rescans skip files with the recorded size and time, or read every file; None = the other way."""
         wanted = not (self.options or {}).get("fast_scan", True) if is_on is None else is_on
-        self._shell.ask(SetOption("fast_scan", wanted), then=self._take_option)
+        self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
 
-    def say_fast_scanning(self, rest: str) -> None:
+    def set_fast_scanning_by_word(self, rest: str) -> None:
         """Switch faster scanning on or off by a word."""
-        self.turn_fast_scanning(is_on={"on": True, "off": False}.get(rest))
+        self.set_fast_scanning(is_on={"on": True, "off": False}.get(rest))
 
-    def say_debug(self, rest: str) -> None:
+    def set_debug_by_word(self, rest: str) -> None:
         """Switch debug output on or off by a word."""
-        self.turn_debug(is_on={"on": True, "off": False}.get(rest))
+        self.set_debug(is_on={"on": True, "off": False}.get(rest))
 
-    def _take_option(self, answer: Answer) -> None:
+    def _accept_option(self, answer: Answer) -> None:
         name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
         self.options = {**(self.options or {}), name: value}
         self._shell.show_toast(f"{_OPTION_NAMES.get(name, name)} is {'on' if value else 'off'}")

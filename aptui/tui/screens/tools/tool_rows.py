@@ -78,7 +78,7 @@ ADJUSTABLE = (
     Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
     Adjustable("meta_delay", "Metadata delay", "a new source waits for its '.meta' file", "10s"),
 )
-_NOUGHTS = {"workers": "one per core", "limits.memory": "unlimited", "limits.all_memory": "free memory"}
+_ZERO_MEANINGS = {"workers": "one per core", "limits.memory": "unlimited", "limits.all_memory": "free memory"}
 """{setting: meaning of 0}."""
 
 
@@ -202,7 +202,7 @@ def _format_setting(each: Adjustable, setting: Setting | None) -> str:
         return " ".join(setting.value) or "none"
     if each.kind == "list":
         return count(len(setting.value), "rule")
-    return _NOUGHTS.get(each.key, "0") if setting.value == 0 else str(setting.value)
+    return _ZERO_MEANINGS.get(each.key, "0") if setting.value == 0 else str(setting.value)
 
 
 def _origin(file: str, project_file: str) -> str:
@@ -274,9 +274,9 @@ class SettingsEditor:
 
             return settings(project_dir, [each.key for each in ADJUSTABLE])
 
-        return self._reading.start(work, self._take, self._show_failure)
+        return self._reading.start(work, self._accept, self._show_failure)
 
-    def _take(self, known: dict[str, Setting]) -> None:
+    def _accept(self, known: dict[str, Setting]) -> None:
         self.known = known
         self._changed()
 
@@ -305,8 +305,8 @@ class SettingsEditor:
             MenuItem("own", f"You, in every project   {_short(own)}", "u"),
         ]
         files = {"project": project, "own": own}
-        take_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # shorter than a function
-        Menu.ask(self._shell.app, items, take_answer, title=f"Write '{key}' for")
+        accept_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # shorter than a function
+        Menu.ask(self._shell.app, items, accept_answer, title=f"Write '{key}' for")
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
         from aptui.config.edit import mistake_in, value_of  # for start-up
@@ -318,13 +318,13 @@ class SettingsEditor:
                 return f"for example {adjustable.example}"
             return mistake_in(adjustable.key, [text.strip()] if adds else value_of(text))
 
-        def take_answer(text: str | None) -> None:
+        def accept_answer(text: str | None) -> None:
             if text is not None:
                 self._write(adjustable, file, text.strip() if adds else value_of(text))
 
         title = f"{'Add to' if adds else 'Set'} {adjustable.key} in {_short(file)}"
         known = "" if adds or setting is None else str(setting.value)
-        Prompt.ask(self._shell.app, title, take_answer, value=text or known, check=check)
+        Prompt.ask(self._shell.app, title, accept_answer, value=text or known, check=check)
 
     def _write(self, adjustable: Adjustable, file: Path, value: Value) -> None:
         adds, project_dir = adjustable.kind == "list", self._project_dir
@@ -334,14 +334,14 @@ class SettingsEditor:
 
             write(project_dir, file, adjustable.key, value, adds=adds)
 
-        def take_result(_nothing: None) -> None:
+        def accept_result(_nothing: None) -> None:
             ending = "; the engine reloads it" if self._shell.session.state is SessionState.ATTACHED else ""
             self._shell.show_toast(
                 f"{adjustable.key}{' +' if adds else ':'} {value} written to '{_short(file)}'{ending}", seconds=8
             )
             self.read()
 
-        if not self._writing.start(work, take_result, lambda error: self._shell.show_toast(str(error), "error", 10)):
+        if not self._writing.start(work, accept_result, lambda error: self._shell.show_toast(str(error), "error", 10)):
             self._shell.show_toast("another setting is being written; try again", "warning")
 
 

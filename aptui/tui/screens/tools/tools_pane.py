@@ -61,7 +61,7 @@ class NoteView(Widget):
         """The text."""
         return self._text
 
-    def say(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show another text."""
         text = make_safe(text)
         if text != self._text:
@@ -101,7 +101,7 @@ class FailedJobs:
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
         if self.is_stale and is_idle:
-            self.is_stale = not self._task.start(self._count_failed, self._take_count, lambda _error: None)
+            self.is_stale = not self._task.start(self._count_failed, self._accept_count, lambda _error: None)
 
     def _count_failed(self, _task: BackgroundTask) -> int:
         path = asset_database(self._shell.session.cache_dir)
@@ -110,7 +110,7 @@ class FailedJobs:
         with closing(open_reader(path)) as reader, translate_errors(path):
             return reader.totals().jobs["failed"]
 
-    def _take_count(self, total: int) -> None:
+    def _accept_count(self, total: int) -> None:
         self.total = total
         self._changed()
 
@@ -129,7 +129,7 @@ class FailedJobs:
     def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
         job_ids, keys = failed
         total = len(job_ids) + len(keys)
-        self._take_count(total)
+        self._accept_count(total)
         if not total:
             self._shell.show_toast("no failed jobs")
             return
@@ -242,19 +242,19 @@ class ToolsPane(Pane):
         commands = []
         ids = {tool.id for tool in self._rows}
         if "doctor" in ids:
-            commands.append(Command("doctor", "look for trouble around the project", lambda _rest: self.action_doctor()))
+            commands.append(Command("doctor", "check the project and its environment", lambda _rest: self.action_doctor()))
         if "retry" in ids:
             commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
         if "faster" in ids:
             text = "let rescans skip unchanged files, on or off"
-            commands.append(Command("faster", text, self._engine.say_fast_scanning, lambda: ("on", "off"), True))
+            commands.append(Command("faster", text, self._engine.set_fast_scanning_by_word, lambda: ("on", "off"), True))
         if "debug" in ids:
             commands.append(
-                Command("debug", "turn debug output on or off (asks)", self._engine.say_debug, lambda: ("on", "off"), True)
+                Command("debug", "turn debug output on or off (asks)", self._engine.set_debug_by_word, lambda: ("on", "off"), True)
             )
         if self._editor.known is not None:
             keys = tuple(each.key for each in listed.ADJUSTABLE)
-            commands.append(Command("set", "change a setting, in the file you choose", self._say_set, lambda: keys))
+            commands.append(Command("set", "change a setting, in the file you choose", self._run_set_command, lambda: keys))
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -339,7 +339,7 @@ class ToolsPane(Pane):
 
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)
-        word = f"  {bad:,} to see" if bad else "  all well" if self._found else ""
+        word = f"  {bad:,} to check" if bad else "  all well" if self._found else ""
         right = (Part("D", "key", "keys.press('D')"), Part(" runs the doctor", "muted")) if self.shell.config else ()
         return (Part("Health and checks", "title"), Part(word, "warning" if bad else "completed")), right
 
@@ -354,7 +354,7 @@ class ToolsPane(Pane):
         else:
             tool = self._tools.at(table.cursor_key)
             text = tool.note or f"{tool.does[:1].upper()}{tool.does[1:]}."
-        self.query_one(NoteView).say(text)
+        self.query_one(NoteView).show(text)
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
         """Explain another row."""
@@ -395,21 +395,21 @@ class ToolsPane(Pane):
             "drain": self._engine.drain,
             "retry": self._failed.retry,
             "rescan": partial(self._engine.rescan, is_full=False),
-            "faster": self._engine.turn_fast_scanning,
+            "faster": self._engine.set_fast_scanning,
             "full": self._engine.full_scan,
             "start": self.shell.session.start_engine,
             "reload": self._engine.reload,
-            "debug": self._engine.turn_debug,
+            "debug": self._engine.set_debug,
             "restart": self._engine.restart,
             "theme": partial(self.shell.themes.choose, ""),
-            "mouse": self._turn_mouse,
+            "mouse": self._toggle_mouse,
             "keymap": self._reload_keymap,
             "keys": partial(self.shell.act, "sheets.keys"),
             "doctor": self.action_doctor,
         }
         acts[tool.id]()
 
-    def _turn_mouse(self) -> None:
+    def _toggle_mouse(self) -> None:
         self.shell.terminal.action_mouse()
         self._draw()
 
@@ -423,7 +423,7 @@ class ToolsPane(Pane):
         """Run the doctor in another process."""
         self._doctor.ask(self._project_dir)
 
-    def _say_set(self, rest: str) -> None:
+    def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
             # The focus returns to the pane first, because a pop-up restores the previous focus.

@@ -27,9 +27,9 @@ def test_way_back_remembers_place_as_it_was_left():
 def test_way_back_returns_origin_screen_once():
     way = WayBack()
 
-    assert way.take_origin() == ""
+    assert way.pop_origin() == ""
     way.go((Kind.SOURCES, 1), Stop(Kind.SOURCES, 2, "jobs"))
-    assert [way.take_origin(), way.take_origin()] == ["jobs", ""]
+    assert [way.pop_origin(), way.pop_origin()] == ["jobs", ""]
 
 
 def test_way_back_drops_oldest_places(monkeypatch):

@@ -276,7 +276,7 @@ def test_parts_show_builder_under_cursor(tmp_path, store):
         for part in (
             "Pillow 13",
             "abab",
-            "critical: it runs before all others",
+            "critical: it runs before all other jobs",
             "2m an analysis, 1h a job, 1.9 GiB of memory",
             "size: 32",
         ):

@@ -66,7 +66,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
             match step:
                 case "read":
                     was, pane.reading.found = pane.reading.found, FoundBuilders(some_builders(chance))
-                    pane._take_builders(was)
+                    pane._accept_builders(was)
                 case "health":
                     session.latest_health = Health(broken_builders=((chance.choice(NAMES), "it died"),))
                     session.say(HealthChanged(0, session.latest_health))
@@ -76,7 +76,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
                 case "sort":
                     column = chance.choice(list(ORDERS))
                     order = (column, not order[1] if order[0] == column else column in builder_facts.DESCENDING)
-                    pane.order.turn(column, is_tree=False)
+                    pane.order.sort_by(column, is_tree=False)
                 case "go":
                     pane.widgets.list.move_cursor(chance.randrange(len(NAMES)))
                 case "reveal":

@@ -35,7 +35,7 @@ def test_log_cursor_goes_to_first_error_else_last_line(has_error, running_key, m
     pane = FakePane(has_error=has_error)
     cursor = LogCursor(lambda: pane)
 
-    cursor.go(SimpleNamespace(records=(SAID, TALLY), running_key=running_key))
+    cursor.go_to_main_line(SimpleNamespace(records=(SAID, TALLY), running_key=running_key))
 
     assert pane.moves == moves
 
@@ -43,15 +43,15 @@ def test_log_cursor_goes_to_first_error_else_last_line(has_error, running_key, m
 def test_log_cursor_moves_once_after_reading():
     pane, read = FakePane(has_error=True), SimpleNamespace(records=(), running_key=0)
     cursor = LogCursor(lambda: pane)
-    cursor.reach(read)
-    cursor.want()
-    cursor.reach(None)
+    cursor.apply(read)
+    cursor.request()
+    cursor.apply(None)
 
     assert pane.moves == []
-    cursor.reach(read)
-    cursor.reach(read)
+    cursor.apply(read)
+    cursor.apply(read)
     assert pane.moves == ["error"]
-    cursor.want()
-    cursor.forget()
-    cursor.reach(read)
+    cursor.request()
+    cursor.cancel()
+    cursor.apply(read)
     assert pane.moves == ["error"]

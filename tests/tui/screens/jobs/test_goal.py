@@ -30,40 +30,40 @@ def screen():
 
 
 def test_cursor_goes_to_visible_job_at_once(screen):
-    screen.goal.be(2)
-    screen.goal.reach()
+    screen.goal.set_job(2)
+    screen.goal.apply()
 
     assert screen.done == [2]
 
 
 def test_cursor_goes_to_hidden_job_after_filter_is_removed(screen):
-    screen.goal.be(3)
+    screen.goal.set_job(3)
     screen.store.is_busy = True
-    screen.goal.reach()
+    screen.goal.apply()
     assert screen.done == ["clear"]
 
     screen.store.is_busy, screen.rows = False, screen.known
-    screen.goal.reach()
-    screen.goal.reach()
+    screen.goal.apply()
+    screen.goal.apply()
 
     assert screen.done == ["clear", 3]
 
 
 def test_unknown_job_is_reported_only_after_first_rows(screen):
     screen.store.is_loaded = False
-    screen.goal.be(9)
-    screen.goal.reach()
+    screen.goal.set_job(9)
+    screen.goal.apply()
     assert not screen.done
 
     screen.store.is_loaded = True
-    screen.goal.reach()
+    screen.goal.apply()
 
     assert screen.done == ["no job #9"]
 
 
 def test_cursor_goes_to_first_row_once(screen):
-    screen.goal.be_first()
-    screen.goal.reach()
-    screen.goal.reach()
+    screen.goal.set_first()
+    screen.goal.apply()
+    screen.goal.apply()
 
     assert screen.done == ["first"]

@@ -56,7 +56,7 @@ def news(job_id: int, status: str, **changes: object) -> Batch:
 
 async def newest_first(pilot, pane):
     """Order the jobs by when they ended, and stand on the first."""
-    pane.choices._say_sort("completed")
+    pane.choices._run_sort_command("completed")
     await pilot.press("home")
     await until(pilot, lambda: pane.table.cursor == 0 and pane.store.sort[0] == "completed")
 

@@ -234,7 +234,7 @@ class Asking:
     def in_ui(self, do, *arguments) -> None:
         do(*arguments)
 
-    def take_running(self, running) -> None:
+    def accept_running(self, running) -> None:
         self.shown.append([line.text for line in running.lines])
 
     def look(self, after_s: float = 0.0) -> None:

@@ -111,8 +111,8 @@ class Screen:
 
     def _handle(self, kind: str, view: LogView | None) -> None:
         self.reader._handle(kind, view)
-        for piece in self.reader.take():
-            self.rows.take(piece)
+        for piece in self.reader.pop():
+            self.rows.add(piece)
 
     def expected(self) -> tuple[list[Line], list[Line]]:
         """Return the lines that show, and those of them that are hits."""

@@ -474,15 +474,15 @@ def test_invalid_remembered_tabs_are_dropped():
 
 def test_key_after_search_waits_for_its_result(tmp_path, log):
     async def look(app, pilot, _session, pane):
-        goes_on, serve = threading.Event(), pane._reader._serve
-        pane._reader._serve = lambda *wanted, **how: goes_on.wait(20) and serve(*wanted, **how)
+        continues_run, serve = threading.Event(), pane._reader._serve
+        pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
         assert app.keyboard.name_awaited("y") == ""
         await pilot.press("slash", *"first")
         assert app.keyboard.name_awaited("y") == "", "who types waits for nothing"
         await pilot.press("enter")
         assert pane.pane.has_focus
         assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")
-        goes_on.set()
+        continues_run.set()
         await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
         assert pane.pane.current().text == "the first line"
         await pilot.press("slash", *"first(", "enter")
@@ -499,9 +499,9 @@ def test_end_of_long_log_is_shown_first_then_all(tmp_path):
     pieces = []
 
     reader._serve(logs_lines._ParsedView(LogView(path), parse_filter(""), parse_filter("7777")), is_new=True)
-    for piece in reader.take():
+    for piece in reader.pop():
         pieces.append(piece.is_whole)
-        rows.take(piece)
+        rows.add(piece)
     reader.close()
 
     assert pieces == [False, True]

@@ -1,0 +1,3 @@
+"""Fixtures of the tests of this screen."""
+
+from .jobs_pane_room import _own_homes  # noqa: F401

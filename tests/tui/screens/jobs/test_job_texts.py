@@ -1,0 +1,162 @@
+"""Texts about a job, and the reads behind them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from aptui.core.notices import LogLevel
+from aptui.store import joblog
+from aptui.store.db.schema import VERSION_KEY
+from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.pane import PANES
+from aptui.tui.screens.jobs import job_texts as texts
+from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, read_log
+from aptui.tui.screens.jobs.log_lines import EventLines, LogColumns, search
+from aptui.tui.widgets.log_sources import LogPaneLine
+from tests.store.conftest import job_row, source_row
+from tests.tui.database import database
+from tests.tui.jobs_room import NOW_MS, Session, in_jobs
+from tests.tui.shell_room import in_shell, text, until
+
+from .jobs_pane_room import INFO, papers_of, sees
+
+pytestmark = pytest.mark.real
+
+
+def test_running_job_shows_facts_of_its_last_run_as_such(tmp_path):
+    async def look(app, pilot, pane):
+        await papers_of(pilot, pane, 1)
+        job_details = pane.event_log.job_details
+        ended = texts.job_facts(job_details)
+        infos = {status: replace(job_details.info, status=status, reason="asked for") for status in ("processing", "pending")}
+        now = {status: texts.job_facts(replace(job_details, info=info)) for status, info in infos.items()}
+
+        assert {"Ran because", "Ended", "Took", "Error"} <= dict(ended).keys()
+        assert not {"Ran because", "Ended", "Took", "Error"} & (dict(now["processing"]) | dict(now["pending"])).keys()
+        assert dict(now["processing"])["Runs because"] == dict(now["pending"])["Waits because"] == "asked for"
+        assert dict(now["processing"])["Last run"] == f"{dict(ended)['Ended']}, 1.42 s"
+
+    in_jobs(tmp_path, look)
+
+
+def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
+    async def ask(app, pilot, pane):
+        await pilot.press("x")
+        await until(pilot, lambda: "Inputs of the last" in text(app))
+        for part in (
+            "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
+            "linux/textures/rock_01.dds",
+            "textures/sand.png  (source)", "source                a.png  00ff", "new source",
+        ):  # fmt: skip
+            await sees(pilot, app, part)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is pane.table)
+
+    in_jobs(tmp_path, ask)
+
+
+def test_why_continues_long_lines_in_next_row(tmp_path):
+    async def ask(app, pilot, _pane):
+        await pilot.press("x")
+        await until(pilot, lambda: "Inputs of the last" in text(app))
+        said = " ".join(text(app).split())
+        assert "its last run failed; it ran because: the source changed" in said
+        assert "IDAT chunk is broken" in said
+
+    in_jobs(tmp_path, ask, size=(44, 30))
+
+
+def test_only_last_of_many_requested_jobs_is_read(tmp_path):
+    with database(tmp_path) as store:
+        store.put(
+            put_source=[source_row(at, f"a/{at:04}.png") for at in range(1, 201)],
+            put_job=[job_row(at, at, completed_ms=at, last_log="") for at in range(1, 201)],
+        )
+        arrived: list[int] = []
+        last = threading.Event()
+
+        def deliver(job_details: JobDetails) -> None:
+            arrived.append(job_details.info.key)
+            if job_details.info.key == 200:
+                last.set()
+
+        reader = DetailsReader(store.path, tmp_path, deliver)
+        for key in range(1, 201):
+            reader.request(DetailsRequest(replace(INFO, key=key)))
+        assert last.wait(20)
+        reader.close()
+
+        assert reader.read_count <= 3
+        assert arrived[-1] == 200
+
+
+def test_bug_report_fences_backticks_and_removes_escapes():
+    line = joblog.JobLogLine(LogLevel.ERROR, "x", "```\x1b[31m", NOW_MS, (("k", "v"),))
+    report = texts.bug_report(JobDetails(INFO, records=(line,)))
+
+    assert "````\n" in report
+    assert "\x1b" not in report
+    assert "* Error: `` boom `x` ``" in report
+
+
+def test_term_matches_exactly_its_text():
+    columns = LogColumns([joblog.JobLogLine(1, "w", words, NOW_MS) for words in ('a.b "c" (x)', 'aXb "c" (x)')])
+
+    assert search(texts.term("error", 'a.b "c" (x)', is_whole=True), columns).hits == [0]
+    assert search("!a.b", columns).hits == []
+
+
+def test_event_lines_keep_positions_of_levels_and_hits():
+    source = EventLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
+    source.keep([0, 2, 4])
+
+    assert [source.line(index).level for index in range(source.line_count())] == ["I", "E", "I"]
+    assert (source.index_of(2), source.index_of(3), source.key(2)) == (1, None, 4)
+    assert source.of_levels("E") == [1]
+    assert (source.next_of(0, "E", 1), source.next_of(2, "E", -1), source.next_of(1, "E", 1)) == (1, 1, None)
+
+
+def test_large_log_is_read_from_its_end(tmp_path: Path):
+    file = tmp_path / "large.log"
+    with file.open("wb") as stream:
+        stream.truncate(LARGEST_BYTES)
+        stream.seek(0, os.SEEK_END)
+        stream.write(b"\n~~1~~3~~0~~w~~E: w: the end\n")
+
+    found = read_log(str(file))
+    assert "left out" in found[0].text
+    assert found[-1].text == "the end"
+
+
+def test_missing_database_is_reported_in_details(tmp_path: Path):
+    reader = DetailsReader(tmp_path / "assetdb.sqlite", tmp_path, lambda _job_details: None)
+
+    assert "there is no asset database" in reader.read(DetailsRequest(INFO)).nothing
+
+
+def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with database(cache) as made, closing(sqlite3.connect(made.path)) as connection, connection:
+        connection.execute("UPDATE aptui_state SET value = '1' WHERE key = ?", (VERSION_KEY,))
+
+    async def look(app, pilot, _session):
+        await until(pilot, lambda: "was made by another version of aptui" in " ".join(text(app).split()))
+        await until(pilot, lambda: "brings it up to date" in " ".join(text(app).split()))
+        assert "reading the jobs" not in text(app)
+
+    in_shell(tmp_path, look, panes=[PANES[0]], session=Session(cache))
+
+
+def test_refused_job_shows_reason_once():
+    why = "product 'a.webp' is made by 'b.png' as well"
+    info = JobRowInfo(1, "a.png", "game", "linux", "images", "images", "failed", 0, 1, 1, 0, why, why, "", 1, 1)
+
+    assert [name for name, value in texts.job_facts(JobDetails(info)) if value == why] == ["Error"]
