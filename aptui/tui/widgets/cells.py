@@ -1,7 +1,4 @@
-"""Cells and their segments: measuring, shortening, matches and roles. No widget is here.
-
-Tests: `tests/tui/widgets/test_table.py`.
-"""
+"""Cells and their segments: measuring, shortening, matches and roles. No widget is here."""
 
 from __future__ import annotations
 

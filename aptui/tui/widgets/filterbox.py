@@ -9,8 +9,6 @@ The meaning of a filter is up to the screen.
 
 Enter keeps the filter and adds it to the history. Esc clears the text, then leaves. Up and down walk the history, right accepts the
 suggestion.
-
-Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sources of log lines: `MemoryLines`, a ring, and `FileLines`, a file of any size read with `pread`. Nothing is drawn here.
 
-Tests: `tests/tui/widgets/test_views.py`.
+Tests: `tests/tui/widgets/test_logpane.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,6 @@ not the engine's own. `wraps` breaks long lines until the user switches to cut l
 
 Keys beside those of `Rows`: f follows, p pauses, ctrl+w wraps, e E the next and previous error, w W warning, n N hit, I and D show
 and hide infos and debug lines, left and right scroll long lines. Wrapped lines scroll by lines, not rows.
-
-Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
 
 Each calls back once: with the id of the item, True or False, the text, or {field id: text}; None is Esc. The focus returns to the
 widget that had it. Arrows and j k move, Enter chooses, the key of an item chooses it at once. A click outside closes the pop-up.
-
-Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Lines of a list on the screen: their painting, what has to be drawn again, and scrolling to the cursor.
-
-Tests: `tests/tui/widgets/test_table.py`.
-"""
+"""Lines of a list on the screen: their painting, what has to be drawn again, and scrolling to the cursor."""
 
 from __future__ import annotations
 

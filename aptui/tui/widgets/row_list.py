@@ -1,8 +1,6 @@
 """Base of every list: rows with keys, a cursor that stays on its key, marks, paging and mouse.
 
 A subclass supplies the number of rows, their keys and their pictures. Work is done for visible rows only.
-
-Tests: `tests/tui/widgets/test_table.py`.
 """
 
 from __future__ import annotations

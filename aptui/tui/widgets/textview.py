@@ -8,8 +8,6 @@ Sizes are bounded; the caller reads files in a thread.
     view.title()                              # "Lua  41 lines" for the title line; `Ready` reports a change
 
 Keys are those of `Rows`, and left and right.
-
-Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@
 The first column holds label and branches. Keys beside those of `Rows`: right opens or goes to the first child, left closes or goes
 to the parent, enter opens and closes a parent and posts `Opened` for a leaf, `*` opens all, `-` closes all. Messages are those of
 `Rows`; keys are those of the model, never node numbers.
-
-Tests: `tests/tui/widgets/test_views.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from aptui.tui.terminal.safety import TRUECOLOUR, TerminalFacts
 from aptui.tui.widgets import textview
 from aptui.tui.widgets.textview import TextPreview, TextView
 from tests.tui.shell_room import until
-from tests.tui.widgets.test_table import drawn
+from tests.tui.widgets.widgets_room import drawn
 
 pytestmark = pytest.mark.real
 

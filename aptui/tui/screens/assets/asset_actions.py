@@ -1,7 +1,4 @@
-"""Actions on an asset of the Assets screen: copy, open, run again, explain, go to its jobs.
-
-Tests: `tests/tui/screens/assets/test_assets_pane.py`.
-"""
+"""Actions on an asset of the Assets screen: copy, open, run again, explain, go to its jobs."""
 
 from __future__ import annotations
 

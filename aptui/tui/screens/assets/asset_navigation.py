@@ -1,7 +1,4 @@
-"""The asset under the cursor of the Assets screen, and moves to other assets: along references, by name, back and forward.
-
-Tests: `tests/tui/screens/assets/test_asset_navigation.py`.
-"""
+"""The asset under the cursor of the Assets screen, and moves to other assets: along references, by name, back and forward."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Panels of the Assets screen: facts and groups of references for one source, product or folder, read from the database.
 
 Panels are plain data that compares: an unchanged panel is not drawn again.
-
-Tests: `tests/features/relocation/test_screen.py`.
 """
 
 from __future__ import annotations

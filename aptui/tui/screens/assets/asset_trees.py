@@ -1,8 +1,6 @@
 """The trees of the Assets screen: sources, intermediates, products; their search, and when they are read again.
 
 The store (`data/assets_store`) reads them.
-
-Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
 
 from __future__ import annotations

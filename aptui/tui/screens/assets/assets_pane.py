@@ -1,8 +1,6 @@
 """The Assets screen: the trees of sources, intermediates and products, the details of each, and moves between them.
 
 This module has the keys, the messages and the layout; the parts do the work. Shown data stays until newer data is read.
-
-Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Actions on jobs: each has a key and an entry of the row menu, and one line in `ROW_ACTIONS`.
-
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
-"""
+"""Actions on jobs: each has a key and an entry of the row menu, and one line in `ROW_ACTIONS`."""
 
 from __future__ import annotations
 

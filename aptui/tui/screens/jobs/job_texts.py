@@ -1,7 +1,4 @@
-"""Texts about a job: copied lines, a bug report, the explanation of its state; and marks of checks, computed in a thread.
-
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_check_marks.py`.
-"""
+"""Texts about a job: copied lines, a bug report, the explanation of its state; and marks of checks, computed in a thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices, which are remembered.
-
-Tests: `tests/tui/screens/jobs/test_jobs_pane.py`.
-"""
+"""The tables of the upper pane: the columns of the Jobs table, the list of causes, and the user's choices, which are remembered."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class FixedJobs:
         """Jobs that are running again after a failure."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message about the jobs that a batch fixes, "" if there are none; call it before the batch is applied."""
+        """Return a message about the jobs that a batch fixes, "" if no job is fixed; call it before the batch is applied."""
         fixed: dict[str, list[str]] = {}
         for notice in (news.notice for news in batch.jobs):
             info = self._store.info(notice.job_id)

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import struct
 from contextlib import closing
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -191,3 +192,20 @@ def changed(status: str, **more: object) -> Batch:
 
 def row_of(app, name: str) -> str:
     return next((line for line in lines(app) if name in line), "")
+
+
+def on_assets(**options):
+    """Make a test from a script for the Assets screen, whose parameters are some of: app, pilot, pane, session."""
+
+    def decorate(script):
+        def test(tmp_path):
+            async def run(app, pilot, pane, session):
+                known = {"app": app, "pilot": pilot, "pane": pane, "session": session}
+                await script(**{name: known[name] for name in signature(script).parameters})
+
+            in_assets(tmp_path, run, **options)
+
+        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
+        return test
+
+    return decorate

@@ -25,7 +25,7 @@ from aptui.tui.words import size_text
 from tests.store.conftest import uuid_of
 from tui.shell_room import LARGE, SMALL, lines, text, until
 
-from .assets_room import BYTES, EVIL, go, in_assets, press, put_on_reference, shows
+from .assets_room import BYTES, EVIL, go, in_assets, on_assets, press, put_on_reference, shows
 
 pytestmark = pytest.mark.real
 
@@ -90,43 +90,39 @@ def test_menu_copies_runs_again_explains_and_goes_to_jobs(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_marks_and_folders_are_copied_and_run_again_together(tmp_path):
-    async def act(app, pilot, pane, session):
-        await go(pilot, pane, "mesh/rock.fbx")
-        await press(pilot, "space")
-        await go(pilot, pane, "textures/rock.png")
-        await press(pilot, "space", "y", "y")
-        await until(pilot, lambda: app.copied == [("mesh/rock.fbx\ntextures/rock.png", True)])
-        await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx", "textures/rock.png"))])
-        await press(pilot, "u", "g", "k")
-        session.asked.clear()
-        await press(pilot, "r", "n")
-        assert session.asked == []
-        await press(pilot, "r", "y")
-        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("evil/*",))])
-        await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
-        await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has no preview
-        await press(pilot, "<")
-        await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
-        session.asked.clear()
-        await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx",))])
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_marks_and_folders_are_copied_and_run_again_together(app, pilot, pane, session):
+    await go(pilot, pane, "mesh/rock.fbx")
+    await press(pilot, "space")
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "space", "y", "y")
+    await until(pilot, lambda: app.copied == [("mesh/rock.fbx\ntextures/rock.png", True)])
+    await press(pilot, "r")
+    await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx", "textures/rock.png"))])
+    await press(pilot, "u", "g", "k")
+    session.asked.clear()
+    await press(pilot, "r", "n")
+    assert session.asked == []
+    await press(pilot, "r", "y")
+    await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("evil/*",))])
+    await until(pilot, lambda: "Holds" in text(app) and "2 sources" in text(app))
+    await until(pilot, lambda: not pane.query_one("#assets-preview-title").display)  # a folder has no preview
+    await press(pilot, "<")
+    await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+    session.asked.clear()
+    await press(pilot, "r")
+    await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx",))])
 
 
 @pytest.mark.usefixtures("store")
-def test_fast_keys_act_on_row_under_cursor(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "mesh/rock.fbx")
-        pane.trees.view.action_move(2)
-        pane.actions.do("copy")
-        await until(pilot, lambda: app.screen.query(Menu))
-        await press(pilot, "y")
-        await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_fast_keys_act_on_row_under_cursor(app, pilot, pane):
+    await go(pilot, pane, "mesh/rock.fbx")
+    pane.trees.view.action_move(2)
+    pane.actions.do("copy")
+    await until(pilot, lambda: app.screen.query(Menu))
+    await press(pilot, "y")
+    await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
 
 
 @pytest.mark.usefixtures("store")
@@ -176,17 +172,15 @@ def test_pager_editor_and_folder_get_the_path(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_digest_and_type_can_be_copied(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
-        await press(pilot, "y", "d")
-        await until(pilot, lambda: app.copied)
-        assert app.copied.pop()[0] == (b"D" * 32).hex()
-        await press(pilot, "y", "t")
-        await until(pilot, lambda: app.copied)
-        assert app.copied.pop()[0] == uuid_text(b"T" * 16)
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_digest_and_type_can_be_copied(app, pilot, pane):
+    await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+    await press(pilot, "y", "d")
+    await until(pilot, lambda: app.copied)
+    assert app.copied.pop()[0] == (b"D" * 32).hex()
+    await press(pilot, "y", "t")
+    await until(pilot, lambda: app.copied)
+    assert app.copied.pop()[0] == uuid_text(b"T" * 16)
 
 
 @pytest.mark.usefixtures("store")

@@ -32,102 +32,94 @@ from tui.database import database
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
-from .assets_room import MEDIUM, PANES, at, changed, cursor_on, go, in_assets, press, put_on_reference, row_of, shows
+from .assets_room import MEDIUM, PANES, at, changed, cursor_on, go, in_assets, on_assets, press, put_on_reference, row_of, shows
 
 pytestmark = pytest.mark.real
 
 
 @pytest.mark.usefixtures("store")
-def test_search_count_of_thousands_fits_60_columns(tmp_path):
-    async def look(app, pilot, pane, _session):
-        pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
-        pane.box.show_count("1,234 of 12,408")
-        await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
-
-    in_assets(tmp_path, look, size=(60, 20))
+@on_assets(size=(60, 20))
+async def test_search_count_of_thousands_fits_60_columns(app, pilot, pane):
+    pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=is_brief(60))
+    pane.box.show_count("1,234 of 12,408")
+    await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
 
 
 @pytest.mark.usefixtures("store")
-def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(tmp_path):
-    async def look(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
-        await until(pilot, lambda: "⏎ details" in text(app))
-        assert "z zoom" in lines(app)[-1]
-        await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.path == "textures/rock.png")
-        await until(pilot, lambda: pane.query_one(FilePreview) in pane.query_one(AssetDetail).parts)
-        for back in ("z", "escape"):
-            assert "Preview" not in text(app)
-            await press(pilot, "z")
-            await until(pilot, lambda: "Preview" in text(app))
-            assert "Digest" not in text(app)
-            assert pane.query_one(FilePreview).size.height >= 16
-            await press(pilot, back)
-            await until(pilot, lambda: pane.trees.view.has_focus)
-            await until(pilot, lambda: "Preview" not in text(app))
-        await press(pilot, "enter", "escape")
+@on_assets(size=SMALL)
+async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    await until(pilot, lambda: "⏎ details" in text(app))
+    assert "z zoom" in lines(app)[-1]
+    await until(pilot, lambda: pane.selected.panel is not None and pane.selected.panel.path == "textures/rock.png")
+    await until(pilot, lambda: pane.query_one(FilePreview) in pane.query_one(AssetDetail).parts)
+    for back in ("z", "escape"):
+        assert "Preview" not in text(app)
+        await press(pilot, "z")
+        await until(pilot, lambda: "Preview" in text(app))
+        assert "Digest" not in text(app)
+        assert pane.query_one(FilePreview).size.height >= 16
+        await press(pilot, back)
         await until(pilot, lambda: pane.trees.view.has_focus)
-
-    in_assets(tmp_path, look, size=SMALL)
-
-
-@pytest.mark.usefixtures("store")
-def test_search_counts_walks_hits_and_restores_open_nodes(tmp_path):
-    async def look(app, pilot, pane, _session):
-        await press(pilot, "-")
-        await press(pilot, "/", *"rock")
-        await until(pilot, lambda: "2 of 5" in text(app))
-        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
-        await until(pilot, lambda: pane.trees.model.cell(pane.trees.view.node, "name").spans == ((0, 4),))
-        await press(pilot, "enter", "n")
-        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-        await press(pilot, "n")
-        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
-        await press(pilot, "N")
-        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-        tree = pane.trees.model.tree
-        pane.readers.store.mark_stale()
-        await until(pilot, lambda: pane.trees.model.tree is not tree)
-        await press(pilot, "escape")
-        await until(pilot, lambda: "2 of 5" not in text(app))
-        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
-        await until(pilot, lambda: pane.trees.view.index_of(4) is None)
-        pane.box.text = "a("
-        await until(pilot, lambda: "^ " in text(app))
-        pane.box.text = "no such name"
-        await until(pilot, lambda: "nothing matches" in text(app))
-        pane.box.text = uuid_text(uuid_of(2)).lower()
-        await until(pilot, lambda: "1 of 5" in text(app))
-        await press(pilot, "t", "t")
-        await until(pilot, lambda: pane.trees.kind is Kind.PRODUCTS and "1 of 3" in text(app))
-        pane.box.text = "linux/.*dds$"
-        await until(pilot, lambda: "1 of 3" in text(app) and cursor_on(pane) == "linux/textures/rock.dds")
-        pane.reveal("common/mesh/rock.model")
-        await until(pilot, lambda: cursor_on(pane) == "common/mesh/rock.model")
-        await until(pilot, lambda: pane.box.text == "")
-
-    in_assets(tmp_path, look)
+        await until(pilot, lambda: "Preview" not in text(app))
+    await press(pilot, "enter", "escape")
+    await until(pilot, lambda: pane.trees.view.has_focus)
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_clicks_and_commands_change_trees(tmp_path):
-    async def change(app, pilot, pane, _session):
-        for key, kind in (
-            ("t", Kind.INTERMEDIATES),
-            (">", Kind.PRODUCTS),
-            ("t", Kind.SOURCES),
-            ("<", Kind.PRODUCTS),
-        ):
-            await press(pilot, key)
-            await until(pilot, lambda kind=kind: pane.trees.kind is kind and app.focused is pane.trees.view)
-        await pilot.click("#assets-tabs", offset=(lines(app)[3].index("Intermediates"), 0))
-        await until(pilot, lambda: pane.trees.kind is Kind.INTERMEDIATES)
-        run(app, "sources lua", app.commands())
-        await until(pilot, lambda: pane.trees.kind is Kind.SOURCES and "1 of 5" in text(app))
-        run(app, "asset nothing/there", app.commands())
-        await until(pilot, lambda: "no asset 'nothing/there'" in text(app))
-        await until(pilot, lambda: pane.status() == "Sources: 5")
+@on_assets()
+async def test_search_counts_walks_hits_and_restores_open_nodes(app, pilot, pane):
+    await press(pilot, "-")
+    await press(pilot, "/", *"rock")
+    await until(pilot, lambda: "2 of 5" in text(app))
+    await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
+    await until(pilot, lambda: pane.trees.model.cell(pane.trees.view.node, "name").spans == ((0, 4),))
+    await press(pilot, "enter", "n")
+    await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+    await press(pilot, "n")
+    await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx")
+    await press(pilot, "N")
+    await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+    tree = pane.trees.model.tree
+    pane.readers.store.mark_stale()
+    await until(pilot, lambda: pane.trees.model.tree is not tree)
+    await press(pilot, "escape")
+    await until(pilot, lambda: "2 of 5" not in text(app))
+    await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
+    await until(pilot, lambda: pane.trees.view.index_of(4) is None)
+    pane.box.text = "a("
+    await until(pilot, lambda: "^ " in text(app))
+    pane.box.text = "no such name"
+    await until(pilot, lambda: "nothing matches" in text(app))
+    pane.box.text = uuid_text(uuid_of(2)).lower()
+    await until(pilot, lambda: "1 of 5" in text(app))
+    await press(pilot, "t", "t")
+    await until(pilot, lambda: pane.trees.kind is Kind.PRODUCTS and "1 of 3" in text(app))
+    pane.box.text = "linux/.*dds$"
+    await until(pilot, lambda: "1 of 3" in text(app) and cursor_on(pane) == "linux/textures/rock.dds")
+    pane.reveal("common/mesh/rock.model")
+    await until(pilot, lambda: cursor_on(pane) == "common/mesh/rock.model")
+    await until(pilot, lambda: pane.box.text == "")
 
-    in_assets(tmp_path, change)
+
+@pytest.mark.usefixtures("store")
+@on_assets()
+async def test_keys_clicks_and_commands_change_trees(app, pilot, pane):
+    for key, kind in (
+        ("t", Kind.INTERMEDIATES),
+        (">", Kind.PRODUCTS),
+        ("t", Kind.SOURCES),
+        ("<", Kind.PRODUCTS),
+    ):
+        await press(pilot, key)
+        await until(pilot, lambda kind=kind: pane.trees.kind is kind and app.focused is pane.trees.view)
+    await pilot.click("#assets-tabs", offset=(lines(app)[3].index("Intermediates"), 0))
+    await until(pilot, lambda: pane.trees.kind is Kind.INTERMEDIATES)
+    run(app, "sources lua", app.commands())
+    await until(pilot, lambda: pane.trees.kind is Kind.SOURCES and "1 of 5" in text(app))
+    run(app, "asset nothing/there", app.commands())
+    await until(pilot, lambda: "no asset 'nothing/there'" in text(app))
+    await until(pilot, lambda: pane.status() == "Sources: 5")
 
 
 def test_notices_update_tree_and_details_without_moving_cursor(tmp_path, store, monkeypatch):
@@ -217,14 +209,12 @@ def test_problems_are_read_until_database_agrees_with_notices(tmp_path, store, m
 
 
 @pytest.mark.usefixtures("store")
-def test_tree_without_problems_has_no_problem_column(tmp_path):
-    async def look(app, pilot, pane, _session):
-        await shows(app, pilot, "Problems")
-        await press(pilot, "t")
-        await shows(app, pilot, "▸ mesh")
-        await until(pilot, lambda: "Problems" not in text(app))
-
-    in_assets(tmp_path, look)
+@on_assets()
+async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
+    await shows(app, pilot, "Problems")
+    await press(pilot, "t")
+    await shows(app, pilot, "▸ mesh")
+    await until(pilot, lambda: "Problems" not in text(app))
 
 
 @pytest.mark.parametrize(("width", "ids"), [(46, ["name", "health"]), (64, ["name", "health", "duration"])])
@@ -236,15 +226,13 @@ def test_problem_column_is_not_cut_in_narrow_tree(width, ids):
 
 
 @pytest.mark.usefixtures("store")
-def test_running_jobs_read_nothing_and_products_have_no_failed_jobs(tmp_path):
-    async def look(app, pilot, pane, _session):
-        await until(pilot, lambda: pane.trees.model.health is not None)
-        pane.on_news(changed("processing"))
-        assert pane.live.is_at_rest
-        await press(pilot, "t", "t", "e")
-        await shows(app, pilot, "failed jobs have no products")
-
-    in_assets(tmp_path, look, size=LARGE)
+@on_assets(size=LARGE)
+async def test_running_jobs_read_nothing_and_products_have_no_failed_jobs(app, pilot, pane):
+    await until(pilot, lambda: pane.trees.model.health is not None)
+    pane.on_news(changed("processing"))
+    assert pane.live.is_at_rest
+    await press(pilot, "t", "t", "e")
+    await shows(app, pilot, "failed jobs have no products")
 
 
 @pytest.mark.usefixtures("store")
@@ -396,14 +384,12 @@ def test_cursor_goes_to_neighbour_of_removed_row(tmp_path, store):
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_typed_ahead_of_search_are_search_text(tmp_path):
-    async def type_fast(app, pilot, pane, session):
-        for character in "/rJ":
-            app.post_message(events.Key(_character_to_key(character), character))
-        await until(pilot, lambda: pane.box.text == "rJ")
-        assert (session.asked, list(app.screen.query(Menu))) == ([], [])
-
-    in_assets(tmp_path, type_fast)
+@on_assets()
+async def test_keys_typed_ahead_of_search_are_search_text(app, pilot, pane, session):
+    for character in "/rJ":
+        app.post_message(events.Key(_character_to_key(character), character))
+    await until(pilot, lambda: pane.box.text == "rJ")
+    assert (session.asked, list(app.screen.query(Menu))) == ([], [])
 
 
 @pytest.mark.usefixtures("store")
@@ -426,14 +412,12 @@ def test_tab_goes_to_details_and_skips_search_line(tmp_path, size):
 
 
 @pytest.mark.usefixtures("store")
-def test_new_search_replaces_previous_one(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await press(pilot, *"/rock", "enter")
-        await until(pilot, lambda: app.focused is pane.trees.view)
-        await press(pilot, *"/door")
-        await until(pilot, lambda: pane.box.text == "door" and cursor_on(pane) == "scripts/door.lua")
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_new_search_replaces_previous_one(app, pilot, pane):
+    await press(pilot, *"/rock", "enter")
+    await until(pilot, lambda: app.focused is pane.trees.view)
+    await press(pilot, *"/door")
+    await until(pilot, lambda: pane.box.text == "door" and cursor_on(pane) == "scripts/door.lua")
 
 
 @pytest.mark.usefixtures("store")
@@ -454,30 +438,26 @@ def test_search_text_is_kept_and_no_hits_tell_how_to_clear(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_first_hit_is_shown_below_its_folders(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
-        await press(pilot, *"/rock.png", "enter")
-        await until(pilot, lambda: cursor_on(pane) == "textures/rock.png" and "▾ textures" in text(app))
-
-    in_assets(tmp_path, act, size=(80, 8))
+@on_assets(size=(80, 8))
+async def test_first_hit_is_shown_below_its_folders(app, pilot, pane):
+    await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
+    await press(pilot, *"/rock.png", "enter")
+    await until(pilot, lambda: cursor_on(pane) == "textures/rock.png" and "▾ textures" in text(app))
 
 
 @pytest.mark.usefixtures("store")
-def test_going_to_product_lifts_search_that_hides_it(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
-        await go(pilot, pane, "scripts/door.lua")
-        await press(pilot, *"/fbx", "enter")
-        await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx" and pane.search.is_shown)
-        await at(pilot, pane, "mesh/rock.fbx")
-        await press(pilot, "p")
-        await at(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
-        await until(pilot, lambda: not pane.search.is_wanted)
-        await until(pilot, lambda: not pane.readers.queries.is_busy)
-        assert cursor_on(pane) == "common/mesh/rock.model"
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_going_to_product_lifts_search_that_hides_it(app, pilot, pane):
+    await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # that tree is there from now on
+    await go(pilot, pane, "scripts/door.lua")
+    await press(pilot, *"/fbx", "enter")
+    await until(pilot, lambda: cursor_on(pane) == "mesh/rock.fbx" and pane.search.is_shown)
+    await at(pilot, pane, "mesh/rock.fbx")
+    await press(pilot, "p")
+    await at(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+    await until(pilot, lambda: not pane.search.is_wanted)
+    await until(pilot, lambda: not pane.readers.queries.is_busy)
+    assert cursor_on(pane) == "common/mesh/rock.model"
 
 
 @pytest.mark.usefixtures("store")

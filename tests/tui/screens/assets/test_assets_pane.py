@@ -13,7 +13,7 @@ from tests.store.conftest import uuid_of
 from tui.fake_panes import FakeSession
 from tui.shell_room import LARGE, SMALL, in_shell, lines, text, until
 
-from .assets_room import PANES, FakeJobs, at, go, in_assets, press, put_on_reference, shows
+from .assets_room import PANES, FakeJobs, at, go, in_assets, on_assets, press, put_on_reference, shows
 
 pytestmark = pytest.mark.real
 
@@ -48,52 +48,48 @@ def test_source_details_show_facts_and_references(tmp_path, size, theme):
 
 
 @pytest.mark.usefixtures("store")
-def test_enter_follows_references_and_brackets_walk_back_and_forward(tmp_path):
-    async def walk(app, pilot, pane, _session):
-        await go(pilot, pane, "mesh/rock.fbx")
-        await press(pilot, "enter")
-        await until(pilot, lambda: app.focused is pane.query_one(ReferenceTree))
-        put_on_reference(pane, "textures/rock.png")
-        await press(pilot, "enter")
-        await at(pilot, pane, "textures/rock.png")
-        put_on_reference(pane, "linux/")
-        await press(pilot, "enter")
-        await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
-        await press(pilot, "[", "[")
-        await at(pilot, pane, "mesh/rock.fbx")
-        await press(pilot, "]", "]")
-        await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
-        await press(pilot, "]")
-        await until(pilot, lambda: "no later place" in text(app))
-        await press(pilot, "p")
-        await at(pilot, pane, "textures/rock.png")
-        pane.reveal("mesh/rock.mat")
-        await at(pilot, pane, "mesh/rock.mat", Kind.INTERMEDIATES)
-        put_on_reference(pane, "mesh/rock.fbx")
-        await press(pilot, "enter")
-        await at(pilot, pane, "mesh/rock.fbx")
-
-    in_assets(tmp_path, walk)
+@on_assets()
+async def test_enter_follows_references_and_brackets_walk_back_and_forward(app, pilot, pane):
+    await go(pilot, pane, "mesh/rock.fbx")
+    await press(pilot, "enter")
+    await until(pilot, lambda: app.focused is pane.query_one(ReferenceTree))
+    put_on_reference(pane, "textures/rock.png")
+    await press(pilot, "enter")
+    await at(pilot, pane, "textures/rock.png")
+    put_on_reference(pane, "linux/")
+    await press(pilot, "enter")
+    await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+    await press(pilot, "[", "[")
+    await at(pilot, pane, "mesh/rock.fbx")
+    await press(pilot, "]", "]")
+    await at(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)
+    await press(pilot, "]")
+    await until(pilot, lambda: "no later place" in text(app))
+    await press(pilot, "p")
+    await at(pilot, pane, "textures/rock.png")
+    pane.reveal("mesh/rock.mat")
+    await at(pilot, pane, "mesh/rock.mat", Kind.INTERMEDIATES)
+    put_on_reference(pane, "mesh/rock.fbx")
+    await press(pilot, "enter")
+    await at(pilot, pane, "mesh/rock.fbx")
 
 
 @pytest.mark.usefixtures("store")
-def test_product_dependencies_open_step_by_step_without_cycles(tmp_path):
-    async def look(app, pilot, pane, _session):
-        await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
-        for expected in (
-            f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path",
-            "textures/*.dds",
-            "pattern", "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
-        ):  # fmt: skip
-            await shows(app, pilot, expected)
-        references = pane.query_one(ReferenceTree)
-        put_on_reference(pane, "linux/textures/rock.dds")
-        before = references.count_rows()
-        await press(pilot, "right")
-        await until(pilot, lambda: references.count_rows() > before)
-        await until(pilot, lambda: any("common/mesh/rock.model" in line and "above" in line for line in lines(app)))
-
-    in_assets(tmp_path, look)
+@on_assets()
+async def test_product_dependencies_open_step_by_step_without_cycles(app, pilot, pane):
+    await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
+    for expected in (
+        f"{uuid_text(uuid_of(2))}:7", "Last processed", "Job key", "common", "50 B", "Outgoing dependencies (1)", "Unmet path",
+        "textures/*.dds",
+        "pattern", "Incoming dependencies (1)", "Missing dependencies (1)", "rock.dds", "mesh/rock.fbx", "✗ rock.model",
+    ):  # fmt: skip
+        await shows(app, pilot, expected)
+    references = pane.query_one(ReferenceTree)
+    put_on_reference(pane, "linux/textures/rock.dds")
+    before = references.count_rows()
+    await press(pilot, "right")
+    await until(pilot, lambda: references.count_rows() > before)
+    await until(pilot, lambda: any("common/mesh/rock.model" in line and "above" in line for line in lines(app)))
 
 
 @pytest.mark.usefixtures("store")
@@ -115,54 +111,48 @@ def test_asset_is_found_by_each_of_its_names(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_tiny_screen_is_usable(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
-        await press(pilot, "enter", "z", "tab", "t", "/", "x", "enter", ".")
-        assert app.is_running
-
-    in_assets(tmp_path, act, size=(20, 6))
+@on_assets(size=(20, 6))
+async def test_tiny_screen_is_usable(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "enter", "z", "tab", "t", "/", "x", "enter", ".")
+    assert app.is_running
 
 
 @pytest.mark.usefixtures("store")
-def test_zoom_and_tab_walk_the_parts(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "scripts/door.lua")
-        await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
-        app.set_focus(pane.trees.view)
-        seen = []
-        for _ in range(3):
-            await press(pilot, "z")
-            seen.append((type(app.focused).__name__, "Products (0)" in text(app), "local a = 1 -- [/x]" in text(app)))
-            await press(pilot, "z", "tab")
-        assert seen == [
-            ("AssetTreeView", False, False),
-            ("ReferenceTree", True, False),
-            ("FilePreview", False, True),
-        ]
-        await press(pilot, "tab")
-        pane.query_one(FilePreview).focus()
-        await press(pilot, "y", "l")
-        await until(pilot, lambda: app.copied)
-        assert app.copied.pop()[0] == "local a = 1 -- [/x]"
-        await press(pilot, "z", "escape", "escape")
-        await until(pilot, lambda: app.focused is pane.trees.view)
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_zoom_and_tab_walk_the_parts(app, pilot, pane):
+    await go(pilot, pane, "scripts/door.lua")
+    await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
+    app.set_focus(pane.trees.view)
+    seen = []
+    for _ in range(3):
+        await press(pilot, "z")
+        seen.append((type(app.focused).__name__, "Products (0)" in text(app), "local a = 1 -- [/x]" in text(app)))
+        await press(pilot, "z", "tab")
+    assert seen == [
+        ("AssetTreeView", False, False),
+        ("ReferenceTree", True, False),
+        ("FilePreview", False, True),
+    ]
+    await press(pilot, "tab")
+    pane.query_one(FilePreview).focus()
+    await press(pilot, "y", "l")
+    await until(pilot, lambda: app.copied)
+    assert app.copied.pop()[0] == "local a = 1 -- [/x]"
+    await press(pilot, "z", "escape", "escape")
+    await until(pilot, lambda: app.focused is pane.trees.view)
 
 
 @pytest.mark.usefixtures("store")
-def test_back_leads_to_jobs_screen_of_origin(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
-        pane.reveal("scripts/door.lua", came_from="jobs")
-        await at(pilot, pane, "scripts/door.lua")
-        await press(pilot, "[")
-        await until(pilot, lambda: isinstance(app.pane, FakeJobs))
-        await press(pilot, "2", "[")
-        await at(pilot, pane, "textures/rock.png")
-
-    in_assets(tmp_path, act)
+@on_assets()
+async def test_back_leads_to_jobs_screen_of_origin(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    pane.reveal("scripts/door.lua", came_from="jobs")
+    await at(pilot, pane, "scripts/door.lua")
+    await press(pilot, "[")
+    await until(pilot, lambda: isinstance(app.pane, FakeJobs))
+    await press(pilot, "2", "[")
+    await at(pilot, pane, "textures/rock.png")
 
 
 @pytest.mark.usefixtures("store")
@@ -187,36 +177,32 @@ def test_long_list_of_references_is_reachable_to_its_end(tmp_path, store):
 
 
 @pytest.mark.usefixtures("store")
-def test_title_is_that_of_visible_part_on_narrow_screen(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
+@on_assets(size=SMALL)
+async def test_title_is_that_of_visible_part_on_narrow_screen(app, pilot, pane):
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "enter")
+    await shows(app, pilot, "Scan folder")
+    titles = [lines(app)[4].strip()]
+    await press(pilot, "escape")
+    await until(pilot, lambda: "Scan folder" not in text(app))
+    for path in ("mesh/rock.fbx", "scripts/door.lua"):
+        await go(pilot, pane, path)
         await press(pilot, "enter")
         await shows(app, pilot, "Scan folder")
-        titles = [lines(app)[4].strip()]
+        titles.append(lines(app)[4].strip())
         await press(pilot, "escape")
         await until(pilot, lambda: "Scan folder" not in text(app))
-        for path in ("mesh/rock.fbx", "scripts/door.lua"):
-            await go(pilot, pane, path)
-            await press(pilot, "enter")
-            await shows(app, pilot, "Scan folder")
-            titles.append(lines(app)[4].strip())
-            await press(pilot, "escape")
-            await until(pilot, lambda: "Scan folder" not in text(app))
 
-        assert titles == ["textures/rock.png", "mesh/rock.fbx", "scripts/door.lua"]
-
-    in_assets(tmp_path, act, size=SMALL)
+    assert titles == ["textures/rock.png", "mesh/rock.fbx", "scripts/door.lua"]
 
 
 @pytest.mark.usefixtures("store")
-def test_reference_without_target_explains_itself(tmp_path):
-    async def act(app, pilot, pane, _session):
-        await go(pilot, pane, "mesh/rock.fbx")
-        put_on_reference(pane, "nobody.txt")
-        await press(pilot, "enter")
-        await until(pilot, lambda: "'nobody.txt' is not an asset" in text(app))
-
-    in_assets(tmp_path, act, size=LARGE)
+@on_assets(size=LARGE)
+async def test_reference_without_target_explains_itself(app, pilot, pane):
+    await go(pilot, pane, "mesh/rock.fbx")
+    put_on_reference(pane, "nobody.txt")
+    await press(pilot, "enter")
+    await until(pilot, lambda: "'nobody.txt' is not an asset" in text(app))
 
 
 def test_missing_database_is_reported_in_place(tmp_path):

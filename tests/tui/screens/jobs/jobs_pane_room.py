@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pytest
 
 from aptui.tui.data.job_infos import JobRowInfo
 from tests.store.conftest import job_row, source_row
-from tests.tui.jobs_room import NOW_MS, fill
+from tests.tui.jobs_room import NOW_MS, fill, in_jobs
 from tests.tui.shell_room import text, until
 
 INFO = JobRowInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
@@ -63,3 +65,20 @@ def many(store, log_dir) -> None:
         put_source=[source_row(at, name) for at, name in enumerate(names, 100)],
         put_job=[job_row(at, at, warnings=0, completed_ms=NOW_MS - 9000, last_log="") for at in range(100, 130)],
     )
+
+
+def on_jobs(**options):
+    """Make a test from a script for the Jobs screen, whose parameters are some of: app, pilot, pane."""
+
+    def decorate(script):
+        def test(tmp_path):
+            async def run(app, pilot, pane):
+                known = {"app": app, "pilot": pilot, "pane": pane}
+                await script(**{name: known[name] for name in signature(script).parameters})
+
+            in_jobs(tmp_path, run, **options)
+
+        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
+        return test
+
+    return decorate

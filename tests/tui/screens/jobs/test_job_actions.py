@@ -19,120 +19,106 @@ from tests.tui.fake_panes import PROBES
 from tests.tui.jobs_room import LOG, in_jobs, notice
 from tests.tui.shell_room import lines, text, until
 
-from .jobs_pane_room import papers_of, sees
+from .jobs_pane_room import on_jobs, papers_of, sees
 
 pytestmark = pytest.mark.real
 
 
-def test_run_again_cancel_and_run_next_act_on_marked_jobs(tmp_path):
-    async def ask(app, pilot, pane):
-        await pilot.press("r")
-        await until(pilot, lambda: "queued to run again" in text(app))
-        await pilot.press("plus")
-        await until(pilot, lambda: "this job is not waiting" in text(app))
-        await pilot.press("space", "space")
-        await sees(pilot, app, "2 marked")
-        await pilot.press("r", "u")
-        pane.table.move_to_key(4)
-        await pilot.press("plus", "c")
-        pane.table.action_last()
-        pane.table.move_to_key(next(key for key in pane.store.keys(0, 9) if key < 0))
-        await pilot.press("r")
-        pane.table.move_to_key(3)
+@on_jobs()
+async def test_run_again_cancel_and_run_next_act_on_marked_jobs(app, pilot, pane):
+    await pilot.press("r")
+    await until(pilot, lambda: "queued to run again" in text(app))
+    await pilot.press("plus")
+    await until(pilot, lambda: "this job is not waiting" in text(app))
+    await pilot.press("space", "space")
+    await sees(pilot, app, "2 marked")
+    await pilot.press("r", "u")
+    pane.table.move_to_key(4)
+    await pilot.press("plus", "c")
+    pane.table.action_last()
+    pane.table.move_to_key(next(key for key in pane.store.keys(0, 9) if key < 0))
+    await pilot.press("r")
+    pane.table.move_to_key(3)
+    await pilot.press("c")
+    await until(pilot, lambda: "only pending and running jobs" in text(app))
+
+    await until(pilot, lambda: app.session.asked == [
+        ReprocessJobs(job_ids=(1,)), ReprocessJobs(job_ids=(1, 2)), EscalateJobs(job_ids=(4,)), Cancel((4,)),
+        ReprocessJobs(keys=("x.lua",)),
+    ])  # fmt: skip
+
+
+@on_jobs()
+async def test_cancelled_jobs_stop_running_on_screen(app, pilot, pane):
+    for job_id in (3, 4):  # one runs, one waits
+        pane.table.move_to_key(job_id)
+        await papers_of(pilot, pane, job_id)
+        app.session.say(notice(job_id, "processing" if job_id == 3 else "pending"), 2 * job_id)
+        await until(pilot, lambda job_id=job_id: pane.store.info(job_id).status in ("processing", "pending"))
+        await until(pilot, lambda: not pane.resting.has_just_flipped)
         await pilot.press("c")
-        await until(pilot, lambda: "only pending and running jobs" in text(app))
-
-        await until(pilot, lambda: app.session.asked == [
-            ReprocessJobs(job_ids=(1,)), ReprocessJobs(job_ids=(1, 2)), EscalateJobs(job_ids=(4,)), Cancel((4,)),
-            ReprocessJobs(keys=("x.lua",)),
-        ])  # fmt: skip
-
-    in_jobs(tmp_path, ask)
+        await until(pilot, lambda job_id=job_id: Cancel((job_id,)) in app.session.asked)
+        app.session.say(notice(job_id, "cancelled"), 2 * job_id + 1)
+        await until(pilot, lambda: not pane.changes.ticks and "▶" not in text(app) and "cancelled" in text(app))
+    await until(pilot, lambda: pane.store.counts()["cancelled"] == 2)
+    await sees(pilot, app, "no log: the job was cancelled before it ended")
 
 
-def test_cancelled_jobs_stop_running_on_screen(tmp_path):
-    async def cancel(app, pilot, pane):
-        for job_id in (3, 4):  # one runs, one waits
-            pane.table.move_to_key(job_id)
-            await papers_of(pilot, pane, job_id)
-            app.session.say(notice(job_id, "processing" if job_id == 3 else "pending"), 2 * job_id)
-            await until(pilot, lambda job_id=job_id: pane.store.info(job_id).status in ("processing", "pending"))
-            await until(pilot, lambda: not pane.resting.has_just_flipped)
-            await pilot.press("c")
-            await until(pilot, lambda job_id=job_id: Cancel((job_id,)) in app.session.asked)
-            app.session.say(notice(job_id, "cancelled"), 2 * job_id + 1)
-            await until(pilot, lambda: not pane.changes.ticks and "▶" not in text(app) and "cancelled" in text(app))
-        await until(pilot, lambda: pane.store.counts()["cancelled"] == 2)
-        await sees(pilot, app, "no log: the job was cancelled before it ended")
-
-    in_jobs(tmp_path, cancel)
+@on_jobs(panes=[PANES[0], PROBES[1]])
+async def test_open_menu_takes_digits(app, pilot, pane):
+    for key in ("S", "s", "full_stop"):
+        await pilot.press(key)
+        await until(pilot, lambda: bool(app.screen.query(Menu)))
+        await pilot.press("2", "7")
+        assert app.pane is pane
+        assert app.screen.query(Menu)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.screen.query(Menu))
+    await pilot.press("2")
+    await until(pilot, lambda: app.pane is not pane)
 
 
-def test_open_menu_takes_digits(tmp_path):
-    async def press(app, pilot, pane):
-        for key in ("S", "s", "full_stop"):
-            await pilot.press(key)
-            await until(pilot, lambda: bool(app.screen.query(Menu)))
-            await pilot.press("2", "7")
-            assert app.pane is pane
-            assert app.screen.query(Menu)
-            await pilot.press("escape")
-            await until(pilot, lambda: not app.screen.query(Menu))
-        await pilot.press("2")
-        await until(pilot, lambda: app.pane is not pane)
-
-    in_jobs(tmp_path, press, panes=[PANES[0], PROBES[1]])
-
-
-def test_selected_job_keeps_cursor_after_run_again(tmp_path):
-    async def act(app, pilot, pane):
-        await until(pilot, lambda: pane.table.cursor_key == 1)
-        await pilot.press("r")
-        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
-        rock = {"source": "textures/rock_01.png", "job_key": "Image Compile"}
-        app.session.say(notice(1, "processing", **rock), 2)
-        await until(pilot, lambda: pane.store.info(1).status == "processing")
-        app.session.say(notice(1, "completed", **rock), 3)
-        await sees(pilot, app, "fixed: textures/rock_01.png (linux)")
-        await until(pilot, lambda: pane.store.keys(0, 1) == [2])
-        await until(pilot, lambda: pane.store.key(pane.table.cursor) == 1)
-        await pilot.press("g")
-        await until(pilot, lambda: pane.table.cursor_key == 2)
-
-    in_jobs(tmp_path, act)
+@on_jobs()
+async def test_selected_job_keeps_cursor_after_run_again(app, pilot, pane):
+    await until(pilot, lambda: pane.table.cursor_key == 1)
+    await pilot.press("r")
+    await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
+    rock = {"source": "textures/rock_01.png", "job_key": "Image Compile"}
+    app.session.say(notice(1, "processing", **rock), 2)
+    await until(pilot, lambda: pane.store.info(1).status == "processing")
+    app.session.say(notice(1, "completed", **rock), 3)
+    await sees(pilot, app, "fixed: textures/rock_01.png (linux)")
+    await until(pilot, lambda: pane.store.keys(0, 1) == [2])
+    await until(pilot, lambda: pane.store.key(pane.table.cursor) == 1)
+    await pilot.press("g")
+    await until(pilot, lambda: pane.table.cursor_key == 2)
 
 
-def test_commands_run_actions_on_selected_jobs(tmp_path):
-    async def say(app, pilot, pane):
-        next(each for each in pane.commands() if each.name == "reprocess").run("")
-        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
-        assert {"reprocess", "cancel", "escalate", "copy", "why"} <= {each.name for each in pane.commands()}
-
-    in_jobs(tmp_path, say)
+@on_jobs()
+async def test_commands_run_actions_on_selected_jobs(app, pilot, pane):
+    next(each for each in pane.commands() if each.name == "reprocess").run("")
+    await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(1,))])
+    assert {"reprocess", "cancel", "escalate", "copy", "why"} <= {each.name for each in pane.commands()}
 
 
-def test_show_key_sends_source_to_connected_editor(tmp_path):
-    async def ask(app, pilot, pane):
-        source = pane.store.info(pane.table.cursor_key).source
-        await pilot.press("V")
-        await until(pilot, lambda: "the gateway is not running" in text(app))
-        assert app.session.asked == []
-        app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
-        await pilot.press("V")
-        await until(pilot, lambda: app.session.asked == [ShowSource(source=source)])
-
-    in_jobs(tmp_path, ask)
+@on_jobs()
+async def test_show_key_sends_source_to_connected_editor(app, pilot, pane):
+    source = pane.store.info(pane.table.cursor_key).source
+    await pilot.press("V")
+    await until(pilot, lambda: "the gateway is not running" in text(app))
+    assert app.session.asked == []
+    app.session.gateway = GatewayReport("127.0.0.1", 45_650, PeerSettings())
+    await pilot.press("V")
+    await until(pilot, lambda: app.session.asked == [ShowSource(source=source)])
 
 
-def test_hints_hide_action_keys_while_typing(tmp_path):
-    async def look(app, pilot, _pane):
-        await until(pilot, lambda: "/ filter" in lines(app)[-1])
-        await pilot.press("slash")
-        await until(pilot, lambda: "keep" in lines(app)[-1] and "clear, then leave" in lines(app)[-1])
-        assert "/ filter" not in lines(app)[-1]
-        assert "+ run next" not in lines(app)[-1]
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_hints_hide_action_keys_while_typing(app, pilot):
+    await until(pilot, lambda: "/ filter" in lines(app)[-1])
+    await pilot.press("slash")
+    await until(pilot, lambda: "keep" in lines(app)[-1] and "clear, then leave" in lines(app)[-1])
+    assert "/ filter" not in lines(app)[-1]
+    assert "+ run next" not in lines(app)[-1]
 
 
 def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
@@ -154,41 +140,37 @@ def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
     assert ran == [[sys.executable, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
 
 
-def test_row_menu_offers_available_actions(tmp_path):
-    async def menu(app, pilot, pane):
-        await pilot.click(pane.table, offset=(20, 2), button=3)
-        await until(pilot, lambda: "Run again" in text(app))
-        for label in (
-            "Open log in $PAGER",
-            "Open source in $EDITOR",
-            "Open the source's folder",
-            "Copy…",
-            "Cancel",
-            "Run next",
-            "Why",
-        ):
-            await sees(pilot, app, label)
-        assert "View builder" not in text(app)  # there is no Builders screen here
-        await pilot.press("r")
-        await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(pane.table.cursor_key,))])
-
-    in_jobs(tmp_path, menu)
+@on_jobs()
+async def test_row_menu_offers_available_actions(app, pilot, pane):
+    await pilot.click(pane.table, offset=(20, 2), button=3)
+    await until(pilot, lambda: "Run again" in text(app))
+    for label in (
+        "Open log in $PAGER",
+        "Open source in $EDITOR",
+        "Open the source's folder",
+        "Copy…",
+        "Cancel",
+        "Run next",
+        "Why",
+    ):
+        await sees(pilot, app, label)
+    assert "View builder" not in text(app)  # there is no Builders screen here
+    await pilot.press("r")
+    await until(pilot, lambda: app.session.asked == [ReprocessJobs(job_ids=(pane.table.cursor_key,))])
 
 
-def test_read_only_screen_offers_no_requests(tmp_path):
-    async def look(app, pilot, pane):
-        await pilot.press("r", "c", "plus", "full_stop")
-        await until(pilot, lambda: "Why" in text(app))
+@on_jobs(read_only=True)
+async def test_read_only_screen_offers_no_requests(app, pilot, pane):
+    await pilot.press("r", "c", "plus", "full_stop")
+    await until(pilot, lambda: "Why" in text(app))
 
-        assert "Run again" not in text(app)
-        assert "run again" not in lines(app)[-1]
-        await pilot.press("escape")
-        for key, what in (("r", "run again"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
-            await pilot.press(key)
-            await sees(pilot, app, f"cannot {what}: the screen is read-only")
-        assert app.session.asked == []
-
-    in_jobs(tmp_path, look, read_only=True)
+    assert "Run again" not in text(app)
+    assert "run again" not in lines(app)[-1]
+    await pilot.press("escape")
+    for key, what in (("r", "run again"), ("P", "pause"), ("Q", "stop the engine"), ("c", "cancel")):
+        await pilot.press(key)
+        await sees(pilot, app, f"cannot {what}: the screen is read-only")
+    assert app.session.asked == []
 
 
 def test_log_source_and_folder_open_in_other_programs(tmp_path, monkeypatch):
@@ -257,33 +239,31 @@ def test_rows_are_copied_as_paths_uuid_products_command_and_report(tmp_path):
     in_jobs(tmp_path, copy)
 
 
-def test_lines_are_copied_alone_with_details_all_and_as_report(tmp_path):
-    async def copy(app, pilot, pane):
-        await pilot.press("enter")
-        await papers_of(pilot, pane, 1)
-        for key in "ydab":
-            await pilot.press("y", key)
-        line, with_details, everything, report = (words for words, _ in app.copied)
-        assert line.endswith("| ERROR | origin: Image Compile | Unexpected end of data in IDAT chunk")
-        assert with_details == f"{line}\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode"
-        assert everything.count("\n") == len(LOG) + 3
-        assert "* Fingerprint: `0000000000000abc`" in report
-        assert "[Trace] = png.py(212): decode" in report
-        await pilot.press("space", "space", "y")
-        await until(pilot, lambda: "Copy 2 lines" in text(app))
-        await pilot.press("y")
-        await until(pilot, lambda: app.copied[-1][0].count("\n") == 1)
-        await pilot.press("e", "E", "enter", "j", "y", "y", "y", "k", "y", "a")
-        await until(
-            pilot,
-            lambda: (
-                [words for words, _ in app.copied[-3:]]
-                == [
-                    "0x0012F3A0",
-                    "Offset",
-                    "Chunk = IDAT\nOffset = 0x0012F3A0\nTrace = png.py(212): decode",
-                ]
-            ),
-        )
-
-    in_jobs(tmp_path, copy)
+@on_jobs()
+async def test_lines_are_copied_alone_with_details_all_and_as_report(app, pilot, pane):
+    await pilot.press("enter")
+    await papers_of(pilot, pane, 1)
+    for key in "ydab":
+        await pilot.press("y", key)
+    line, with_details, everything, report = (words for words, _ in app.copied)
+    assert line.endswith("| ERROR | origin: Image Compile | Unexpected end of data in IDAT chunk")
+    assert with_details == f"{line}\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode"
+    assert everything.count("\n") == len(LOG) + 3
+    assert "* Fingerprint: `0000000000000abc`" in report
+    assert "[Trace] = png.py(212): decode" in report
+    await pilot.press("space", "space", "y")
+    await until(pilot, lambda: "Copy 2 lines" in text(app))
+    await pilot.press("y")
+    await until(pilot, lambda: app.copied[-1][0].count("\n") == 1)
+    await pilot.press("e", "E", "enter", "j", "y", "y", "y", "k", "y", "a")
+    await until(
+        pilot,
+        lambda: (
+            [words for words, _ in app.copied[-3:]]
+            == [
+                "0x0012F3A0",
+                "Offset",
+                "Chunk = IDAT\nOffset = 0x0012F3A0\nTrace = png.py(212): decode",
+            ]
+        ),
+    )

@@ -22,55 +22,49 @@ from aptui.tui.screens.jobs.log_lines import EventLines, LogColumns, search
 from aptui.tui.widgets.log_sources import LogPaneLine
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database
-from tests.tui.jobs_room import NOW_MS, Session, in_jobs
+from tests.tui.jobs_room import NOW_MS, Session
 from tests.tui.shell_room import in_shell, text, until
 
-from .jobs_pane_room import INFO, papers_of, sees
+from .jobs_pane_room import INFO, on_jobs, papers_of, sees
 
 pytestmark = pytest.mark.real
 
 
-def test_running_job_shows_facts_of_its_last_run_as_such(tmp_path):
-    async def look(app, pilot, pane):
-        await papers_of(pilot, pane, 1)
-        job_details = pane.event_log.job_details
-        ended = texts.job_facts(job_details)
-        infos = {status: replace(job_details.info, status=status, reason="asked for") for status in ("processing", "pending")}
-        now = {status: texts.job_facts(replace(job_details, info=info)) for status, info in infos.items()}
+@on_jobs()
+async def test_running_job_shows_facts_of_its_last_run_as_such(app, pilot, pane):
+    await papers_of(pilot, pane, 1)
+    job_details = pane.event_log.job_details
+    ended = texts.job_facts(job_details)
+    infos = {status: replace(job_details.info, status=status, reason="asked for") for status in ("processing", "pending")}
+    now = {status: texts.job_facts(replace(job_details, info=info)) for status, info in infos.items()}
 
-        assert {"Ran because", "Ended", "Took", "Error"} <= dict(ended).keys()
-        assert not {"Ran because", "Ended", "Took", "Error"} & (dict(now["processing"]) | dict(now["pending"])).keys()
-        assert dict(now["processing"])["Runs because"] == dict(now["pending"])["Waits because"] == "asked for"
-        assert dict(now["processing"])["Last run"] == f"{dict(ended)['Ended']}, 1.42 s"
-
-    in_jobs(tmp_path, look)
+    assert {"Ran because", "Ended", "Took", "Error"} <= dict(ended).keys()
+    assert not {"Ran because", "Ended", "Took", "Error"} & (dict(now["processing"]) | dict(now["pending"])).keys()
+    assert dict(now["processing"])["Runs because"] == dict(now["pending"])["Waits because"] == "asked for"
+    assert dict(now["processing"])["Last run"] == f"{dict(ended)['Ended']}, 1.42 s"
 
 
-def test_why_shows_reason_inputs_and_earlier_runs(tmp_path):
-    async def ask(app, pilot, pane):
-        await pilot.press("x")
-        await until(pilot, lambda: "Inputs of the last" in text(app))
-        for part in (
-            "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
-            "linux/textures/rock_01.dds",
-            "textures/sand.png  (source)", "source                a.png  00ff", "new source",
-        ):  # fmt: skip
-            await sees(pilot, app, part)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is pane.table)
-
-    in_jobs(tmp_path, ask)
+@on_jobs()
+async def test_why_shows_reason_inputs_and_earlier_runs(app, pilot, pane):
+    await pilot.press("x")
+    await until(pilot, lambda: "Inputs of the last" in text(app))
+    for part in (
+        "its last run failed; it ran because: the source changed", "IDAT chunk is broken", "0000000000000abc",
+        "linux/textures/rock_01.dds",
+        "textures/sand.png  (source)", "source                a.png  00ff", "new source",
+    ):  # fmt: skip
+        await sees(pilot, app, part)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_why_continues_long_lines_in_next_row(tmp_path):
-    async def ask(app, pilot, _pane):
-        await pilot.press("x")
-        await until(pilot, lambda: "Inputs of the last" in text(app))
-        said = " ".join(text(app).split())
-        assert "its last run failed; it ran because: the source changed" in said
-        assert "IDAT chunk is broken" in said
-
-    in_jobs(tmp_path, ask, size=(44, 30))
+@on_jobs(size=(44, 30))
+async def test_why_continues_long_lines_in_next_row(app, pilot):
+    await pilot.press("x")
+    await until(pilot, lambda: "Inputs of the last" in text(app))
+    said = " ".join(text(app).split())
+    assert "its last run failed; it ran because: the source changed" in said
+    assert "IDAT chunk is broken" in said
 
 
 def test_only_last_of_many_requested_jobs_is_read(tmp_path):

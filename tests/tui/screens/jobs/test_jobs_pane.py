@@ -11,64 +11,58 @@ from tests.store.conftest import job_row
 from tests.tui.jobs_room import LOG, NOW_MS, fill, in_jobs, notice
 from tests.tui.shell_room import SMALL, layouts_of, lines, text, until
 
-from .jobs_pane_room import papers_of, sees, settled
+from .jobs_pane_room import on_jobs, papers_of, sees, settled
 
 pytestmark = pytest.mark.real
 
 
-def test_panes_show_job_log_and_details_of_first_error(tmp_path):
-    async def look(app, pilot, pane):
-        await papers_of(pilot, pane, 1)
-        await sees(
-            pilot,
-            app,
-            "7 jobs   failed first",
-            "▌✗ failed       textures/rock_01.png",
-            "! 1 warning    textures/sand.png",
-            "· pending",
-            "Event log · textures/rock_01.png · linux · Image Compile · run 1 of 2",
-            "✗ Error    Image Compile  ≡ Unexpected end of data",
-            "Details of this line",
-            "Offset  0x0012F3A0",
-        )
-        await until(pilot, lambda: app.focused is pane.table)
+@on_jobs()
+async def test_panes_show_job_log_and_details_of_first_error(app, pilot, pane):
+    await papers_of(pilot, pane, 1)
+    await sees(
+        pilot,
+        app,
+        "7 jobs   failed first",
+        "▌✗ failed       textures/rock_01.png",
+        "! 1 warning    textures/sand.png",
+        "· pending",
+        "Event log · textures/rock_01.png · linux · Image Compile · run 1 of 2",
+        "✗ Error    Image Compile  ≡ Unexpected end of data",
+        "Details of this line",
+        "Offset  0x0012F3A0",
+    )
+    await until(pilot, lambda: app.focused is pane.table)
 
-        await pilot.press("j", "j", "j")  # past the other failed job and the failed analysis
-        await papers_of(pilot, pane, 3)
-        await sees(pilot, app, "sand is warm")
-        await until(pilot, lambda: "Heat" in text(app))  # without an error the cursor is on the first warning
-
-    in_jobs(tmp_path, look)
+    await pilot.press("j", "j", "j")  # past the other failed job and the failed analysis
+    await papers_of(pilot, pane, 3)
+    await sees(pilot, app, "sand is warm")
+    await until(pilot, lambda: "Heat" in text(app))  # without an error the cursor is on the first warning
 
 
-def test_line_without_details_shows_facts_about_job(tmp_path):
-    async def look(app, pilot, pane):
-        await papers_of(pilot, pane, 1)
-        await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
-        await pilot.press("tab", "g")
-        await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
-        assert "Details of this line" not in text(app)
-        head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
-        assert lines(app)[head + 1].startswith("▌")  # wrapped lines draw the cursor again too
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_line_without_details_shows_facts_about_job(app, pilot, pane):
+    await papers_of(pilot, pane, 1)
+    await sees(pilot, app, "── Details of this line ──", "Offset  0x0012F3A0")
+    await pilot.press("tab", "g")
+    await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
+    assert "Details of this line" not in text(app)
+    head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
+    assert lines(app)[head + 1].startswith("▌")  # wrapped lines draw the cursor again too
 
 
-def test_enter_goes_to_first_error_and_escape_returns(tmp_path):
-    async def drill(app, pilot, pane):
-        await pilot.press("enter")
-        await until(pilot, lambda: app.focused is pane.event_log.log_pane and pane.event_log.log_pane.current())
-        await until(pilot, lambda: pane.event_log.log_pane.current().text.startswith("Unexpected end"))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.focused is pane.event_log.details)
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is pane.event_log.log_pane)
-        await pilot.press("e")
-        await until(pilot, lambda: pane.event_log.log_pane.current().text == "giving up")
-        await pilot.press("escape")
-        await until(pilot, lambda: app.focused is pane.table)
-
-    in_jobs(tmp_path, drill)
+@on_jobs()
+async def test_enter_goes_to_first_error_and_escape_returns(app, pilot, pane):
+    await pilot.press("enter")
+    await until(pilot, lambda: app.focused is pane.event_log.log_pane and pane.event_log.log_pane.current())
+    await until(pilot, lambda: pane.event_log.log_pane.current().text.startswith("Unexpected end"))
+    await pilot.press("enter")
+    await until(pilot, lambda: app.focused is pane.event_log.details)
+    await pilot.press("escape")
+    await until(pilot, lambda: app.focused is pane.event_log.log_pane)
+    await pilot.press("e")
+    await until(pilot, lambda: pane.event_log.log_pane.current().text == "giving up")
+    await pilot.press("escape")
+    await until(pilot, lambda: app.focused is pane.table)
 
 
 def test_tab_walks_and_zoom_hides_and_small_screens_fold(tmp_path):
@@ -119,57 +113,51 @@ def test_any_size_is_usable(tmp_path, size):
     in_jobs(tmp_path, press, size=size)
 
 
-def test_braces_step_through_runs_of_job(tmp_path):
-    async def step(app, pilot, pane):
-        await papers_of(pilot, pane, 1, 9)
-        await pilot.press("left_curly_bracket")
-        await papers_of(pilot, pane, 1, 7)
-        await sees(pilot, app, "run 2 of 2")
-        await sees(pilot, app, "the run before")
-        await pilot.press("left_curly_bracket")
-        await until(pilot, lambda: "no earlier run is kept" in text(app))
-        await pilot.press("right_curly_bracket")
-        await papers_of(pilot, pane, 1, 9)
-
-    in_jobs(tmp_path, step)
+@on_jobs()
+async def test_braces_step_through_runs_of_job(app, pilot, pane):
+    await papers_of(pilot, pane, 1, 9)
+    await pilot.press("left_curly_bracket")
+    await papers_of(pilot, pane, 1, 7)
+    await sees(pilot, app, "run 2 of 2")
+    await sees(pilot, app, "the run before")
+    await pilot.press("left_curly_bracket")
+    await until(pilot, lambda: "no earlier run is kept" in text(app))
+    await pilot.press("right_curly_bracket")
+    await papers_of(pilot, pane, 1, 9)
 
 
-def test_empty_details_have_no_title(tmp_path):
-    async def look(app, pilot, pane):
-        await sees(pilot, app, "Details of this line")
-        pane.choices.filter_by("there-is-none-of-this-name")
-        await sees(pilot, app, "no job is selected")
-        await until(pilot, lambda: "Details of this line" not in text(app))
-        assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_empty_details_have_no_title(app, pilot, pane):
+    await sees(pilot, app, "Details of this line")
+    pane.choices.filter_by("there-is-none-of-this-name")
+    await sees(pilot, app, "no job is selected")
+    await until(pilot, lambda: "Details of this line" not in text(app))
+    assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
 
 
-def test_event_log_search_and_levels(tmp_path):
-    async def search_(app, pilot, pane):
-        log = pane.event_log
-        await pilot.press("enter")
-        await papers_of(pilot, pane, 1)
-        await pilot.press("slash", *"open|giving")
-        await until(pilot, lambda: "2 hits" in text(app))
-        await pilot.press("enter", "n")
-        await until(pilot, lambda: log.log_pane.current().text == "giving up")
-        await pilot.press("N")
-        await until(pilot, lambda: log.log_pane.current().text.startswith("Opening"))
-        await pilot.press("ampersand")
-        await until(pilot, lambda: log.log_pane.count_rows() == 2)
-        await pilot.press("ampersand", "escape")
-        await until(pilot, lambda: log.log_pane.count_rows() == 7)
-        await until(pilot, lambda: app.focused is log.log_pane)
-        await pilot.press("L", "d", "i", "escape")
-        await until(pilot, lambda: log.log_pane.count_rows() == 3)
-        await sees(pilot, app, "without infos and debug lines")
-        await pilot.press("slash", "(")
-        await until(pilot, lambda: "^" in text(app))
-        await pilot.press("escape", "escape", "escape")
-        await until(pilot, lambda: app.focused is pane.table)
-
-    in_jobs(tmp_path, search_)
+@on_jobs()
+async def test_event_log_search_and_levels(app, pilot, pane):
+    log = pane.event_log
+    await pilot.press("enter")
+    await papers_of(pilot, pane, 1)
+    await pilot.press("slash", *"open|giving")
+    await until(pilot, lambda: "2 hits" in text(app))
+    await pilot.press("enter", "n")
+    await until(pilot, lambda: log.log_pane.current().text == "giving up")
+    await pilot.press("N")
+    await until(pilot, lambda: log.log_pane.current().text.startswith("Opening"))
+    await pilot.press("ampersand")
+    await until(pilot, lambda: log.log_pane.count_rows() == 2)
+    await pilot.press("ampersand", "escape")
+    await until(pilot, lambda: log.log_pane.count_rows() == 7)
+    await until(pilot, lambda: app.focused is log.log_pane)
+    await pilot.press("L", "d", "i", "escape")
+    await until(pilot, lambda: log.log_pane.count_rows() == 3)
+    await sees(pilot, app, "without infos and debug lines")
+    await pilot.press("slash", "(")
+    await until(pilot, lambda: "^" in text(app))
+    await pilot.press("escape", "escape", "escape")
+    await until(pilot, lambda: app.focused is pane.table)
 
 
 def test_log_is_read_again_after_run_even_before_its_row(tmp_path):
@@ -198,71 +186,63 @@ def test_log_is_read_again_after_run_even_before_its_row(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_lost_engine_ends_running_state_on_screen(tmp_path):
-    async def lose(app, pilot, pane):
-        pane.choices.filter_by("sand")
-        await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
-        for listener in app.session.listeners:
-            listener.note_loss()
-        await until(pilot, lambda: "▶ processing" not in text(app) and "▶ running" not in text(app))
-
-    in_jobs(tmp_path, lose, running=(3,))
+@on_jobs(running=(3,))
+async def test_lost_engine_ends_running_state_on_screen(app, pilot, pane):
+    pane.choices.filter_by("sand")
+    await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
+    for listener in app.session.listeners:
+        listener.note_loss()
+    await until(pilot, lambda: "▶ processing" not in text(app) and "▶ running" not in text(app))
 
 
-def test_cursor_moves_and_notices_do_not_lay_out_screen(tmp_path):
-    async def look(app, pilot, pane):
-        await papers_of(pilot, pane, pane.table.cursor_key)
-        await pilot.pause(0.3)
-        layouts = layouts_of(app)
-        await pilot.press("j", "j", "k")
-        await papers_of(pilot, pane, pane.table.cursor_key)
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: "▶ processing" in text(app))
-        app.session.say(notice(3, "failed"), 3)
-        await until(pilot, lambda: pane.store.info(3).status == "failed")
-        await pilot.pause(0.3)
-        assert layouts == []
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_cursor_moves_and_notices_do_not_lay_out_screen(app, pilot, pane):
+    await papers_of(pilot, pane, pane.table.cursor_key)
+    await pilot.pause(0.3)
+    layouts = layouts_of(app)
+    await pilot.press("j", "j", "k")
+    await papers_of(pilot, pane, pane.table.cursor_key)
+    app.session.say(notice(3, "processing"), 2)
+    await until(pilot, lambda: "▶ processing" in text(app))
+    app.session.say(notice(3, "failed"), 3)
+    await until(pilot, lambda: pane.store.info(3).status == "failed")
+    await pilot.pause(0.3)
+    assert layouts == []
 
 
-def test_durations_update_while_running_and_idle_draws_nothing(tmp_path):
-    async def idle(app, pilot, pane):
-        await pilot.pause(0.3)
-        drawn: list[object] = []
-        app._display = lambda *arguments: drawn.append(arguments)
-        await pilot.pause(0.3)
-        assert drawn == []
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: pane.changes.ticks)
-        app.session.say(notice(3, "completed"), 3)
-        await until(pilot, lambda: not pane.changes.ticks)
-        drawn.clear()
-        await pilot.pause(0.2)
-        assert drawn == []
-
-    in_jobs(tmp_path, idle)
+@on_jobs()
+async def test_durations_update_while_running_and_idle_draws_nothing(app, pilot, pane):
+    await pilot.pause(0.3)
+    drawn: list[object] = []
+    app._display = lambda *arguments: drawn.append(arguments)
+    await pilot.pause(0.3)
+    assert drawn == []
+    app.session.say(notice(3, "processing"), 2)
+    await until(pilot, lambda: pane.changes.ticks)
+    app.session.say(notice(3, "completed"), 3)
+    await until(pilot, lambda: not pane.changes.ticks)
+    drawn.clear()
+    await pilot.pause(0.2)
+    assert drawn == []
 
 
-def test_foreign_text_is_shown_without_escapes_and_markup(tmp_path):
-    async def look(app, pilot, pane):
-        pane.table.move_to_key(6)
-        await papers_of(pilot, pane, 6)
-        await pilot.press("x")
-        await until(pilot, lambda: "it last ran because" in text(app))
-        assert "\x1b" not in text(app)
-        await pilot.press("escape", "full_stop")
-        # Its log is gone.
-        await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' does not exist")
-        assert "\x1b" not in text(app)
-        await pilot.press("escape")
-        pane.table.move_to_key(1)
-        await papers_of(pilot, pane, 1)
-        await sees(pilot, app, "[/oops] [red]x[/red]")
-        pane.table.move_to_key(5)
-        await papers_of(pilot, pane, 5)
-        await sees(pilot, app, "textures/bad\\xe9name.png · linux")
-        assert "\x1b" not in text(app)
-        assert "EVIL" not in text(app)
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_foreign_text_is_shown_without_escapes_and_markup(app, pilot, pane):
+    pane.table.move_to_key(6)
+    await papers_of(pilot, pane, 6)
+    await pilot.press("x")
+    await until(pilot, lambda: "it last ran because" in text(app))
+    assert "\x1b" not in text(app)
+    await pilot.press("escape", "full_stop")
+    # Its log is gone.
+    await sees(pilot, app, "[/oops] [red]x[/red]", "textures/bad\\xe9name.png", "the log 'gone.log' does not exist")
+    assert "\x1b" not in text(app)
+    await pilot.press("escape")
+    pane.table.move_to_key(1)
+    await papers_of(pilot, pane, 1)
+    await sees(pilot, app, "[/oops] [red]x[/red]")
+    pane.table.move_to_key(5)
+    await papers_of(pilot, pane, 5)
+    await sees(pilot, app, "textures/bad\\xe9name.png · linux")
+    assert "\x1b" not in text(app)
+    assert "EVIL" not in text(app)

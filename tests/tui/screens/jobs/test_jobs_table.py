@@ -11,35 +11,31 @@ from aptui.tui.widgets.table import lay_out
 from tests.tui.jobs_room import in_jobs
 from tests.tui.shell_room import SMALL, lines, text, until
 
-from .jobs_pane_room import INFO, many, sees, settled, sources, typed
+from .jobs_pane_room import INFO, many, on_jobs, sees, settled, sources, typed
 
 pytestmark = pytest.mark.real
 
 
-def test_shared_reason_column_yields_and_errors_widen_it(tmp_path):
-    async def look(app, pilot, pane):
-        shown = {column.id: width for column, width in pane.table._lay_columns()}
-        assert pane.table.columns[-1].title == "Why it ran, or failed"
-        assert shown["reason"] > 20
-        assert [column.title for column in choose_columns(USUAL, has_failed=False)][-1] == "Why it ran"
-        quiet = choose_columns(USUAL, has_failed=False, alike={"reason"})
-        assert "reason" not in {column.id for column, _ in lay_out(quiet, 90)}
-        assert "reason" in {column.id for column, _ in lay_out(quiet, 140)}
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_shared_reason_column_yields_and_errors_widen_it(app, pilot, pane):
+    shown = {column.id: width for column, width in pane.table._lay_columns()}
+    assert pane.table.columns[-1].title == "Why it ran, or failed"
+    assert shown["reason"] > 20
+    assert [column.title for column in choose_columns(USUAL, has_failed=False)][-1] == "Why it ran"
+    quiet = choose_columns(USUAL, has_failed=False, alike={"reason"})
+    assert "reason" not in {column.id for column, _ in lay_out(quiet, 90)}
+    assert "reason" in {column.id for column, _ in lay_out(quiet, 140)}
 
 
-def test_columns_are_as_wide_as_their_texts(tmp_path):
-    async def look(app, pilot, pane):
-        shown = {column.id: width for column, width in pane.table._lay_columns()}
-        texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
-        assert shown["platform"] == max(8, *map(len, texts))
-        assert shown["key"] == 16  # there are longer ones, but names are not all there is to a job
-        assert shown["source"] == 28  # its least; no path is longer
-        assert shown["reason"] > shown["source"]
-        assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
+    shown = {column.id: width for column, width in pane.table._lay_columns()}
+    texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
+    assert shown["platform"] == max(8, *map(len, texts))
+    assert shown["key"] == 16  # there are longer ones, but names are not all there is to a job
+    assert shown["source"] == 28  # its least; no path is longer
+    assert shown["reason"] > shown["source"]
+    assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
 
 def test_short_paths_leave_room_for_more_columns_at_80(tmp_path):
@@ -73,51 +69,45 @@ def test_duration_is_kept_longer_than_reason_without_failures():
     assert {"duration", "reason"} <= kept(110)
 
 
-def test_failed_first_is_default_order_and_returns_with_one_key(tmp_path):
-    async def order(app, pilot, pane):
-        await sees(pilot, app, "failed first")
-        await pilot.press("S", "s")
-        await sees(pilot, app, "sorted by Source ↑")
-        await until(pilot, lambda: not pane.store.is_busy and pane.store.info(pane.store.key(0)).source.startswith("evil"))
-        await pilot.press("G", "exclamation_mark")
-        await sees(pilot, app, "failed first")
-        await until(pilot, lambda: pane.table.cursor == 0 and pane.table.cursor_key == 1)
-        assert app.memory.get("jobs.sort", None) == ["failed", False]
-
-    in_jobs(tmp_path, order)
+@on_jobs()
+async def test_failed_first_is_default_order_and_returns_with_one_key(app, pilot, pane):
+    await sees(pilot, app, "failed first")
+    await pilot.press("S", "s")
+    await sees(pilot, app, "sorted by Source ↑")
+    await until(pilot, lambda: not pane.store.is_busy and pane.store.info(pane.store.key(0)).source.startswith("evil"))
+    await pilot.press("G", "exclamation_mark")
+    await sees(pilot, app, "failed first")
+    await until(pilot, lambda: pane.table.cursor == 0 and pane.table.cursor_key == 1)
+    assert app.memory.get("jobs.sort", None) == ["failed", False]
 
 
-def test_log_takes_room_of_few_rows_until_border_is_moved(tmp_path):
-    async def look(app, pilot, pane):
-        height = pane.event_log.size.height
-        assert height == pane.size.height * 40 // 100
-        await typed(pilot, pane, "sand")
-        await pilot.press("enter")
-        await until(pilot, lambda: pane.event_log.size.height == pane.size.height - 8)
-        await pilot.press("escape")
-        await until(pilot, lambda: pane.event_log.size.height == height)
-        await pilot.press("less_than_sign")
-        await until(pilot, lambda: pane.event_log.size.height == pane.size.height * 48 // 100)
-        await typed(pilot, pane, "sand")
-        await settled(pilot, pane)
-        assert pane.event_log.size.height == pane.size.height * 48 // 100
-
-    in_jobs(tmp_path, look, filler=many)
+@on_jobs(filler=many)
+async def test_log_takes_room_of_few_rows_until_border_is_moved(app, pilot, pane):
+    height = pane.event_log.size.height
+    assert height == pane.size.height * 40 // 100
+    await typed(pilot, pane, "sand")
+    await pilot.press("enter")
+    await until(pilot, lambda: pane.event_log.size.height == pane.size.height - 8)
+    await pilot.press("escape")
+    await until(pilot, lambda: pane.event_log.size.height == height)
+    await pilot.press("less_than_sign")
+    await until(pilot, lambda: pane.event_log.size.height == pane.size.height * 48 // 100)
+    await typed(pilot, pane, "sand")
+    await settled(pilot, pane)
+    assert pane.event_log.size.height == pane.size.height * 48 // 100
 
 
-def test_details_are_shown_below_short_log_at_80_columns(tmp_path):
-    async def look(app, pilot, pane):
-        await sees(pilot, app, "Unexpected end of data")
-        assert "0x0012F3A0" not in text(app)  # the log has no row too many
-        await typed(pilot, pane, "sand")
-        await pilot.press("enter")
-        await sees(pilot, app, "sand is warm")
-        await sees(pilot, app, "Heat    40")
-        assert pane.event_log.log_pane.display
-        await pilot.press("enter", "tab")
-        await until(pilot, lambda: app.focused is pane.event_log.details and pane.event_log.log_pane.display)
-
-    in_jobs(tmp_path, look, size=SMALL)
+@on_jobs(size=SMALL)
+async def test_details_are_shown_below_short_log_at_80_columns(app, pilot, pane):
+    await sees(pilot, app, "Unexpected end of data")
+    assert "0x0012F3A0" not in text(app)  # the log has no row too many
+    await typed(pilot, pane, "sand")
+    await pilot.press("enter")
+    await sees(pilot, app, "sand is warm")
+    await sees(pilot, app, "Heat    40")
+    assert pane.event_log.log_pane.display
+    await pilot.press("enter", "tab")
+    await until(pilot, lambda: app.focused is pane.event_log.details and pane.event_log.log_pane.display)
 
 
 def test_filter_applies_while_typing_and_stays_until_removed(tmp_path):
@@ -165,51 +155,47 @@ def test_count_is_hidden_while_filter_is_computed(tmp_path, monkeypatch):
     in_jobs(tmp_path, filter_)
 
 
-def test_invalid_filter_is_shown_and_filters_nothing(tmp_path):
-    async def mistake(app, pilot, pane):
-        await typed(pilot, pane, "sand")
-        await pilot.press("space", "(")
-        await settled(pilot, pane)
-        place = next(at for at, line in enumerate(lines(app)) if "sand (" in line)
-        await until(pilot, lambda: "^" in lines(app)[place + 1])
-        await until(pilot, lambda: "unclosed group" in lines(app)[place + 1])
-        await until(pilot, lambda: pane.store.row_count() == pane.store.total)
-        await sees(pilot, app, "7 jobs")
-        assert "no job matches" not in text(app)
-        await pilot.press("enter")
-        await until(pilot, lambda: pane.box.has_focus_within)  # it is to be mended first
-        await pilot.press("backspace", "backspace", "enter")
-        await settled(pilot, pane)
-        await until(pilot, lambda: app.focused is pane.table)
-        await typed(pilot, pane, "")
-        pane.box.text = ".png"
-        await settled(pilot, pane)
-        await sees(pilot, app, "`.` is any character")
-
-    in_jobs(tmp_path, mistake)
+@on_jobs()
+async def test_invalid_filter_is_shown_and_filters_nothing(app, pilot, pane):
+    await typed(pilot, pane, "sand")
+    await pilot.press("space", "(")
+    await settled(pilot, pane)
+    place = next(at for at, line in enumerate(lines(app)) if "sand (" in line)
+    await until(pilot, lambda: "^" in lines(app)[place + 1])
+    await until(pilot, lambda: "unclosed group" in lines(app)[place + 1])
+    await until(pilot, lambda: pane.store.row_count() == pane.store.total)
+    await sees(pilot, app, "7 jobs")
+    assert "no job matches" not in text(app)
+    await pilot.press("enter")
+    await until(pilot, lambda: pane.box.has_focus_within)  # it is to be mended first
+    await pilot.press("backspace", "backspace", "enter")
+    await settled(pilot, pane)
+    await until(pilot, lambda: app.focused is pane.table)
+    await typed(pilot, pane, "")
+    pane.box.text = ".png"
+    await settled(pilot, pane)
+    await sees(pilot, app, "`.` is any character")
 
 
-def test_status_menu_toggles_until_escape(tmp_path):
-    async def pick(app, pilot, pane):
-        await pilot.press("s")
-        await until(pilot, lambda: "completed with warnings" in text(app))
-        await pilot.press("f")
-        await settled(pilot, pane)
-        await until(pilot, lambda: pane.choices.text == "status:failed")
-        await until(pilot, lambda: pane.store.hit_count == 3)
-        await pilot.press("w", "escape")
-        await settled(pilot, pane)
-        await until(pilot, lambda: pane.choices.text == "status:failed|warnings")
-        await until(pilot, lambda: pane.store.hit_count == 4)
-        await pilot.press("left_square_bracket")
-        await settled(pilot, pane)
-        await until(pilot, lambda: pane.choices.text == "status:failed")
-        await pilot.press("right_square_bracket")
-        await until(pilot, lambda: pane.choices.text == "status:failed|warnings")
-        await pilot.press("s", "f", "w", "escape")
-        await until(pilot, lambda: pane.choices.text == "")
-
-    in_jobs(tmp_path, pick)
+@on_jobs()
+async def test_status_menu_toggles_until_escape(app, pilot, pane):
+    await pilot.press("s")
+    await until(pilot, lambda: "completed with warnings" in text(app))
+    await pilot.press("f")
+    await settled(pilot, pane)
+    await until(pilot, lambda: pane.choices.text == "status:failed")
+    await until(pilot, lambda: pane.store.hit_count == 3)
+    await pilot.press("w", "escape")
+    await settled(pilot, pane)
+    await until(pilot, lambda: pane.choices.text == "status:failed|warnings")
+    await until(pilot, lambda: pane.store.hit_count == 4)
+    await pilot.press("left_square_bracket")
+    await settled(pilot, pane)
+    await until(pilot, lambda: pane.choices.text == "status:failed")
+    await pilot.press("right_square_bracket")
+    await until(pilot, lambda: pane.choices.text == "status:failed|warnings")
+    await pilot.press("s", "f", "w", "escape")
+    await until(pilot, lambda: pane.choices.text == "")
 
 
 @pytest.mark.parametrize(
@@ -233,77 +219,67 @@ def test_status_menu_enter_keeps_toggled_statuses(tmp_path, keys, found):
     in_jobs(tmp_path, pick)
 
 
-def test_typing_replaces_kept_filter(tmp_path):
-    async def type_again(app, pilot, pane):
-        pane.choices.filter_by("status:failed")
-        await settled(pilot, pane)
-        await pilot.press("slash", *"sand", "enter")
-        await settled(pilot, pane)
-        await until(pilot, lambda: app.focused is pane.table)
-        assert pane.choices.text == "sand"
-        assert sources(pane) == ["textures/sand.png"]
-
-    in_jobs(tmp_path, type_again)
+@on_jobs()
+async def test_typing_replaces_kept_filter(app, pilot, pane):
+    pane.choices.filter_by("status:failed")
+    await settled(pilot, pane)
+    await pilot.press("slash", *"sand", "enter")
+    await settled(pilot, pane)
+    await until(pilot, lambda: app.focused is pane.table)
+    assert pane.choices.text == "sand"
+    assert sources(pane) == ["textures/sand.png"]
 
 
-def test_end_of_long_filter_is_visible_while_typing(tmp_path):
-    async def type_long(app, pilot, pane):
-        await pilot.press("slash")
-        pane.box.text = "textures/" + "very_" * 20 + "long"
-        await pilot.press("r", "x")
-        await settled(pilot, pane)
-        await until(pilot, lambda: "very_very_longrx" in lines(app)[3])
-
-    in_jobs(tmp_path, type_long, size=SMALL)
+@on_jobs(size=SMALL)
+async def test_end_of_long_filter_is_visible_while_typing(app, pilot, pane):
+    await pilot.press("slash")
+    pane.box.text = "textures/" + "very_" * 20 + "long"
+    await pilot.press("r", "x")
+    await settled(pilot, pane)
+    await until(pilot, lambda: "very_very_longrx" in lines(app)[3])
 
 
-def test_filters_are_saved_applied_and_deleted_by_name(tmp_path):
-    async def say(app, pilot, pane):
-        pane.choices.filter_by("failed rock")
-        await pilot.press("colon", *(letter if letter != " " else "space" for letter in "filter save broken rocks"), "enter")
-        await until(pilot, lambda: app.memory.get("jobs.filters", {}))
-        pane.choices.filter_by("sand")
-        pane.choices._run_filter_command("broken rocks")
-        await settled(pilot, pane)
-        await until(pilot, lambda: pane.choices.text == "failed rock")
-        await until(pilot, lambda: len(sources(pane)) == 2)
-        await until(pilot, lambda: "broken rocks" in next(each for each in pane.commands() if each.name == "filter").complete())
-        pane.choices._run_filter_command("delete broken rocks")
-        assert app.memory.get("jobs.filters", {"x": ""}) == {}
-
-    in_jobs(tmp_path, say)
+@on_jobs()
+async def test_filters_are_saved_applied_and_deleted_by_name(app, pilot, pane):
+    pane.choices.filter_by("failed rock")
+    await pilot.press("colon", *(letter if letter != " " else "space" for letter in "filter save broken rocks"), "enter")
+    await until(pilot, lambda: app.memory.get("jobs.filters", {}))
+    pane.choices.filter_by("sand")
+    pane.choices._run_filter_command("broken rocks")
+    await settled(pilot, pane)
+    await until(pilot, lambda: pane.choices.text == "failed rock")
+    await until(pilot, lambda: len(sources(pane)) == 2)
+    await until(pilot, lambda: "broken rocks" in next(each for each in pane.commands() if each.name == "filter").complete())
+    pane.choices._run_filter_command("delete broken rocks")
+    assert app.memory.get("jobs.filters", {"x": ""}) == {}
 
 
-def test_causes_group_failures_and_enter_shows_jobs(tmp_path):
-    async def group(app, pilot, pane):
-        await pilot.press("f")
-        await pilot.pause()
-        await until(pilot, lambda: app.focused is pane.causes)
-        await sees(pilot, app, "all failures by cause")
-        await sees(pilot, app, "2  IDAT chunk is broken")
-        await sees(pilot, app, "1  no such preset")
-        await pilot.press("enter")
-        await settled(pilot, pane)
-        await until(pilot, lambda: pane.choices.text == 'status:failed cause:"^IDAT chunk is broken$"')
-        await until(pilot, lambda: sources(pane) == ["textures/rock_01.png"] * 2)
-        await pilot.press("f", "j", "enter")
-        await until(pilot, lambda: (pane.store.info(pane.table.cursor_key or 0) or INFO).error == "no such preset")
-        await until(pilot, lambda: app.focused is pane.table)
-
-    in_jobs(tmp_path, group)
+@on_jobs()
+async def test_causes_group_failures_and_enter_shows_jobs(app, pilot, pane):
+    await pilot.press("f")
+    await pilot.pause()
+    await until(pilot, lambda: app.focused is pane.causes)
+    await sees(pilot, app, "all failures by cause")
+    await sees(pilot, app, "2  IDAT chunk is broken")
+    await sees(pilot, app, "1  no such preset")
+    await pilot.press("enter")
+    await settled(pilot, pane)
+    await until(pilot, lambda: pane.choices.text == 'status:failed cause:"^IDAT chunk is broken$"')
+    await until(pilot, lambda: sources(pane) == ["textures/rock_01.png"] * 2)
+    await pilot.press("f", "j", "enter")
+    await until(pilot, lambda: (pane.store.info(pane.table.cursor_key or 0) or INFO).error == "no such preset")
+    await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_causes_have_no_filter_line(tmp_path):
-    async def group(app, pilot, pane):
-        pane.choices.filter_by("platform:pc failed")
-        await until(pilot, lambda: len(sources(pane)) == 1)
-        await pilot.press("f")
-        await sees(pilot, app, "2  IDAT chunk is broken")
-        assert "platform:pc" not in text(app)
-        await pilot.press("f")
-        await sees(pilot, app, "platform:pc failed")
-
-    in_jobs(tmp_path, group)
+@on_jobs()
+async def test_causes_have_no_filter_line(app, pilot, pane):
+    pane.choices.filter_by("platform:pc failed")
+    await until(pilot, lambda: len(sources(pane)) == 1)
+    await pilot.press("f")
+    await sees(pilot, app, "2  IDAT chunk is broken")
+    assert "platform:pc" not in text(app)
+    await pilot.press("f")
+    await sees(pilot, app, "platform:pc failed")
 
 
 def test_order_by_header_menu_and_command_is_remembered(tmp_path):
@@ -331,49 +307,41 @@ def test_order_by_header_menu_and_command_is_remembered(tmp_path):
     assert "number" in app.memory.get("jobs.columns", [])
 
 
-def test_error_and_warning_keys_step_through_jobs(tmp_path):
-    async def step(app, pilot, pane):
-        await pilot.press("e")
-        await until(pilot, lambda: pane.table.cursor_key == 2)
-        await pilot.press("E")
-        await until(pilot, lambda: pane.table.cursor_key == 1)
-        await pilot.press("w")
-        assert pane.table.cursor_key == 3
-        await pilot.press("W")
-        assert pane.table.cursor_key == 3
-
-    in_jobs(tmp_path, step)
+@on_jobs()
+async def test_error_and_warning_keys_step_through_jobs(app, pilot, pane):
+    await pilot.press("e")
+    await until(pilot, lambda: pane.table.cursor_key == 2)
+    await pilot.press("E")
+    await until(pilot, lambda: pane.table.cursor_key == 1)
+    await pilot.press("w")
+    assert pane.table.cursor_key == 3
+    await pilot.press("W")
+    assert pane.table.cursor_key == 3
 
 
-def test_column_menu_marks_columns_without_room(tmp_path):
-    async def look(app, pilot, _pane):
-        await pilot.press("C")
-        await sees(pilot, app, "Job key (no room)", "• Status ")
-
-    in_jobs(tmp_path, look, size=SMALL)
+@on_jobs(size=SMALL)
+async def test_column_menu_marks_columns_without_room(app, pilot):
+    await pilot.press("C")
+    await sees(pilot, app, "Job key (no room)", "• Status ")
 
 
-def test_each_order_has_a_key_in_its_menu(tmp_path):
-    async def order(_app, pilot, pane):
-        for key, column in (("s", "source"), ("p", "platform"), ("d", "duration"), ("f", "failed")):
-            await pilot.press("S", key)
-            await settled(pilot, pane)
-            assert pane.store.sort[0] == column
-
-    in_jobs(tmp_path, order)
-
-
-def test_reveal_shows_job_hidden_by_filter(tmp_path):
-    async def reveal(app, pilot, pane):
-        await typed(pilot, pane, "sand")
-        await pilot.press("enter")
-        pane.reveal("#5")
-        await until(pilot, lambda: pane.table.cursor_key == 5)
-        await until(pilot, lambda: pane.choices.text == "")
-        pane.reveal("x.lua")
+@on_jobs()
+async def test_each_order_has_a_key_in_its_menu(pilot, pane):
+    for key, column in (("s", "source"), ("p", "platform"), ("d", "duration"), ("f", "failed")):
+        await pilot.press("S", key)
         await settled(pilot, pane)
-        await until(pilot, lambda: sources(pane) == ["x.lua"])
-        pane.reveal("#99")
-        await until(pilot, lambda: "no job #99" in text(app))
+        assert pane.store.sort[0] == column
 
-    in_jobs(tmp_path, reveal)
+
+@on_jobs()
+async def test_reveal_shows_job_hidden_by_filter(app, pilot, pane):
+    await typed(pilot, pane, "sand")
+    await pilot.press("enter")
+    pane.reveal("#5")
+    await until(pilot, lambda: pane.table.cursor_key == 5)
+    await until(pilot, lambda: pane.choices.text == "")
+    pane.reveal("x.lua")
+    await settled(pilot, pane)
+    await until(pilot, lambda: sources(pane) == ["x.lua"])
+    pane.reveal("#99")
+    await until(pilot, lambda: "no job #99" in text(app))

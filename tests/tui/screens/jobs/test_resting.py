@@ -17,6 +17,7 @@ from aptui.tui.terminal import driver
 
 from ...jobs_room import NOW_MS, in_jobs, notice
 from ...shell_room import text, until
+from .jobs_pane_room import on_jobs
 
 
 class Clock:
@@ -83,80 +84,72 @@ def test_changed_rows_are_sorted_after_delay_and_top_stays_top(tmp_path, monkeyp
     in_jobs(tmp_path, change)
 
 
-def test_details_belong_to_selected_job(tmp_path):
-    async def look(app, pilot, pane):
-        await newest_first(pilot, pane)
-        await until(pilot, lambda: pane.event_log.has_details)
-        pane.table.move_to_key(5)  # its log is empty
-        await until(pilot, lambda: pane.event_log.job_details.info.key == 5 and not pane.event_log.is_reading)
-        await until(pilot, lambda: "About this job" in text(app) and "IDAT" not in text(app).partition("Event log")[2])
-
-    in_jobs(tmp_path, look)
+@on_jobs()
+async def test_details_belong_to_selected_job(app, pilot, pane):
+    await newest_first(pilot, pane)
+    await until(pilot, lambda: pane.event_log.has_details)
+    pane.table.move_to_key(5)  # its log is empty
+    await until(pilot, lambda: pane.event_log.job_details.info.key == 5 and not pane.event_log.is_reading)
+    await until(pilot, lambda: "About this job" in text(app) and "IDAT" not in text(app).partition("Event log")[2])
 
 
-def test_help_over_menu_closes_with_escape_and_takes_keys(tmp_path):
-    async def press(app, pilot, pane):
-        await pilot.press("full_stop", "2", "z")
-        assert pane.table.display
-        await until(pilot, lambda: "Run again" in text(app))
-        await pilot.press("question_mark")
-        await until(pilot, lambda: "Sections: keys" in text(app))
-        await pilot.press("r", "c")
-        await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.focused is pane.table)
-        assert app.session.asked == []
-
-    in_jobs(tmp_path, press)
+@on_jobs()
+async def test_help_over_menu_closes_with_escape_and_takes_keys(app, pilot, pane):
+    await pilot.press("full_stop", "2", "z")
+    assert pane.table.display
+    await until(pilot, lambda: "Run again" in text(app))
+    await pilot.press("question_mark")
+    await until(pilot, lambda: "Sections: keys" in text(app))
+    await pilot.press("r", "c")
+    await until(pilot, lambda: app.focused is not None and app.focused.query_ancestor("#sheet-help"))
+    await pilot.press("escape", "escape")
+    await until(pilot, lambda: app.focused is pane.table)
+    assert app.session.asked == []
 
 
-def test_keys_wait_for_rows_filter_and_log(tmp_path):
-    async def wait(app, pilot, pane):
-        assert pane.name_awaited(pane.table) == ""
-        pane.store._number += 1  # a view is being made
-        assert pane.name_awaited(pane.table) == "the filter"
-        assert pane.name_awaited(pane.box._line) == ""
-        pane.store._number -= 1
-        pane.actions.do("why")
-        assert pane.name_awaited(pane.table) == "the sheet"
-        await until(pilot, lambda: pane.name_awaited(pane.table) == "")
-        await pilot.press("escape")
-        may_answer = threading.Event()
-        pane.actions.query(lambda _reader: may_answer.wait(), lambda _answer: None)
-        assert (app.keyboard.name_awaited("r"), app.keyboard.name_awaited("q")) == ("the answer", "")
-        may_answer.set()
-        await until(pilot, lambda: app.keyboard.name_awaited("r") == "")
-        pane.event_log.info = pane.store.info(3)
-        assert pane.name_awaited(pane.event_log.log_pane) == "the log"
-        pane.store.is_loaded = False
-        assert pane.name_awaited(pane.table) == "the first rows"
-        assert app.keyboard.name_awaited("j") == "the first rows"
-        assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
-        pane.store.is_loaded = True
-        pane.name_awaited = lambda _focused: "the sheet"
-        assert app.keyboard.name_awaited("q") == "the sheet", "it closes that"
-        del pane.name_awaited
-
-    in_jobs(tmp_path, wait)
+@on_jobs()
+async def test_keys_wait_for_rows_filter_and_log(app, pilot, pane):
+    assert pane.name_awaited(pane.table) == ""
+    pane.store._number += 1  # a view is being made
+    assert pane.name_awaited(pane.table) == "the filter"
+    assert pane.name_awaited(pane.box._line) == ""
+    pane.store._number -= 1
+    pane.actions.do("why")
+    assert pane.name_awaited(pane.table) == "the sheet"
+    await until(pilot, lambda: pane.name_awaited(pane.table) == "")
+    await pilot.press("escape")
+    may_answer = threading.Event()
+    pane.actions.query(lambda _reader: may_answer.wait(), lambda _answer: None)
+    assert (app.keyboard.name_awaited("r"), app.keyboard.name_awaited("q")) == ("the answer", "")
+    may_answer.set()
+    await until(pilot, lambda: app.keyboard.name_awaited("r") == "")
+    pane.event_log.info = pane.store.info(3)
+    assert pane.name_awaited(pane.event_log.log_pane) == "the log"
+    pane.store.is_loaded = False
+    assert pane.name_awaited(pane.table) == "the first rows"
+    assert app.keyboard.name_awaited("j") == "the first rows"
+    assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "who leaves waits for no rows"
+    pane.store.is_loaded = True
+    pane.name_awaited = lambda _focused: "the sheet"
+    assert app.keyboard.name_awaited("q") == "the sheet", "it closes that"
+    del pane.name_awaited
 
 
-def test_keys_typed_before_first_rows_are_handled_after(tmp_path):
-    async def type_ahead(app, pilot, pane):
-        async def type_all() -> None:
-            for letter in "/frozen":  # f would open the causes, r run a job again
-                await driver._handle(app, events.Key(_character_to_key(letter), letter))
+@on_jobs()
+async def test_keys_typed_before_first_rows_are_handled_after(app, pilot, pane):
+    async def type_all() -> None:
+        for letter in "/frozen":  # f would open the causes, r run a job again
+            await driver._handle(app, events.Key(_character_to_key(letter), letter))
 
-        pane.store.is_loaded = False
-        typist = asyncio.ensure_future(type_all())
-        await pilot.pause(0.1)
-        assert (app.focused, pane.box.text, pane.shows_causes) == (pane.table, "", False)
-        pane.store.is_loaded = True
-        await typist
-        await until(pilot, lambda: pane.box.text == "frozen")
-        assert not pane.shows_causes
-        assert app.session.asked == []
-
-    in_jobs(tmp_path, type_ahead)
+    pane.store.is_loaded = False
+    typist = asyncio.ensure_future(type_all())
+    await pilot.pause(0.1)
+    assert (app.focused, pane.box.text, pane.shows_causes) == (pane.table, "", False)
+    pane.store.is_loaded = True
+    await typist
+    await until(pilot, lambda: pane.box.text == "frozen")
+    assert not pane.shows_causes
+    assert app.session.asked == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -20,6 +20,8 @@ from tests.store.conftest import job_row
 from tests.tui.jobs_room import NOW_MS, fill, in_jobs, notice
 from tests.tui.shell_room import lines, text, until
 
+from .jobs_pane_room import on_jobs
+
 RUN = 77
 
 
@@ -137,61 +139,55 @@ def test_cursor_at_end_stays_on_last_line_when_run_ends(tmp_path):
     in_jobs(tmp_path, run, filler=keep)
 
 
-def test_newly_selected_job_shows_its_own_log(tmp_path):
-    async def run(app, pilot, pane):
-        runs = await at_work(app, pilot, pane)
-        late: Future = Future()
-        app.session.ask = lambda verb: late if isinstance(verb, ReadRunLog) else runs.ask(verb)
-        await until(pilot, lambda: late._done_callbacks)
+@on_jobs(filler=keep)
+async def test_newly_selected_job_shows_its_own_log(app, pilot, pane):
+    runs = await at_work(app, pilot, pane)
+    late: Future = Future()
+    app.session.ask = lambda verb: late if isinstance(verb, ReadRunLog) else runs.ask(verb)
+    await until(pilot, lambda: late._done_callbacks)
 
-        await select(pilot, pane, 1)
-        late.set_result({"run_key": RUN, "stamp": 9, "records": records("of the first")})
-        await pilot.pause(0.2)
-        assert "giving up" in text(app)
-        assert "image  one" not in text(app)
-        assert "of the first" not in text(app)
+    await select(pilot, pane, 1)
+    late.set_result({"run_key": RUN, "stamp": 9, "records": records("of the first")})
+    await pilot.pause(0.2)
+    assert "giving up" in text(app)
+    assert "image  one" not in text(app)
+    assert "of the first" not in text(app)
 
-        app.session.ask = runs.ask
-        await select(pilot, pane, 3)
-        await until(pilot, lambda: "image  one" in text(app))
-
-    in_jobs(tmp_path, run, filler=keep)
+    app.session.ask = runs.ask
+    await select(pilot, pane, 3)
+    await until(pilot, lambda: "image  one" in text(app))
 
 
-def test_earlier_run_can_be_shown_while_next_one_runs(tmp_path):
-    async def run(app, pilot, pane):
-        runs = Runs(app, job_id=1)
-        await select(pilot, pane, 1)
-        await until(pilot, lambda: "giving up" in text(app))
-        runs.said = ("now",)
-        app.session.say(notice(1, "processing", source="textures/rock_01.png"), 2)
-        await until(pilot, lambda: "image  now" in text(app))
+@on_jobs(filler=keep)
+async def test_earlier_run_can_be_shown_while_next_one_runs(app, pilot, pane):
+    runs = Runs(app, job_id=1)
+    await select(pilot, pane, 1)
+    await until(pilot, lambda: "giving up" in text(app))
+    runs.said = ("now",)
+    app.session.say(notice(1, "processing", source="textures/rock_01.png"), 2)
+    await until(pilot, lambda: "image  now" in text(app))
 
-        await pilot.press("{")
-        await until(pilot, lambda: "giving up" in text(app) and "run 1 of 2" in text(app))
-        await pilot.press("{")
-        await until(pilot, lambda: "the run before" in text(app))
-        await pilot.press("}")
-        await until(pilot, lambda: "giving up" in text(app))
-        await pilot.press("}")
-        await until(pilot, lambda: "image  now" in text(app))
-        await pilot.press("}")
-        await until(pilot, lambda: "there is no later run" in text(app))
-
-    in_jobs(tmp_path, run, filler=keep)
+    await pilot.press("{")
+    await until(pilot, lambda: "giving up" in text(app) and "run 1 of 2" in text(app))
+    await pilot.press("{")
+    await until(pilot, lambda: "the run before" in text(app))
+    await pilot.press("}")
+    await until(pilot, lambda: "giving up" in text(app))
+    await pilot.press("}")
+    await until(pilot, lambda: "image  now" in text(app))
+    await pilot.press("}")
+    await until(pilot, lambda: "there is no later run" in text(app))
 
 
-def test_search_finds_new_lines_of_running_job(tmp_path):
-    async def run(app, pilot, pane):
-        runs = await at_work(app, pilot, pane)
-        await pilot.press("enter")
-        await pilot.press("slash")
-        await pilot.press(*"needle")
-        await pilot.press("enter")
-        runs.said = ("one", "a needle")
-        await until(pilot, lambda: "1 hit" in text(app))
-
-    in_jobs(tmp_path, run, filler=keep)
+@on_jobs(filler=keep)
+async def test_search_finds_new_lines_of_running_job(app, pilot, pane):
+    runs = await at_work(app, pilot, pane)
+    await pilot.press("enter")
+    await pilot.press("slash")
+    await pilot.press(*"needle")
+    await pilot.press("enter")
+    runs.said = ("one", "a needle")
+    await until(pilot, lambda: "1 hit" in text(app))
 
 
 def test_pager_shows_lines_of_running_job(tmp_path, monkeypatch):

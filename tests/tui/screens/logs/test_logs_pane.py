@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 HERE = [PROBES[0], next(spec for spec in PANES if spec.id == "logs")]
 NOW_MS = 1_790_000_000_000
-E, W, I, D = LogLevel.ERROR, LogLevel.WARNING, LogLevel.INFO, LogLevel.DEBUG  # noqa: E741  # as the screen calls them
+E, W, I, D = LogLevel.ERROR, LogLevel.WARNING, LogLevel.INFO, LogLevel.DEBUG  # noqa: E741  # as the screen calls them  # as the screen calls them
 
 
 @pytest.fixture(autouse=True)

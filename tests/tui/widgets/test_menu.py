@@ -1,0 +1,106 @@
+"""Menus, questions and prompts."""
+
+import pytest
+from textual.widgets import Static
+
+from aptui.tui.widgets.menu import Confirm, Menu, Prompt
+from aptui.tui.widgets.table import Table
+from tests.tui.widgets.widgets_room import COLUMNS, Numbers, play
+
+from .views_room import ITEMS
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["enter"], "copy"),
+        (["down", "enter"], "up"),
+        (["up", "enter"], "j"),
+        (["plus"], "up"),
+        (["j"], "j"),
+        (["y"], "copy"),
+        (["escape"], None),
+        (["c", "q"], None),
+    ],
+)
+def test_menu_answers_once_and_restores_focus(keys, answer):
+    table, answers = Table(COLUMNS, Numbers(10)), []
+
+    async def script(app, pilot):
+        menu = Menu.ask(app, ITEMS, answers.append, title="rock[0].png", place=(70, 20))
+        await pilot.pause()
+        assert app.focused is menu
+        assert any("Escalate" in line and line.rstrip().endswith("+") for line in (menu.render_line(y).text for y in range(5)))
+        assert app.screen.region.contains_region(menu.region)
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert answers == [answer]
+        assert app.focused is table
+        assert not app.screen.query(Menu)
+
+    play(table, script)
+
+
+@pytest.mark.parametrize("place", [None, (40, 10)])
+@pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
+def test_pop_up_is_placed_before_first_drawing(opens, place):
+    async def script(app, pilot):
+        first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
+        box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))
+        at_first = box.styles.offset
+        await pilot.pause()
+        await pilot.pause()
+
+        assert at_first == box.styles.offset
+        assert box.region.offset.x > 0
+
+    play(Table(COLUMNS, Numbers(10)), script)
+
+
+def test_menu_closes_on_click_outside():
+    table, answers = Table(COLUMNS, Numbers(10)), []
+
+    async def script(app, pilot):
+        Menu.ask(app, ITEMS, answers.append, place=(40, 10))
+        await pilot.pause()
+        await pilot.click(table, offset=(3, 3))
+        await pilot.pause()
+        assert answers == [None]
+
+    play(table, script)
+
+
+def test_question_default_is_the_safe_answer():
+    table, answers = Table(COLUMNS, Numbers(10)), []
+
+    async def script(app, pilot):
+        for keys in (["enter"], ["y"], ["n"], ["escape"], ["down", "enter"]):
+            Confirm.ask(app, "Stop the engine?\n3 jobs are running.", answers.append, yes="stop it")
+            await pilot.pause()
+            await pilot.press(*keys)
+        assert answers == [False, True, False, False, True]
+
+    play(table, script)
+
+
+def test_prompt_checks_text():
+    table, answers = Table(COLUMNS, Numbers(10)), []
+
+    async def script(app, pilot):
+        Prompt.ask(app, "Save as [x]", answers.append, value="a", check=lambda text: "" if len(text) > 2 else "[/too] short")
+        await pilot.pause()
+        await pilot.press("b", "enter")
+        assert answers == []
+        assert app.screen.query_one(".mistake", Static).display
+        await pilot.press("c", "enter")
+        assert answers == ["abc"]
+        await pilot.pause()
+        assert app.focused is table
+        Prompt.ask(app, "again", answers.append)
+        await pilot.pause()
+        await pilot.press("j", "escape")
+        assert answers == ["abc", None]
+
+    play(table, script)
