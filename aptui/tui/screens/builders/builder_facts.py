@@ -31,7 +31,8 @@ from aptui.tui.screens.listing import ListedRow
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
 from aptui.tui.widgets.filterbox import FilterBox
-from aptui.tui.widgets.table import Column, KeyValue, Table
+from aptui.tui.widgets.row_list import Rows
+from aptui.tui.widgets.table import Column, KeyValue, SideTable, Table
 from aptui.tui.widgets.tree import Branch, LazyTree, VTree
 from aptui.tui.words import duration_text, size_text
 
@@ -40,54 +41,6 @@ if TYPE_CHECKING:
 
 
 TABS = ("patterns", "details", "metrics")
-
-
-class BuilderWidgets:
-    """The widgets of one pane."""
-
-    def __init__(self, pane: Widget) -> None:
-        self.pane = pane
-
-    @property
-    def list(self) -> Table:
-        """The builders."""
-        return self.pane.query_one("#builders-list", Table)
-
-    @property
-    def side(self) -> Vertical:
-        """The facts about one builder."""
-        return self.pane.query_one("#builders-side", Vertical)
-
-    @property
-    def tabs(self) -> TabLine:
-        """The tabs of its parts."""
-        return self.pane.query_one(TabLine)
-
-    @property
-    def patterns(self) -> Table:
-        """Its patterns."""
-        return self.pane.query_one("#builders-patterns", Table)
-
-    @property
-    def details(self) -> KeyValue:
-        """Its details."""
-        return self.pane.query_one("#builders-details", KeyValue)
-
-    @property
-    def spent(self) -> VTree:
-        """Its metrics."""
-        return self.pane.query_one("#builders-metrics", VTree)
-
-    @property
-    def box(self) -> FilterBox:
-        """The filter line."""
-        return self.pane.query_one("#builders-filter", FilterBox)
-
-    def part(self, name: str) -> Widget:
-        """Return patterns, details or metrics."""
-        return self.pane.query_one(f"#builders-{name}")
-
-
 BUILDERS = (
     Column("name", "Builder", 0, 16),
     Column("kind", "Kind", 7, drop_rank=1),
@@ -349,6 +302,19 @@ _MOST_NAME = 32
 _INDENT = 4
 """Cells before the name of an entry."""
 _TITLES = ("Analysis jobs", "Processing jobs")
+
+
+class BuilderWidgets:
+    """The widgets of one pane."""
+
+    def __init__(self, pane: Widget, tabs: TabLine) -> None:
+        self.pane, self.tabs = pane, tabs
+        self.box = FilterBox(id="builders-filter")
+        self.list = Table(BUILDERS, id="builders-list")
+        self.patterns, self.details = SideTable(PATTERNS, id="builders-patterns"), KeyValue(id="builders-details")
+        self.spent = VTree(METRICS, id="builders-metrics")
+        self.parts: dict[str, Rows] = dict(zip(TABS, (self.patterns, self.details, self.spent), strict=True))
+        self.side = Vertical(tabs, *self.parts.values(), id="builders-side")
 
 
 class MetricsGroup(Struct):

@@ -64,7 +64,7 @@ class BuildersLayout:
         """Show the part."""
         widgets = self._widgets
         for name in TABS:
-            widgets.part(name).display = name == self.part
+            widgets.parts[name].display = name == self.part
         list_has_focus = widgets.list.has_focus
         widgets.list.display = not self.is_zoomed or list_has_focus
         widgets.side.display = not self.is_zoomed or not list_has_focus
@@ -80,7 +80,7 @@ class BuildersLayout:
             self.is_zoomed = False
         self.show()
         if side_has_focus or was == name:
-            self._widgets.part(name).focus()
+            self._widgets.parts[name].focus()
 
     def zoom(self) -> None:
         """Show only the focused part, or both again."""

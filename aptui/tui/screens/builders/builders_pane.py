@@ -43,8 +43,7 @@ from aptui.tui.screens.programs import Copy, offer_copies
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
-from aptui.tui.widgets.table import KeyValue, SideTable, Table
-from aptui.tui.widgets.tree import VTree
+from aptui.tui.widgets.table import Table
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -202,7 +201,8 @@ class BuildersPane(Pane):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.list, self.patterns = ListedRows(), ListedRows()
-        self.widgets = BuilderWidgets(self)
+        tabs = TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
+        self.widgets = BuilderWidgets(self, tabs)
         self.parts = BuildersLayout(self.widgets, self.list.row_count, self._most_patterns, self._open_groups)
         self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
         self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
@@ -213,15 +213,8 @@ class BuildersPane(Pane):
     def compose(self) -> ComposeResult:
         """Make the parts."""
         self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._accept_builders)
-        yield FilterBox(id="builders-filter")
-        with Vertical(id="builders-both"):
-            yield Table(known.BUILDERS, id="builders-list")
-            yield Rule(name="builders-rule")
-            with Vertical(id="builders-side"):
-                yield TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
-                yield SideTable(known.PATTERNS, id="builders-patterns")
-                yield KeyValue(id="builders-details")
-                yield VTree(METRICS, id="builders-metrics")
+        yield self.widgets.box
+        yield Vertical(self.widgets.list, Rule(name="builders-rule"), self.widgets.side, id="builders-both")
 
     def _titles(self) -> tuple[Sequence[str], int]:
         count = self.patterns.row_count()
@@ -415,7 +408,7 @@ class BuildersPane(Pane):
     @on(Rows.Opened, "#builders-list")
     def _open_row(self, event: Rows.Opened) -> None:
         event.stop()
-        self.widgets.part(self.parts.part).focus()
+        self.widgets.parts[self.parts.part].focus()
 
     def action_part(self, name: str) -> None:
         """Show patterns, details or metrics; focus them if they are shown already."""

@@ -95,13 +95,13 @@ def test_check_thread_computes_on_request_and_ends_while_pausing(store: Store, m
     monkeypatch.setattr(marks_module, "_REST_S", 600.0)
     woken = threading.Event()
     with closing(CheckMarks(store.path, CHECKS, woken.set)) as marks:
-        assert marks.take() is None
+        assert marks.pop() is None
         marks.mark_stale()
         assert woken.wait(20)
-        found = marks.take()
+        found = marks.pop()
         assert found is not None
         assert sorted(found) == [1, 2, 4]
-        assert marks.take() is None
+        assert marks.pop() is None
 
 
 def test_check_marks_without_checks_read_nothing(tmp_path: Path) -> None:
