@@ -207,7 +207,7 @@ class HungryChild(Base):
 
 
 class NativeGreedy(Base):
-    """Memory that no MemoryError speaks of: what the allocator refuses is written to all the same."""
+    """Memory without a MemoryError: builders write even to memory that the allocator refuses."""
 
     name = "native_greedy"
 
@@ -396,7 +396,7 @@ class Missing(Base):
 
 
 class Truncates(Base):
-    """Keeps its product open, to change it when nobody looks any more."""
+    """Keeps its product open, to change it after its last check."""
 
     name = "truncates"
     kept: ClassVar[list[object]] = []

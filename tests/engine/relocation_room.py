@@ -1,4 +1,4 @@
-"""A project with a database and no engine, for relocations: files in two scan folders, and who depends on whom."""
+"""A project with a database and without an engine, for relocations: files in two scan folders, and their dependencies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RelocationRoom:
         return file
 
     def write(self, path: str, data: str | bytes = "x") -> Path:
-        """Write a file that is no source."""
+        """Write a file that is not a source."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -70,7 +70,7 @@ class RelocationRoom:
         self.store.put(put_edge=[edge_row(kind, target, source_id=number, bits=2 if kind is EdgeKind.JOB else 1)])
 
     def need(self, source: str, target: str, *, by_uuid: bool = True, path: str = "") -> None:
-        """Say that a source's product needs the product of another at run time, or a path that nobody resolved."""
+        """Declare that a source's product needs the product of another at run time, or an unresolved path."""
         number, wanted = self.numbers[source], self.numbers[target]
         with closing(sqlite3.connect(self.store.path)) as database:
             database.execute(

@@ -1,4 +1,4 @@
-"""One run in this very process: a source, an order for it, and the call of the runner; what the runners' tests share."""
+"""One run in this very process: a source, an order for it, and the call of the runner; shared by the runners' tests."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ builders:
 
 
 def compiled(text: str) -> dict[str, object]:
-    """Return what a file says."""
+    """Return the contents of a compiled file."""
     found: dict[str, object] = json.loads(config_folder.compile_folder(text.encode(), FILE))
     return found
 
@@ -243,7 +243,7 @@ HOSTILE = {
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What YAML takes: for each token that is looked for, how many open brackets it is compared with."""
+    """The cost of YAML: for each token, the number of open brackets it is compared with."""
     counted: list[int] = []
     inherited = nodes.Scanner.stale_possible_simple_keys
 

@@ -1,4 +1,4 @@
-"""Which builders there are: completed from their classes, found in the project, remembered; mistakes are told by name and place."""
+"""The builders of a project: completed from their classes, found in the project, stored; errors name the builder and the place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class {name}:
 
 
 class Place:
-    """A project folder and what its configuration says."""
+    """A project folder and its configuration."""
 
     def __init__(self, folder):
         self.folder, self.cache = folder / "project", folder / "state/builders.json"

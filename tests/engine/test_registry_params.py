@@ -1,4 +1,4 @@
-"""Parameters are checked against what their builder says about them before anything runs: one error a mistake, with its place."""
+"""Parameters are checked against the schema of their builder before anything runs: one error per mistake, with its place."""
 
 from __future__ import annotations
 

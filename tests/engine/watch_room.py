@@ -1,4 +1,4 @@
-"""A watcher and what it told, for tests and drills: waits on conditions, and judges hints as the engine would."""
+"""A watcher and its notifications, for tests and drills: waits for conditions, and judges notifications as the engine would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK = WatchTimings(beat_s=0.02, poll_interval_s=0.02, overlay_interval_s=0.05,
 
 
 class Room:
-    """What a watcher told."""
+    """The notifications of a watcher."""
 
     def __init__(self) -> None:
         self.hints: list[ChangeNotification] = []
@@ -60,7 +60,7 @@ class Room:
         return [hint.why for hint in list(self.hints) if hint.is_lost]
 
     def is_covered(self, path: bytes) -> bool:
-        """Whether an engine that looks at all that was told meets `path`: itself, its folder, a tree above it, or everything."""
+        """Whether a check of all notifications covers `path`: by itself, its folder, a tree above it, or everything."""
         return not self.uncovered([path])
 
     def uncovered(self, paths: Iterable[bytes]) -> list[bytes]:

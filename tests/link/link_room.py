@@ -170,7 +170,7 @@ class Bare:
         return json.loads(line)
 
     def hear_all(self) -> list:
-        """Return what is said until the end of the connection."""
+        """Return all lines until the end of the connection."""
         return list(iter(self.hear, None))
 
 

@@ -1,4 +1,4 @@
-"""Those who draw now and then: when they hear of what happened, in which order with answers, and beside whom."""
+"""Coalesced clients: when they receive notices, in which order with answers, and beside other clients."""
 
 import pytest
 from link_room import Room, opened

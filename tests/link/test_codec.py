@@ -1,4 +1,4 @@
-"""Lines in, records out, and what is refused with which words."""
+"""Lines in, records out, and the texts of refusals."""
 
 import contextlib
 import json

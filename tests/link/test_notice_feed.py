@@ -1,4 +1,4 @@
-"""Coalesced news end where all news one by one end, whatever was told and whenever a beat came."""
+"""Coalesced notices end in the same state as all notices one by one, whenever an interval ends."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def analysis(source: str, status: str) -> JobChanged:
 
 
 class State:
-    """What somebody knows who heard the news so far."""
+    """The state of a client after the notices so far."""
 
     def __init__(self) -> None:
         self.jobs: dict[Any, JobChanged] = {}

@@ -1,4 +1,4 @@
-"""Who is let in, who is answered, who hears what in which order, and who is dropped."""
+"""Which clients are accepted and answered, the order of their notices, and which are dropped."""
 
 import contextlib
 import os
@@ -382,7 +382,7 @@ def test_who_asks_and_never_listens_is_not_read_any_more(room: Room) -> None:
 
 
 def ask_for_much(room: Room) -> Bare:
-    """Return a client that asked 400 times for what takes 20 kB to say, and has not read anything."""
+    """Return a client that sent 400 requests with answers of 20 kB, and has not read anything."""
     take = room.desk.take
     room.desk.take = lambda request: request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
     guest = room.subscriber()

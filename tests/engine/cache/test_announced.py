@@ -1,4 +1,4 @@
-"""Intents that are announced while a saved file is read are on the disk before its product is replaced, and gone when all rests."""
+"""Announced intents are on the disk before the product of a saved file is replaced, and gone when the engine is idle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = PathKey("a.txt")
 
 
 class Recorder:
-    """A writer that notes who waits for what was announced, and what is cleared."""
+    """A writer that records waits for announcements, and cleared intents."""
 
     def __init__(self, *names: tuple[int, str]) -> None:
         self.names = {KEY: frozenset(names)} if names else {}
@@ -132,7 +132,7 @@ def test_a_start_doubts_a_product_that_was_replaced_by_an_announced_commit(
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"
-    project.write("assets/a.txt", "old")  # as the rows say: nothing but the intent tells that the product is not of it
+    project.write("assets/a.txt", "old")  # the bytes of the row: only the intent shows that the product belongs to another run
 
     project.engine_run()
 

@@ -31,7 +31,7 @@ from aptui.worker import files
 
 
 class Diary:
-    """A writer and an index in one: notes what was asked, and what lay in the cache at that moment."""
+    """A writer and an index in one: records the calls, and the contents of the cache at that moment."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -222,7 +222,7 @@ def test_products_without_a_record_are_moved_aside(cache: Cache) -> None:
 
 @pytest.mark.parametrize("place", ["{root}/{name}", "{staging}/../{name}", "{staging}/link/{name}", "{staging}", "{name}", ""])
 def test_nothing_is_moved_into_the_cache_that_no_run_staged(cache: Cache, diary: Diary, tmp_path: Path, place: str) -> None:
-    """A worker says where a product lies, and what decodes a hostile file may have taken it over."""
+    """A worker reports the place of a product, and the decoder of a hostile file may have taken over the worker."""
     for folder in (tmp_path, cache.staging.parent):
         (folder / "secret").write_bytes(b"s")
     (cache.staging / "link").symlink_to(tmp_path)
@@ -594,7 +594,7 @@ def test_deleting_a_product_deletes_folders_that_are_empty_without_it(cache: Cac
 
 
 def test_a_product_in_the_place_of_a_folder_leaves_no_folder_behind(cache: Cache, diary: Diary) -> None:
-    """The row of what was a folder would have an engine look for products below a file, which no disk can do."""
+    """With the row of the former folder, an engine would search for products below a file, which no disk can hold."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]

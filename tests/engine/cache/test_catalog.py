@@ -1,4 +1,4 @@
-"""Catalogs: one a platform, of what the database says, made anew where that has changed, and nowhere else."""
+"""Catalogs: one per platform, made from the database, written again only after a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a commit replaces: nobody waits until the disk has their blocks back, and nothing of them is left behind."""
+"""Files that a commit replaces: a commit does not wait until the disk has freed their blocks, and nothing of them is left."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Slow:
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
-    """A cluster of three workers, of which one test takes one away: two are enough for the rest."""
+    """A cluster of three workers; one test takes one away: two are enough for the rest."""
     with loopback_cluster(tmp_path_factory.mktemp("cluster"), 3) as found:
         yield found
 
@@ -80,7 +80,7 @@ def project_at(root: Path, address: str, *, count: int = 12, **params: object) -
 
 @contextlib.contextmanager
 def watched(done: dict[str, int]) -> Iterator[None]:
-    """Engines begin when the cluster's workers may work; `done` is told how many jobs of each builder these did."""
+    """Engines start when the cluster's workers may work; `done` counts the jobs of each builder on the cluster."""
     plain_close, plain_init = cluster_pool.ClusterPool.close, cluster_pool.ClusterPool.__init__
 
     def close(pool, *arguments):

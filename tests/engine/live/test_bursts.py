@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts files that the core is told of: `listed` in folders, `read`."""
+    """Counts files that are reported to the core: `listed` in folders, `read`."""
     counts: Counter[str] = Counter()
     handle = CommandExecutor.handle
 
@@ -60,7 +60,7 @@ def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
 
 
 def is_told_to_look(live: EngineSupervisor) -> bool:
-    """Whether the last progress says that files are looked at; an engine that waits is woken, for it tells at its turns."""
+    """Whether the last progress reports checks of files; a waiting engine is woken, as it reports at its turns."""
     live.wake()
     told = live.latest_progress
     return told is not None and told.is_scanning

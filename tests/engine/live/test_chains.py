@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def meta(project: LiveProject, rel: str) -> str:
-    """Return the UUID in an identity file, "" when there is none."""
+    """Return the UUID in an identity file, "" without one."""
     path = project.path(f"assets/{rel}.meta")
     return json.loads(path.read_bytes())["UUID"]["uuid"].strip("{}").replace("-", "").lower() if path.exists() else ""
 
@@ -178,7 +178,7 @@ def test_an_intermediate_deleted_by_hand_comes_back(project: LiveProject) -> Non
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_an_intermediate_changed_by_hand_is_made_again_and_nothing_is_made_of_it(project: LiveProject, is_replaced: bool) -> None:
+def test_intermediate_changed_by_hand_is_restored_without_new_runs(project: LiveProject, is_replaced: bool) -> None:
     project.write("assets/sub/x.top", "one")
     with project.running():
         project.until_product("linux/sub/x.end", "one")
@@ -308,7 +308,7 @@ def test_batch_makes_what_the_live_engine_made_and_no_identity_of_its_own(projec
     assert known(project, "plain.txt") == bytes(path_uuids(RelPath("plain.txt"))[0]).hex()
 
 
-# ---------------------------------------------------------------------------------- stages that write what they are made of
+# ---------------------------------------------------------------------------------- stages that write their own inputs
 
 SELF_FEEDING = """
 scan_folders: [{name: game, path: assets}]

@@ -1,4 +1,4 @@
-"""What the watching half of an engine says about notifications that it got."""
+"""Messages of the live engine about notifications that it received."""
 
 from __future__ import annotations
 

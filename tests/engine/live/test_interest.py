@@ -1,4 +1,4 @@
-"""What is looked at: passed on with a second, refused where it is too much, forgotten after a while."""
+"""Interests of clients: numbered by seconds, refused if they are too many, dropped after 90 s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job that runs has logged so far: told while it runs, nothing where nothing runs, and always an answer."""
+"""The log so far of a running job: reported during the run, empty without a run, and always answered."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: 
 
 
 class Live:
-    """An engine at one run, whose worker answers when it is told to."""
+    """An engine with one run, whose worker answers on demand."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []

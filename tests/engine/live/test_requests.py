@@ -1,4 +1,4 @@
-"""What clients may ask of an engine, and what it answers; no socket is between."""
+"""Requests of clients and the engine's answers; without a socket."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_cancelled_job_stays_until_its_source_changes(project: LiveProject) -> N
 
 
 class Ears:
-    """A server that nobody is connected to; who subscribes is not its concern here."""
+    """A server without clients; it ignores subscriptions."""
 
     publish = subscribe = disconnect = flush = next_deadline = poll = close = staticmethod(lambda *_, **__: None)
 

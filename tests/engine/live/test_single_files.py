@@ -23,7 +23,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 
 class Costs:
-    """What was done since `begin`: stats and listings of sources, bytes of folders' rows that were saved."""
+    """Work since `begin`: stats and listings of sources, bytes of folders' rows that were saved."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()

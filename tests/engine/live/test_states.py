@@ -1,4 +1,4 @@
-"""Every request of the wire in every state of the engine: what it is answered, and that it never waits for ever."""
+"""Every request of the wire in every state of the engine: its answer, and that it always comes."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
 }
 """{state: {request: words of its refusal, "" = it is answered}}, beyond `_MOST`; all others are answered."""
 _WAITS_FOR_JOBS = (port.Settle, port.Drain)
-"""These wait while jobs run, each of which has a time limit."""
+"""These requests wait while jobs run; each job has a time limit."""
 
 
 def test_every_request_has_an_example() -> None:

@@ -666,7 +666,7 @@ def test_recreated_project_folder_is_used_with_its_configuration(project: LivePr
         project.config(SETTINGS.replace("*.txt", "*.new"))
         project.write("assets/b.new", "of the new one")
 
-        project.settle()  # whoever asks need not wait until it is tried again
+        project.settle()  # the client need not wait for the next retry
 
         assert project.product("linux/b.new") == b"of the new one"
         assert (live.health.disk, live.health.configuration) == ("", "")
@@ -804,7 +804,7 @@ def test_jobs_waiting_for_a_postponed_file_are_not_stuck(is_quiet: bool) -> None
 def test_a_product_deleted_by_hand_just_before_the_engine_stops_comes_back(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)  # it comes too late to be heard
+    monkeypatch.setattr(changes.ChangeTracker, "_products_gone", lambda *_: None)  # the notification comes too late
     with project.running():
         project.until_product("linux/a.txt", "a")
         project.write("assets/b.txt", "b")

@@ -1,4 +1,4 @@
-"""Folders that a live engine watches, over a watcher that says what it is told to say."""
+"""Folders that a live engine watches, with a fake watcher."""
 
 import os
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A result is tied to what was really read: other code, other tools, other bytes than planned come to nothing."""
+"""A result is tied to the bytes that were read: runs with other code, tools or bytes than planned are discarded."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def before_workers(*changes):
 
 
 def before_runs(change, kind=ProcessOrder):
-    """Do a change when the first job, or analysis, is about to start: it is planned, and nobody looks any more."""
+    """Make a change when the first job, or analysis, is about to start, after its last check."""
     left = [change]
     start = RunDispatcher.start
 
@@ -256,7 +256,7 @@ def test_a_live_engine_throws_away_what_other_code_made(tmp_path: Path) -> None:
     project = coded(LiveProject(tmp_path, CONFIG))
     project.engine_run()
     with project.running() as live:
-        live.watching._settings_changed = lambda: None  # the change of the builder is not heard
+        live.watching._settings_changed = lambda: None  # the change of the builder is not noticed
         project.write("builders/b.py", BUILDER.replace("CODE1", "CODE2"))
         project.write("assets/a.txt", "two")
         project.until_product(f"{HOST}/a.out", "CODE2 help1 two")
@@ -389,7 +389,7 @@ READS = {
     "unheard": "return subprocess.run(['cat', path], capture_output=True, text=True).stdout.strip() or 'none'",
 }
 OLDER_S = 0.05
-"""More than a tick of the kernel's clock: what was written before is older than what runs now."""
+"""More than a tick of the kernel's clock: earlier files are older than the present run."""
 
 
 def reading(project: Project, how: str = "heard") -> Project:
@@ -406,7 +406,7 @@ def test_a_file_that_changes_while_it_is_read_for_the_first_time(tmp_path: Path,
     project.write(moment, "echo B > cfg.inc")
 
     project.engine_run()
-    project.engine_run()  # what changed at the very end is the next scan's business
+    project.engine_run()  # the next scan finds changes at the very end
 
     assert made(project) == {"a.out": "B B"}
 

@@ -1,4 +1,4 @@
-"""Deletions: the rows first, then the files; and nobody finds a file that was to go."""
+"""Deletions: the rows first, then the files; no job reads a file that is about to go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aptui.engine.loop.commands import Deletions
 
 
 class Notes:
-    """A cache, a writer and a voice that note what they are told."""
+    """A cache, a writer and a publisher that record their calls."""
 
     def __init__(self) -> None:
         self.done: list[object] = []

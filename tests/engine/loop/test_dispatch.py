@@ -31,7 +31,7 @@ def test_a_batch_whose_workers_have_enough_to_do_gathers_longer() -> None:
 @pytest.mark.parametrize(
     "how",
     [
-        {"is_live": True, "ready": 5},  # somebody waits for the product
+        {"is_live": True, "ready": 5},  # a client waits for the product
         {"is_live": False, "ready": 0},  # what waits for this commit may be all that is left
         {"is_live": False, "ready": 5, "has_resources": True},  # the result sets one free
     ],

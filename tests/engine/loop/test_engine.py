@@ -1,4 +1,4 @@
-"""The engine's loop over a real folder: what it performs, what it tells, how it ends when the world fails it."""
+"""The engine's loop over a real folder: its work, its notices, and its end after errors of the system."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -
 
 def test_no_descriptor_is_left_open(project: Project) -> None:
     project.engine_run()
-    gc.collect()  # what other tests left may be closed in between
+    gc.collect()  # leftovers of other tests may be closed in between
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
         project.write("assets/a.txt", f"version {number}")

@@ -1,4 +1,4 @@
-"""When the engine rests: the pace so far, the chain that nothing shortens, and when nobody can say."""
+"""Estimates of the remaining time: the pace so far, the longest chain, and unknown cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORK = PendingWork(60_000.0, 10_000.0, 0)
 
 
 class Room:
-    """A forecaster of an engine with four workers, and what it asks."""
+    """A forecaster of an engine with four workers, and its inputs."""
 
     def __init__(self, work: PendingWork = WORK, cost_s: float = 0.0) -> None:
         self.work, self.spent, self.looks, self.cost_s, self.spent_s = work, (0, 0), 0, cost_s, 0.0

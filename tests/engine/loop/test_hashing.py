@@ -41,7 +41,7 @@ class Orders(HashQueue):
         return not is_asked
 
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
-        """Have so many files read and copied, new ones unless they are `known`."""
+        """Have `files` files read and copied, new ones unless they are `known`."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
@@ -59,7 +59,7 @@ class Orders(HashQueue):
             self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
 
     def told(self) -> list[FilesHashed]:
-        """Have everything told, and return what was."""
+        """Have all results reported, and return them."""
         while self.are_answered:
             self.post_answers()
         return [event for event in self.posted if isinstance(event, FilesHashed)]

@@ -1,4 +1,4 @@
-"""What the engine tells: progress with its timers and estimate, sentences once."""
+"""Reports of the engine: progress with its timers and estimate, sentences once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each order is answered once: by what its worker said, or by how that worker came to its end."""
+"""Each order is answered once: by its worker, or by the way its worker ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engine.pool.test_slots import order
 
 
 class Room:
-    """Answers over real rules; the workers are said to be dead or alive."""
+    """Answers over real rules; the test says whether the workers are dead or alive."""
 
     def __init__(self) -> None:
         self.failures, self.waiting = FailureTracker(), WaitingOrders()

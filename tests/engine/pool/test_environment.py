@@ -1,4 +1,4 @@
-"""Which variables reach builders is said in the configuration's manual."""
+"""Variables that reach builders are listed in the configuration's manual."""
 
 from __future__ import annotations
 

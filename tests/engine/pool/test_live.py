@@ -43,7 +43,7 @@ def harness(tmp_path):
 
 
 class Clock:
-    """The real clock, and what a test adds to it."""
+    """The real clock, plus an offset of the test."""
 
     def __init__(self):
         self.added_s = 0.0
@@ -69,7 +69,7 @@ def has_begun(pool: Harness, rel: str) -> bool:
 
 
 def until_seen(pool: Harness, condition: Callable[[], bool]) -> None:
-    """Wait for what wakes nobody: look often."""
+    """Poll often for a condition that wakes no loop."""
     until(condition, step=lambda _left_s: pool.turn(0.005))
 
 

@@ -1,4 +1,4 @@
-"""What builders are learnt to take, and what the machine has left, from made-up /proc files."""
+"""Learned memory use of builders, and free memory of the machine, from made-up /proc files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs say is told while they last, and stands in their logs once."""
+"""Output of runs is reported while they run, and is in their logs once."""
 
 from __future__ import annotations
 

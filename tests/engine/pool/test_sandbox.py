@@ -1,4 +1,4 @@
-"""The sandbox: what is in its command, when there is none, and what a worker inside can do."""
+"""The sandbox: its command, when it is off, and the permissions of a worker inside."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def change(project: Path, text: str, count: int = 5) -> None:
-    """Write so many sources, each in a folder of its own: with five, more than the engine copies by itself."""
+    """Write `count` sources, each in a folder of its own: five are more than the engine copies by itself."""
     for number in range(count):
         (project / "game" / f"{number}").mkdir(parents=True, exist_ok=True)
         (project / "game" / f"{number}" / "a.txt").write_text(text)

@@ -1,4 +1,4 @@
-"""How long a file may change without its times showing it: told by the file system it lies on, and by the digits of its times."""
+"""How long a file may change without another time: it depends on the file system, and on the digits of its times."""
 
 from __future__ import annotations
 

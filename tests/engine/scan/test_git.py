@@ -1,4 +1,4 @@
-"""What is checked out, read from Git's files as it leaves them; anything odd is no commit."""
+"""The commit that is checked out, read from Git's files; malformed files give no commit."""
 
 from __future__ import annotations
 

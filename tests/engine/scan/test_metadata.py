@@ -1,4 +1,4 @@
-"""Identity files: what they say, what is made of damaged ones, and how missing ones are made without harm to what is there."""
+"""Identity files: their contents, damaged ones, and how missing ones are made without harm to existing files."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, monke
     canary = tmp_path / "canary"
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.png").write_bytes(b"x")
-    monkeypatch.setattr(os, "urandom", bytes)  # of so many zeros
+    monkeypatch.setattr(os, "urandom", bytes)  # all digits are zeros
     (tmp_path / "assets/a.png.meta.000000000000.tmp").symlink_to(canary)
     (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
     found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)

@@ -1,4 +1,4 @@
-"""The scan: which file belongs to which scan folder, what is said and what is kept, and how few calls that takes."""
+"""The scan: which file belongs to which scan folder, reports and stored state, and the number of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aptui.shared.errors import HostError
 
 
 class Shelf:
-    """What the last scan left."""
+    """The stored state of the last scan."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, int], tuple[bytes, tuple[FileFact, ...]]] = {}

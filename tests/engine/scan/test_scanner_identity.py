@@ -46,7 +46,7 @@ class Room:
         return {part: row for (name, part), row in self.rows.items() if name == folder}
 
     def scan(self, *, reassess: bool = False) -> FolderSeen | None:
-        """Look, remember what was seen as the engine would, and return what was said of the top folder."""
+        """Scan, store the results as the engine would, and return the report of the top folder."""
         parts = tuple(ScanFolder(number, name, str(self.root / name), number) for number, name in enumerate(self.names, 1))
         project = Project((), "linux", parts, (), metadata_types=self.types)
         self.metadata.types = self.types
@@ -253,7 +253,7 @@ def test_sources_that_differ_in_case_clash_whatever_files_they_have(tmp_path: Pa
     assert list(said(room.scan())) == ["x.txt", f"x.txt{DUPLICATE_MARK}2"]
 
 
-# ------------------------------------------------------------------------------------------------------------------ shadows
+# ------------------------------------------------------------------------------------------------------- hidden files
 
 
 def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The up-to-date check: says what differs from what was remembered, with one process or two, and makes up for a child that dies."""
+"""The up-to-date check: reports differences from the stored state, with one process or two, and does the work of a child that
+dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A full scan: bytes that differ where no time does are found, files that hold what is remembered are nobody's business."""
+"""A full scan: finds changed bytes with unchanged times, and ignores files with their stored bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 5\n"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A built project on a file system whose times of change nobody can see."""
+    """A built project on a file system that hides times of change."""
     look = Walk.read_folders
 
     def look_without_change_times(self, parts):

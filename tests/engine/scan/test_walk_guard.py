@@ -1,4 +1,4 @@
-"""What cannot be read, or is suddenly empty, is unknown: nothing is removed, the run says so, a person can confirm it."""
+"""Folders that are unreadable or suddenly empty are unknown: nothing is removed, the run reports it, a user can confirm it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from /proc: mounts as they are written there, and what this process holds."""
+"""Facts from /proc: mounts, and the descriptors of this process."""
 
 import os
 

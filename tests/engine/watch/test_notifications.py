@@ -1,4 +1,4 @@
-"""When something is told again or later, under a clock of our own."""
+"""Times of repeated and delayed notifications, with a fake clock."""
 
 import itertools
 import os
@@ -150,7 +150,7 @@ def test_a_deletion_counts_only_if_nothing_is_there(clock, told, tmp_path):
 
 
 def test_renames_of_products_cost_one_lstat_each_until_a_new_folder_is_known(clock, told, tmp_path, monkeypatch):
-    """A new folder may lack a watch, and only `lstat` tells it from a product."""
+    """A new folder may lack a watch, and only `lstat` distinguishes it from a product."""
     checked, lstat = [], os.lstat
     hints = RootNotifications(NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), told.append)
     (tmp_path / "folder").mkdir()

@@ -1,4 +1,4 @@
-"""Looking without the kernel's help: what two looks at a tree show, and what a survey counts."""
+"""Polling without the kernel's help: differences of two listings of a tree, and counts of a survey."""
 
 import os
 

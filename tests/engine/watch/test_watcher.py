@@ -596,7 +596,7 @@ def test_content_root_reports_changes_and_deletions_without_trees(top, poll):
         assert not room.trees()
 
 
-# The end, and what breaks.
+# The end, and failures.
 
 
 def test_close_leaves_no_thread_and_no_descriptor(top):

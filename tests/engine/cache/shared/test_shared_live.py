@@ -1,4 +1,4 @@
-"""What an engine that stays up tells its clients of results that somebody had already; no socket is between."""
+"""Counts of shared results that an engine that stays up reports to its clients; without a socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def shared(project: LiveProject) -> tuple[int, int]:
-    """Return hits and misses since this was asked for, as a client that settles hears of them."""
+    """Return hits and misses since the request, as reported to a client that settles."""
     counts = project.ask(port.Settle()).answered["shared"]
     return counts.get("local_hits", 0), counts.get("misses", 0)
 

@@ -1,4 +1,4 @@
-"""Files that another scan folder's file of the same relative path hides: whoever reads one all the same depends on it."""
+"""Files that another scan folder's file of the same relative path hides: a job that reads one depends on it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ builders:
 
 
 def project_of(folder: Path, how: str) -> LiveProject:
-    """A source of `base` is made of the file beside it, which the one in `assets` hides."""
+    """A source of `base` reads the file beside it, which the one in `assets` hides."""
     project = LiveProject(folder, (FOLDERS if how == "python" else COMMAND).replace("PROJECT", str(folder)))
     if how == "python":
         project.write("builders/reading.py", BUILDER)
