@@ -1,1 +1,1 @@
-"""Built-in builders; they see the SDK alone and come in through the same entry points as everyone else's."""
+"""Built-in builders; they use only the SDK and the same entry points as builders of other packages."""

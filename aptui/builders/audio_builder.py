@@ -387,7 +387,7 @@ def _round_samples(block: Samples, bits: int, loudness: _Loudness) -> NDArray[np
 
 
 def _report_clipping(loudness: _Loudness, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
-    """Warn of what this job or its author did; a lossy decoder's overshoot, in all loud music, is only noted."""
+    """Warn of clipping by this job or in the source; the overshoot of a lossy decoder, usual in loud music, is information."""
     if not loudness.clipped_count:
         return
     text = f"{request.source}: {loudness.clipped_count} samples clipped, peak {loudness.peak:.3f} of full scale"

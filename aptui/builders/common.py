@@ -1,4 +1,4 @@
-"""What the shipped builders have in common: one job per platform with its parameters checked, texts of errors, compilers' messages.
+"""Common parts of the shipped builders: one job per platform with its parameters checked, texts of errors, messages of compilers.
 
 Tests: `tests/builders/test_params.py`.
 """
@@ -49,7 +49,7 @@ def one_line(error: BaseException | str) -> str:
 
 
 def describe_damage(error: BaseException) -> str:
-    """Return in plain words why a library could not read some bytes; its own words help nobody who made the file."""
+    """Return in plain words why a library could not read some bytes; its own messages do not help the author of the file."""
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
         return "it ends too early, or refers to what is not in it"
     if isinstance(error, RecursionError):

@@ -1,4 +1,4 @@
-"""The `font` builder: checks TrueType and OpenType fonts table by table, and subsets them to the wished glyphs and features.
+"""The `font` builder: checks TrueType and OpenType fonts table by table, and subsets them to the requested glyphs and features.
 
 Reading, subsetting and packing are fontTools'. Time stamps stay those of the source, so that equal sources give equal bytes.
 """
@@ -42,7 +42,7 @@ from aptui.sdk import (
 )
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
-"""Asset type of every product of this builder: a font, its packing told by the extension."""
+"""Asset type of every product of this builder: a font; the extension shows its packing."""
 
 MOST_CHARACTERS_SHOWN = 20
 
@@ -126,7 +126,7 @@ class FontBuilder:
 
 @contextmanager
 def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
-    """Let fontTools speak in the job's log; what it warns of, such as odd dates, is nothing that people must mend."""
+    """Write the messages of fontTools into the job's log; its warnings, such as odd dates, need no correction."""
     seen: set[str] = set()
 
     class Handler(logging.Handler):
@@ -148,7 +148,7 @@ def _fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
 
 
 class _Report:
-    """Warnings about one font, each a failure if `strict` is set, and what fontTools says in its own words."""
+    """Warnings about one font, each a failure if `strict` is set, and the messages of fontTools."""
 
     def __init__(self, request: ProcessJobRequest, *, is_strict: bool) -> None:
         self._request = request
@@ -185,7 +185,7 @@ def _product(data: bytes, options: Mapping[str, Any], request: ProcessJobRequest
     name = f"{request.stem}.{extension}"
     if not is_cut and packing == font.flavor:
         return os.path.basename(request.source), data
-    font = _read(tools, data, report)  # tables that nobody looked into are written as they are
+    font = _read(tools, data, report)  # tables that were not read are written unchanged
     if is_cut:
         _leave_out(font, left_out, report)
         _cut(font, options, report)
@@ -298,7 +298,7 @@ def _leave_out(font: Any, unread: list[str], report: _Report) -> None:
 
 
 def _cut(font: Any, options: Mapping[str, Any], report: _Report) -> None:
-    """Leave in `font` what `options` wish."""
+    """Reduce `font` to the parts that `options` request."""
     subset = library("fontTools.subset", "fonttools")
     subset_options = subset.Options()
     subset_options.recalc_timestamp = False

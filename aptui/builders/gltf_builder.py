@@ -47,7 +47,7 @@ _STRIPS_AND_FANS = (5, 6)
 
 
 class GltfBuilder:
-    """Makes one GLB of a `.gltf` with all that it names, and copies a `.glb`, unless told otherwise."""
+    """Packs a `.gltf` and all files that it names into one GLB, and copies a `.glb`, by default."""
 
     name: ClassVar[str] = "gltf"
     version: ClassVar[str] = "1"
@@ -79,7 +79,7 @@ class GltfBuilder:
             try:
                 uris = list(file_uris(parse_document(request.read_source()).tree))
             except (BrokenGltfError, OSError):
-                uris = []  # the job says what is wrong
+                uris = []  # the job reports the mistake
             paths = filter_allowed(request, (placed(request.source, uri) for uri in uris))
             response.source_dependencies = declare_sources(request.scan_folder, paths)
         return response

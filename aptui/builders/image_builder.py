@@ -1,4 +1,4 @@
-"""The `image` builder: any common picture becomes a PNG, WebP or JPEG of the wished size, with its mip chain if asked for.
+"""The `image` builder: any common picture becomes a PNG, WebP or JPEG of the requested size, with its mip chain on request.
 
 What every picture goes through, in this order: decoding (the first frame), turning as its EXIF orientation says, its transparent
 colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
 IMAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
-"""Asset type of every product of this builder: an encoded picture, its format told by the extension."""
+"""Asset type of every product of this builder: an encoded picture; the extension shows its format."""
 
 MIP_LEVEL_SHIFT = 16
 """Bits 16–19 of a sub id hold the level of detail, as in O3DE; the picture itself is level 0."""
@@ -63,7 +63,7 @@ _EXTENSIONS = {
 """{extension: Pillow's name of the format that it promises}."""
 
 _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
-"""What PNG files say when they mean sRGB (gAMA 0.45455), and how far writers round it."""
+"""Gamma of PNG files in sRGB (gAMA 0.45455), and the rounding of writers."""
 
 
 class ImageBuilder:
@@ -142,7 +142,7 @@ class PictureJob:
         self.format: str = options["format"]
 
     def warn(self, text: str) -> None:
-        """Report what is wrong with the source, or what of it is lost.
+        """Report a fault of the source, or a loss.
 
         Raises:
             PictureError: the project wants a failure instead (`strict`).
@@ -157,7 +157,7 @@ class PictureJob:
 
 
 def decode_picture(data: bytes, job: PictureJob) -> Image.Image | DeepPicture:
-    """Return the first frame of `data`, upright, in sRGB, in a mode that the wished format holds."""
+    """Return the first frame of `data`, upright, in sRGB, in a mode of the requested format."""
     png = read_png(data) if data.startswith(SIGNATURE) else PngFile(data)
     opened = partial(open_picture, png.data, job.name, most_megapixels=job.options["max_megapixels"])
     with warnings.catch_warnings(record=True) as noted:  # Pillow warns of oddities in the file by `warnings.warn`
@@ -196,7 +196,7 @@ def _load(picture: ImageFile.ImageFile, job: PictureJob) -> None:
         ImageOps.exif_transpose(picture, in_place=True)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 -- a broken EXIF block raises anything, and is no reason to lose the picture
+    except Exception:  # noqa: BLE001 -- a broken EXIF block may raise any exception; the picture is still usable
         job.warn("its EXIF orientation is damaged, so that is ignored")
 
 
@@ -221,7 +221,7 @@ def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
 
 
 def _report_encoding(png: PngFile, job: PictureJob) -> None:
-    """Report colours that are not what the file says; a profile counts before sRGB, and that before gamma (PNG, 4.3)."""
+    """Report colours that differ from the declaration of the file; a profile wins over sRGB, sRGB over gamma (PNG, 4.3)."""
     if png.is_other_space:
         job.warn("its colour space (cICP) is not sRGB and is not converted")
     elif png.gamma and not png.profile and not png.is_srgb and abs(png.gamma * _USUAL_GAMMA - 1) > _GAMMA_TOLERANCE:
@@ -229,7 +229,7 @@ def _report_encoding(png: PngFile, job: PictureJob) -> None:
 
 
 def _fit_deep(deep: DeepPicture, profile: bytes, job: PictureJob) -> Image.Image | DeepPicture:
-    """Return a picture with 16 bits a channel, or with 8 if the wished format holds no more."""
+    """Return a picture with 16 bits a channel, or with 8 if the requested format holds at most 8."""
     if job.format == "png" and deep.mode != "CMYK":
         if profile and (text := describe_foreign(profile, is_grey=deep.mode in ("L", "LA"))):
             job.warn(text)
@@ -272,7 +272,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 
 
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
-    """Return `picture` in a mode that the wished format holds, without metadata."""
+    """Return `picture` in a mode of the requested format, without metadata."""
     picture.info = {}  # writers take profiles, comments and resolutions from here
     if job.options["grayscale"]:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")

@@ -190,7 +190,7 @@ def _validate(text: str, *, comments_allowed: bool) -> bool:
 
 
 def _nothing(_literal: str) -> None:
-    """Stand for a number that nobody looks at."""
+    """Replace a number, which is not used."""
 
 
 def _too_deep(text: str) -> _BrokenJsonError:

@@ -63,7 +63,7 @@ end
 
 
 class _BrokenLuaError(Exception):
-    """The script does not compile; `line` is 0 where nobody knows it."""
+    """The script does not compile; `line` is 0 if it is not known."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -162,7 +162,7 @@ def _by_library(data: bytes, options: Mapping[str, Any], request: ProcessJobRequ
     compile_ = runtime.execute(_LOAD)
     # A first line for the shell is the business of the program `lua`; its end stays, so that lines count as they do in the file.
     text = re.sub(rb"\A(?:\xef\xbb\xbf)?#[^\r\n]*", b"", data).removeprefix(b"\xef\xbb\xbf")
-    # LuaJIT orders constant tables by chance unless it is told `d`.
+    # Without `d`, LuaJIT orders constant tables at random.
     how = (b"sd" if options["strip"] else b"d") if options["version"] == "luajit" else options["strip"]
     made = compile_(text, b"=" + os.fsencode(request.source), how, is_dumped)
     if isinstance(made, tuple):

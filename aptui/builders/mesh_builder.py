@@ -1,7 +1,7 @@
 """The `mesh` builder: OBJ, STL, PLY and OFF become GLB, scaled and turned upright.
 
 Models that are glTF already have the `gltf` builder. Reading and writing are trimesh's. It passes over mistakes and missing files,
-so that OBJ is checked line by line before, and what the others promise in their headers is held against what came out.
+so OBJ is checked line by line before, and the counts in the headers of other formats are compared with the result.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ALL_MATERIALS = "\x00materials"
 
 
 class _BrokenMeshError(Exception):
-    """The model cannot be used; `line` is 0 where there is none."""
+    """The model cannot be used; `line` is 0 if it is not known."""
 
     def __init__(self, what: str, line: int = 0) -> None:
         super().__init__(what)
@@ -93,7 +93,7 @@ class MeshBuilder:
         return response
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
-        """Read the source, change it as wished, and write its one product."""
+        """Read the source, apply the parameters, and write its one product."""
         try:
             options = check_params(self.params_schema, request.params)
             data = lfs.source_bytes(request)
@@ -320,7 +320,7 @@ def _check_ply(data: bytes) -> None:
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
-    """Refuse a PLY of which less came than its header promises; polygons become more triangles."""
+    """Refuse a PLY with fewer elements than its header declares; polygons become more triangles."""
     promised = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
@@ -382,7 +382,7 @@ def _transform(trimesh: Any, mesh: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
-    """Merge vertices that are equal in all respects; trimesh looks at places, normals and texture coordinates, not at colours."""
+    """Merge vertices that are equal in all respects; trimesh compares places, normals and texture coordinates, but not colours."""
     import numpy as np
 
     if mesh.visual.kind != "vertex":

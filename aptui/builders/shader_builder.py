@@ -1,7 +1,7 @@
 """The `shader` builder: GLSL (and HLSL, if asked for) becomes SPIR-V by glslangValidator, glslang or glslc.
 
-The compiler runs in the scan folder with relative names, so that no path of this host enters a product. What a shader includes,
-directly or not, are source dependencies, also every place where a missing include was looked for.
+The compiler runs in the scan folder with relative names, so that no path of this host enters a product. Files that a shader
+includes, directly or not, are source dependencies, and so is every place that was searched for a missing include.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _compile_shader(data: bytes, options: Mapping[str, Any], request: ProcessJob
     path = request.product_path(name)
     if os.path.dirname(request.source).startswith("-"):
         raise ParamError("its folder's name begins with '-', which compilers take for an option")
-    # Relative names: what is compiled is told from where, in modules with lines and in messages.
+    # Relative names: modules with lines and messages contain the path of the source.
     source = request.source if not request.source.startswith("-") else f"./{request.source}"
     spell = _glslc_arguments if is_glslc else _glslang_arguments
     arguments = spell(options, _stage(request.source, options), source, "" if is_copy else path)
@@ -249,7 +249,7 @@ def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: S
         try:
             files[path] = read(request, path)
         except UnusableError:
-            continue  # a place where a compiler looks in vain
+            continue  # a place where the compiler finds nothing
     marked = [path for path, text in files.items() if text.startswith(codecs.BOM_UTF8)]
     for path, text in files.items():
         if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -310,7 +310,7 @@ def _report(status: int, output: str, *, is_glslc: bool, request: ProcessJobRequ
     for message in found:
         if not message.is_error:
             request.log.warning(_format_placed(message, request.source))
-    # A shader that does not compile does not link either; that is said without a place.
+    # A shader that does not compile does not link either; that message has no place.
     wrong = [each for each in found if each.is_error]
     errors = [_format_placed(each, request.source) for each in [each for each in wrong if each.where] or wrong]
     if status == 0:

@@ -1,8 +1,8 @@
-"""The `xml` builder: checks that XML is well-formed, and writes it as it is or without what only people need.
+"""The `xml` builder: checks that XML is well-formed, and writes it as it is, or without comments and blanks.
 
-Expat does the reading, and never more than that: no DTD is fetched, and a document that declares entities is refused, as a few
-lines of them expand to gigabytes or to files of the host (CWE-776, CWE-611). What is written are slices of the source, so that
-entities, CDATA, attribute quotes and the encoding come out as they went in.
+Expat does the reading, and nothing else: no DTD is fetched, and a document that declares entities is refused, as a few
+lines of them expand to gigabytes or to files of the host (CWE-776, CWE-611). The output consists of slices of the source, so
+that entities, CDATA, attribute quotes and the encoding do not change.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Element:
 class _XmlReading:
     """One pass of expat over a document; `needless` are the (start, end) of bytes that mean nothing to programs.
 
-    Expat tells where each event begins; it ends where the next one does.
+    Expat reports where each event begins; it ends where the next one begins.
     """
 
     def __init__(self, encoding: str | None, *, is_dtd_forbidden: bool) -> None:

@@ -1,8 +1,8 @@
 """The `yaml` builder: checks YAML, and writes it as it is or as JSON.
 
-What the data means is not looked at, unless a schema says it. Read with ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text),
-imported here and in the configuration's reader alone. Nodes are checked before anything is made of them: no tags, no duplicate
-keys, no more than `DEEPEST_NESTING` levels, `MOST_NODES` values after aliases are expanded, and `max_mib` of text, as the loader
+The meaning of the data is checked only by a schema. Read with ruamel.yaml's safe, pure loader (YAML 1.2: `yes` is text),
+imported here and in the configuration's reader alone. Nodes are checked before they are converted: no tags, no duplicate
+keys, at most `DEEPEST_NESTING` levels, `MOST_NODES` values after aliases are expanded, and `max_mib` of text, as the loader
 takes six seconds for one.
 """
 
@@ -44,7 +44,7 @@ _LONGEST_SHOWN = 200
 
 
 class Violation(Struct, frozen=True):
-    """What is wrong with the value at `path`, a way of keys and indices from the root."""
+    """A mistake in the value at `path`, keys and indices from the root."""
 
     path: tuple[str | int, ...]
     what: str
@@ -314,7 +314,7 @@ class _YamlReading:
         return count, height
 
     def _check(self, node: Any, seen: set[int]) -> None:
-        """Refuse tags and duplicate keys in all of `node`; what an alias names was seen where it is written."""
+        """Refuse tags and duplicate keys in all of `node`; the target of an alias was checked at its own place."""
         if id(node) in seen:
             return
         seen.add(id(node))
@@ -368,7 +368,7 @@ def _refuse_brackets(text: str) -> None:
         if depth > limit:
             try:
                 place = _too_deep(text[: match.end()])
-            except Exception:  # noqa: BLE001 -- it is cut off, and what is wrong before is told when all is read
+            except Exception:  # noqa: BLE001 -- the text is cut off; mistakes before are reported when all of it is read
                 place = ""
             if place:
                 raise _BrokenYamlError(f"nested deeper than {DEEPEST_NESTING} levels", place)

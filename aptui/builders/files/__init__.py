@@ -1,1 +1,1 @@
-"""Files in formats that several builders read, safely, and the names in them; what becomes of them is each builder's."""
+"""Files in formats that several builders read, safely, and the names in them; each builder uses them in its own way."""

@@ -30,7 +30,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
         profile: bytes of its ICC profile.
 
     Returns:
-        The picture, a note of the conversion ("" if there was none), and a warning ("" if there is none).
+        The picture, a note of the conversion ("" if nothing was converted), and a warning ("" if nothing is wrong).
     """
     from PIL import Image, ImageCms
 

@@ -1,7 +1,7 @@
 """A picture with 16 bits a channel: Pillow holds those in grey pictures alone, and reads the upper half of all others.
 
-Both halves are decoded by Pillow, one after the other: the sample's other byte comes first if the byte order is said to be the
-other one. That is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
+Both halves are decoded by Pillow, one after the other: with the opposite byte order in the header, the
+other byte of each sample comes first. That is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
 """
@@ -136,7 +136,7 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
     """Return a deep picture with all its bits; None if Pillow gives only the upper 8.
 
     Args:
-        opened: opens the picture anew; it is not decoded yet.
+        opened: opens the picture again, without decoding it.
         load: decodes it, and turns it upright.
     """
     import numpy as np

@@ -1,4 +1,4 @@
-"""JSON as text: where a mistake is, and in which words; what the data means is not here.
+"""JSON as text: place and description of mistakes; the meaning of the data is not here.
 
 Tests: `tests/builders/files/test_json_text.py`.
 """
@@ -17,7 +17,7 @@ _BLANKS = " \t\r\n"
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
     """Return what is wrong, and its position in `text`.
 
-    Versions of Python differ in what they say of a trailing comma: those before 3.13 miss a value or a name at the bracket.
+    Versions of Python describe a trailing comma differently: those before 3.13 expect a value or a name at the bracket.
     """
     if not text.strip():
         return "the file is empty", error.pos
@@ -29,5 +29,5 @@ def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
 
 
 def place_in(before: str) -> tuple[int, int]:
-    """Return (line, column), both from 1, of what follows the text `before`."""
+    """Return (line, column), both from 1, of the text after `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")

@@ -1,4 +1,4 @@
-"""Recognise Git LFS pointer files, which stand where the real source should be; what else to do about them is not here."""
+"""Recognise Git LFS pointer files, which stand in place of the real source; their handling is not here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://h
 
 
 class PointerError(OSError):
-    """What should be read is not here, a pointer to it is."""
+    """The file is a Git LFS pointer: its content was not fetched."""
 
 
 def source_bytes(request: ProcessJobRequest) -> bytes:
@@ -44,5 +44,5 @@ def is_pointer_file(path: str) -> bool:
 
 
 def pointer_error(source: str) -> str:
-    """Return the line that says what is wrong with `source` and what to do."""
+    """Return the error of a `source` that is a pointer, with the remedy."""
     return f"{source}: {_ADVICE}"

@@ -1,6 +1,6 @@
 """Wavefront OBJ and MTL as text: what they name, and whether their lines are right; meshes are made elsewhere.
 
-Readers of OBJ pass over what they do not understand, and leave out what is missing; who made the file wants to know its line.
+Readers of OBJ pass over what they do not understand, and leave out what is missing; the author of the file needs the line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BrokenObjError(Exception):
 
 
 class Outline(Struct):
-    """What a right OBJ holds. `materials` are those used {name: line}, `libraries` the files that `mtllib` names."""
+    """Content of a valid OBJ. `materials` are those used {name: line}, `libraries` the files that `mtllib` names."""
 
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_FEWEST, 0))
     face_count: int = 0
@@ -67,7 +67,7 @@ def outline_obj(text: str) -> Outline:
     """Return what `text` holds.
 
     Raises:
-        BrokenError: a vertex without its numbers, a face that refers to what is not there.
+        BrokenObjError: a vertex without its numbers, a face that refers to a missing element.
     """
     outline = Outline(libraries=libraries(text))
     highest: dict[str, tuple[int, int]] = {}

@@ -1,6 +1,6 @@
 """Open and decode pictures of content safely: only listed formats, no reader that runs a program, and a bounded number of pixels.
 
-Pillow alone would try every format: its EPS reader starts Ghostscript on the bytes of a stranger. Its sentences name Python
+Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Its messages name Python
 variables and byte strings, so none of them leaves this module.
 
 Tests: `tests/builders/files/test_pictures.py`.
@@ -24,7 +24,7 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 """Formats that their first bytes tell."""
 
 TEXTURE_FORMATS = (*FORMATS, "DDS")
-"""Formats of a model's textures, besides TGA, which has no signature and is told by its name."""
+"""Formats of a model's textures, besides TGA, which has no signature and is recognised by its name."""
 
 MOST_MEGAPIXELS = 64
 """Million pixels of a picture unless the project allows more by the parameter `max_megapixels`."""
@@ -80,7 +80,7 @@ def open_picture(
         most_megapixels: more are refused before one is decoded.
 
     Raises:
-        PictureError: it has too many pixels, is damaged, or has none of these formats.
+        PictureError: it has too many pixels, is damaged, or has another format.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -188,7 +188,7 @@ def _too_many(what: str, most_megapixels: float) -> str:
 
 
 def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> None:
-    """Refuse pictures that take far more time or memory to decode than their size tells."""
+    """Refuse pictures that take far more time or memory to decode than their size suggests."""
     if picture.format in ("JPEG", "MPO") and picture.info.get("progressive") and data.count(b"\xff\xda") > MOST_JPEG_SCANS:
         raise PictureError(f"too much work: this JPEG has more than {MOST_JPEG_SCANS} scans; save it again")
     tags = getattr(picture, "tag_v2", {})
@@ -198,7 +198,7 @@ def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> No
 
 
 def _format_of(data: bytes, known: tuple[str, ...]) -> str:
-    """Return Pillow's name of the format that `data` begins like, "" if it is none of `known`."""
+    """Return Pillow's name of the format that `data` begins like, "" if it is not one of `known`."""
     kind = describe_kind(data).split()
     name = kind[1].upper() if len(kind) > 1 else ""
     name = "BMP" if data.startswith(b"BM") else name
@@ -206,7 +206,7 @@ def _format_of(data: bytes, known: tuple[str, ...]) -> str:
 
 
 def _why_unidentified(data: bytes, known: tuple[str, ...]) -> str:
-    """Return what a reader raised that Pillow dropped, or what the file is instead of a picture."""
+    """Return the error of a reader that Pillow dropped, or the real kind of the file."""
     from PIL import Image
 
     if not data:

@@ -56,14 +56,14 @@ _WRITE_ROWS_BYTES = 1 << 20
 
 @dataclass
 class PngFile:
-    """What a PNG file says besides its pixels.
+    """Properties of a PNG file besides its pixels.
 
     Attributes:
         data: the file without metadata, for a decoder.
         transparent: the grey or RGB sample values (as stored) that are transparent, () if none are.
-        profile: the unpacked ICC profile, b"" if there is none.
-        gamma: exponent of the encoding, 0 if the file does not say.
-        is_other_space: whether the file says that it is in a colour space which is not sRGB, by code points (cICP).
+        profile: the unpacked ICC profile, b"" if the file has no profile.
+        gamma: exponent of the encoding, 0 if it is not stored.
+        is_other_space: whether its code points (cICP) name a colour space other than sRGB.
         frame_count: 1 if it is not an animation; 0 if the file is not a PNG.
         unpacked_bytes: size of all metadata that was unpacked so far.
         remarks: what is wrong with the file and does no harm to its pixels.

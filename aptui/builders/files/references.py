@@ -1,4 +1,4 @@
-"""Files that a source names: where they lie, and how they are declared as dependencies; what they hold is not here."""
+"""Files that a source names: their places, and their declaration as dependencies; their content is not here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator
 
 
 def check_names(request: ProcessJobRequest, paths: Iterable[str], named_by: str = "") -> None:
-    """Refuse names of files outside the project, also where nobody would come to read them.
+    """Refuse names of files outside the project, even of files that are not read.
 
     Raises:
         ForbiddenNameError: the first of them.
@@ -55,7 +55,7 @@ def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDepend
 
 
 def declare_needed(scan_folder: str, paths: Iterable[str], load: LoadBehavior) -> list[PathDependency]:
-    """Return product dependencies on whatever is made of the sources at `paths`, told as in `declare_sources`."""
+    """Return product dependencies on all products of the sources at `paths`, which are as in `declare_sources`."""
     written = (f"./{path}" if path.startswith("!") else path for path in _whole(scan_folder, paths))  # "!" would exclude it
     return [PathDependency(path, PathDependencyKind.SOURCE_FILE, load) for path in written]
 

@@ -21,7 +21,7 @@ MOST_MARK_BYTES = 1 << 20
 """Limit of one chunk of marks: a few hundred bytes are usual."""
 
 MOST_TAG_BYTES = 1 << 20
-"""Bytes at the start of a file in which tags are looked for."""
+"""Bytes at the start of a file that are searched for tags."""
 
 MOST_CHUNKS = 10_000
 
@@ -98,7 +98,7 @@ class Marks:
 
 @dataclass
 class WavLayout:
-    """What the chunks of a WAV say; sizes and places in bytes, `data_start` 0 if there is no sound.
+    """Content of the chunks of a WAV; sizes and places in bytes, `data_start` 0 if there is no sound.
 
     `is_misread`: libsndfile does not find the samples behind chunks of an odd size, with a pad byte or without.
     `is_unfinished`: the size of the samples was never written.
@@ -166,7 +166,7 @@ def walk_chunks(file: IO[bytes], order: str) -> Iterator[tuple[bytes, int, int]]
 
 
 class PlainWav(io.RawIOBase):
-    """A WAV as an open file that has nothing but its format and its samples, whatever stands between them in the real one."""
+    """A WAV as an open file that has only its format and its samples; other chunks are left out."""
 
     def __init__(self, file: IO[bytes], layout: WavLayout) -> None:
         super().__init__()

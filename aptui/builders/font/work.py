@@ -41,7 +41,7 @@ _TUPLE_COUNT_MASK = 0x0FFF
 
 
 class TooMuchWorkError(Exception):
-    """Decoding would take more than the bound; the text is one line that says what stands for so much."""
+    """Decoding would take more than the bound; the text is one line that names the cause."""
 
 
 class Work:
@@ -55,7 +55,7 @@ class Work:
         """Take `count` steps.
 
         Raises:
-            TooMuchWorkError: there are not so many left.
+            TooMuchWorkError: fewer are left.
         """
         self._left -= count
         if self._left < 0:

@@ -1,8 +1,8 @@
 """Whether a glTF 2.0 document is right: its references, and the real data behind its accessors.
 
-`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object as a person finds it: by
-index, by name, and an accessor by what uses it. An object with one mistake is not looked at further, and those built on it are.
-What the extensions change is known for Draco, meshopt and quantised meshes; other extensions are not looked into.
+`Checker(document, read).check()` fills `errors` and `warnings` with one line each, which names the object by
+index, by name, and an accessor by its users. An object with one mistake is not checked further; objects that use it are.
+Draco, meshopt and quantised meshes are supported; other extensions are not checked.
 
 Tests: `tests/builders/test_gltf_builder.py`.
 """
@@ -189,7 +189,7 @@ class Checker(GltfContents):
         return next(iter(counts.values()), 0)
 
     def _check_influences(self, attributes: Object) -> None:
-        """Every set of joints has weights, none of which is negative, and together they are 1 (§3.7.3.3)."""
+        """Check that every set of joints has weights, that no weight is negative, and that their sum is 1 (§3.7.3.3)."""
         joints, weights = ({key.removeprefix(kind) for key in attributes if key.startswith(kind)} for kind in _INFLUENCES)
         for number in sorted(joints ^ weights):
             missing, given = ("WEIGHTS", "JOINTS") if number in joints else ("JOINTS", "WEIGHTS")

@@ -1,4 +1,4 @@
-"""What a glTF document holds, found by index, and the numbers behind its accessors; `gltf_check` judges them.
+"""Content of a glTF document by index, and the numbers behind its accessors; `gltf.check` checks them.
 
 Tests: `tests/builders/test_gltf_builder.py`.
 """
@@ -16,7 +16,7 @@ from aptui.builders.files.references import UnusableError
 from aptui.builders.gltf.file import BrokenGltfError, Document, Read, buffer_bytes, has_no_bytes, is_fallback, objects
 
 MOST_MISTAKES = 100
-"""Of one document; who has more has one cause for many."""
+"""Maximum number of mistakes reported for one document; more have usually one cause."""
 
 MOST_EXPANDED_PER_BYTE = 64
 """Bytes that buffers, images and accessors together may stand for, for each byte of the files; accessors share some of theirs."""
@@ -25,7 +25,7 @@ FREE_EXPANDED_BYTES = 256 << 20
 """Bytes that they may stand for in any case: sparse morph targets of zeros take next to none in the file."""
 
 LARGEST_ACCESSOR_BYTES = 1 << 30
-"""Also for an accessor whose bytes nobody sees here, for a program that loads the model makes room for them."""
+"""Maximum size of an accessor, even of one whose bytes are not read here: a program that loads the model allocates it."""
 
 _COMPONENTS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 FLOAT = 5126
@@ -90,14 +90,14 @@ class GltfContents:
         """Take `size` bytes of those that the document may stand for.
 
         Raises:
-            BrokenGltfError: there are not so many left.
+            BrokenGltfError: fewer are left.
         """
         self._expandable -= size
         if self._expandable < 0:
             raise BrokenGltfError("the model stands for far more bytes than its files have; it is damaged, or made to do harm")
 
     def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
-        """Return what `make` finds in the array of accessor `index`, looked at once; None if it cannot be seen."""
+        """Return what `make` finds in the array of accessor `index`, computed once; None if its bytes cannot be read."""
         if index not in self._arrays:
             return None
         if (what, index) not in self._known:
@@ -134,7 +134,7 @@ class GltfContents:
         return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
 
     def _one(self, kind: str, holder: Object, key: str, *, is_needed: bool = False) -> int | None:
-        """Return the index at `key`, which must be one of the list `kind`; None where there is none."""
+        """Return the index at `key`, which must be one of the list `kind`; None if the key is missing."""
         if key not in holder:
             if is_needed:
                 raise BrokenGltfError(f"has no {key}")
@@ -166,7 +166,7 @@ class GltfContents:
     def _check_buffer(self, index: int, buffer: Object) -> None:
         self._buffers[index] = None
         length = count_of(buffer, "byteLength")
-        if not length:  # what gltfpack makes of an empty scene
+        if not length:  # gltfpack writes this for an empty scene
             self.warnings.append(f"buffer {index}: byteLength is 0, which must be an integer from 1")
         if has_no_bytes(self._document, index, buffer):
             if not is_fallback(buffer):
@@ -222,7 +222,7 @@ class GltfContents:
                 self._check_bound(index, accessor, key, getattr(array, key)(axis=0))
 
     def _element_data(self, accessor: Object, count: int) -> Array | None:
-        """Return the elements in the buffer view; None where nobody can see them."""
+        """Return the elements in the buffer view; None if they cannot be read."""
         columns, rows = _SHAPES[accessor["type"]]
         view_index = self._one("bufferViews", accessor, "bufferView")
         if view_index is None:
@@ -309,7 +309,7 @@ def as_object(value: object) -> Object:
 
 
 def as_objects(value: object) -> list[Object]:
-    """Return the objects of a list; what is none counts as an empty one."""
+    """Return the objects of a list; other values count as empty objects."""
     return [as_object(each) for each in value] if isinstance(value, list) else []
 
 
@@ -323,7 +323,7 @@ def _is_compressed(view: Object) -> bool:
 
 
 def count_of(holder: Object, key: str, *, least: int = 0) -> int:
-    """Return the integer at `key`, 0 where there is none; at least `least`."""
+    """Return the integer at `key`, 0 if the key is missing; at least `least`."""
     value = holder.get(key, 0)
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -66,7 +66,7 @@ def parse_document(data: bytes) -> Document:
 
 
 def objects(tree: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects of the top-level list `name`, none if there is no such list; what is no object counts as an empty one."""
+    """Return the objects of the top-level list `name`, if it exists; other values count as empty objects."""
     listed = tree.get(name, [])
     return [each if isinstance(each, dict) else {} for each in listed] if isinstance(listed, list) else []
 
@@ -160,7 +160,7 @@ def _jpeg_mistake(data: bytes) -> str:
 
 
 def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
-    """Return `document` as one GLB: all buffers in its BIN chunk, and the images too if wished. Equal documents give equal bytes.
+    """Return `document` as one GLB: all buffers in its BIN chunk, and the images too on request. Equal documents give equal bytes.
 
     The document must have passed the checks; its JSON is changed.
     """
@@ -194,7 +194,7 @@ def buffer_bytes(document: Document, index: int, buffer: dict[str, Any], read: R
     """Return the bytes of a buffer, which may be more than its `byteLength`.
 
     Raises:
-        BrokenError, references.UnusableError: there are none.
+        BrokenGltfError, references.UnusableError: they cannot be read.
     """
     uri = buffer.get("uri")
     if isinstance(uri, str):
