@@ -23,11 +23,12 @@ from aptui import feature
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.gateway_context import context_of
 from aptui.features.gateway.http import change_feed, http_files
-from aptui.features.gateway.peers import peer_connections, proxy
+from aptui.features.gateway.peers import proxy
 from aptui.features.gateway.protocol import wire_codec
 from aptui.features.gateway.protocol.wire_codec import NOTICES, REQUESTS, Scope
 from aptui.features.gateway.ws.client_sessions import WireSessions
 from aptui.link import port
+from aptui.shared.connections.peers import DEVICE_PATH
 from aptui.shared.errors import KnownError
 from aptui.shared.openmetrics import CONTENT_TYPE
 from aptui.store.db.schema import uuid_text
@@ -160,7 +161,7 @@ def http_document() -> _Json:
         "paths": paths,
         "webhooks": {"device": {"get": {
             "summary": "The gateway connects to a listed device.",
-            "description": f"At `{peer_connections.DEVICE_PATH}` of the device: a WebSocket with the gateway as server.",
+            "description": f"At `{DEVICE_PATH}` of the device: a WebSocket with the gateway as server.",
             "responses": {"101": {"description": "A WebSocket."}},
         }}},
         "components": {

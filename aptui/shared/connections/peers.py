@@ -12,7 +12,9 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 DEVICE_PORT = 22_229
-"""Where devices listen by default, as in O3DE."""
+"""Port of devices by default, as in O3DE."""
+DEVICE_PATH = "/v1/device"
+"""HTTP path of a device's WebSocket."""
 
 
 class Dial(Struct, frozen=True):

@@ -5,6 +5,7 @@ Devices, pipes and what `/dev/stdout` or `>(gzip)` of a shell stand for are no s
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -101,3 +102,27 @@ def replace_bytes(path: Path, data: bytes, *, mode: int = 0o666, is_synced: bool
     """Write a whole file; see `replacing`."""
     with replacing(path, mode=mode, is_synced=is_synced, what=what) as stream:
         stream.write(data)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of `path`, a file `<path>.lock` beside it that only its user can read; other processes wait.
+
+    Raises:
+        OSError: the lock file cannot be opened.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return (inode, modification time in ns, size), which differ once the file was replaced; None = it does not exist."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,24 +1,578 @@
-"""A client of a gateway over the public protocol alone: `Client` for threads, `AsyncClient` for event loops.
+"""A client of a gateway over the public protocol: `Client` for threads, `AsyncClient` for event loops.
 
-with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), wants_catalog=True) as client:
-    state = client.ask(WaitReady(term="textures/grass.png"))
-    for notice in client.notices():
-        …
+    with Client.connect("http://127.0.0.1:45650", token=…, platforms=("linux",), wants_catalog=True) as client:
+        state = client.ask(WaitReady(term="textures/grass.png"))
+        for notice in client.notices():
+            …
 
-When the gateway goes (its engine is started anew, the network is away), it is connected to again: a `Resync` tells that notices may
-have been missed. `python -m aptui.features.gateway.client listen` is a device that a gateway dials.
+A client reconnects when the connection is lost (the engine restarts, the network fails); a `Resync` then reports that notifications
+may be missing. `python -m aptui.features.gateway.client listen` is a device that a gateway connects to.
 
-Tests: `tests/features/gateway/ws/test_routing.py`.
+Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_routing.py`,
+`tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import random
+import ssl
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
 from pathlib import Path
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
-from aptui.features.gateway.client.connection import AsyncClient, Client, ClientNotice, Disconnected, Refusal, make_device
-from aptui.shared.errors import HostError
+import aiohttp
+from aiohttp import web
+from msgspec import Struct, field
 
-__all__ = ["AsyncClient", "Client", "ClientNotice", "Disconnected", "Refusal", "local", "make_device"]
+from aptui.features.gateway.protocol import wire_codec
+from aptui.features.gateway.protocol.wire_codec import REQUESTS, RequestMistake
+from aptui.features.gateway.protocol.wire_records import Hello, ReadProduct, Resync, Welcome
+from aptui.features.gateway.tasks import Wires
+from aptui.shared.connections.addresses import is_loopback
+from aptui.shared.connections.peers import DEVICE_PATH
+from aptui.shared.errors import BusyError, HostError, KnownError, UserError
+from aptui.shared.sanitize import sanitize
+
+__all__ = ["AsyncClient", "Client", "ClientNotice", "Device", "Disconnected", "Refusal", "local"]
+
+MESSAGE_LIMIT_BYTES = 64 << 20
+_CONNECT_LIMIT_S = 10.0
+_HEARTBEAT_S = 30.0
+_WINDOW = 15
+"""Of the compression that is offered to a gateway on another machine."""
+_FAREWELL_S = 2.0
+"""How long the end of a connection may take; then it is cut."""
+_MOST_UNREAD = 100_000
+"""Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
+_SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
+_REASON_LENGTH = 300
+_PASSING = frozenset({None, 1001, 1006, 1012, 1013})
+"""Codes after which the gateway may be back soon; after any other it does not want us, or it was we who closed."""
+_RECONNECT_S = 300.0
+_PAUSES_S = (0.2, 5.0)
+_REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
+
+
+class Refusal(KnownError):
+    """The gateway refuses what was asked; `code` as in the protocol: 1 you may not, 2 its trouble, 3 your mistake, 4 busy."""
+
+    def __init__(self, what: str, *, hint: str = "", code: int = 3) -> None:
+        super().__init__(what, hint=hint)
+        self.code = code
+        self.exit_code = {2: HostError.exit_code, 4: BusyError.exit_code}.get(code, UserError.exit_code)
+
+
+class Disconnected(HostError):
+    """The connection has ended, or none came about."""
+
+
+class ClientNotice(Struct, frozen=True):
+    """A notification and its place in the engine's life."""
+
+    epoch: int
+    seq: int
+    notice: object
+
+
+class _PendingRequest(Struct):
+    answer: asyncio.Future[object]
+    record: type[Any]
+    pieces: list[bytes] = field(default_factory=list)
+    has_bytes: bool = False
+    answered: object = None
+
+
+class _Way(Struct, frozen=True):
+    """How to reach a gateway: `place` returns (URL, token), anew for each try."""
+
+    place: Callable[[], tuple[str, str]]
+    tls: ssl.SSLContext | None
+    hello: Hello
+    reconnect_s: float
+
+
+class _Session:
+    """An HTTP session that leaves nothing open when it is closed."""
+
+    def __init__(self) -> None:
+        self._wires = Wires()
+        self.http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(socket_factory=self._wires.make),
+            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_LIMIT_S),
+        )
+
+    async def close(self) -> None:
+        """Close every connection, though the gateway should not answer."""
+        await self.http.close()
+        await self._wires.end()
+
+
+class AsyncClient:
+    """A connection; make one with `connect`."""
+
+    def __init__(
+        self,
+        session: _Session | None,
+        socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
+        way: _Way | None = None,
+    ) -> None:
+        self._session, self._socket, self._way = session, socket, way
+        self._asked: dict[int, _PendingRequest] = {}
+        self._count = 0
+        self._unread: deque[ClientNotice] = deque()
+        self._fresh = asyncio.Event()
+        self._online = asyncio.Event()
+        self._online.set()
+        self._end: KnownError | None = None
+        self._began, self._pause_s = asyncio.get_running_loop().time(), _PAUSES_S[0]
+        self._reader = asyncio.get_running_loop().create_task(self._live())
+        self.welcome = Welcome(0, "", "", (), 0, (), 0, 0)
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        *,
+        token: str,
+        tls: ssl.SSLContext | None = None,
+        reconnect_s: float = _RECONNECT_S,
+        place: Callable[[], tuple[str, str]] | None = None,
+        **hello: Any,
+    ) -> Self:
+        """Connect to the gateway at `url` (`http://…` or `https://…`) and say hello.
+
+        A connection that is lost is made again: what was asked ends with `Disconnected`, and a `Resync` is the next notification.
+
+        Args:
+            token: of this client.
+            tls: what certificates are trusted, None = those of the system.
+            reconnect_s: how long to try to connect again before `Disconnected` is the end; 0 = never.
+            place: returns (URL, token) for each further try: both may differ after the gateway was started anew.
+            hello: fields of `requests.Hello`.
+
+        Raises:
+            Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
+        """
+        request = Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
+        way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
+        session = _Session()
+        client = None
+        try:
+            client = cls(session, await _dial(session.http, url, token, tls), way)
+            client.welcome = await client.ask(request)
+        except BaseException:
+            await (client.close() if client is not None else session.close())
+            raise
+        return client
+
+    @classmethod
+    async def over(cls, socket: web.WebSocketResponse, **hello: Any) -> Self:
+        """Say hello to a gateway that dialled us; arguments and errors as of `connect`."""
+        client = cls(None, socket)
+        try:
+            client.welcome = await client.ask(
+                Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello), _CONNECT_LIMIT_S
+            )
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def wait_for_end(self) -> None:
+        """Wait until the connection has ended."""
+        await asyncio.wait([self._reader])
+
+    async def ask(self, request: Any, timeout_s: float | None = None) -> Any:
+        """Return the answer to a request, in its record (`requests`).
+
+        Raises:
+            Refused: the gateway refuses. Disconnected: the connection has ended. TimeoutError: it took longer than `timeout_s`.
+        """
+        async with asyncio.timeout(timeout_s):
+            asked = await self._say(request)
+            return await asked.answer
+
+    async def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
+        """Return the bytes of a product; `what` are fields of `requests.ReadProduct`.
+
+        Raises:
+            Refused, Disconnected: as `ask`.
+        """
+        async with asyncio.timeout(timeout_s):
+            asked = await self._say(ReadProduct(**what), has_bytes=True)
+            await asked.answer
+        return b"".join(asked.pieces)
+
+    async def _say(self, request: Any, *, has_bytes: bool = False) -> _PendingRequest:
+        await self._online.wait()
+        if self._end is not None:
+            raise self._end
+        self._count += 1
+        number = self._count
+        has_bytes = has_bytes or isinstance(request, ReadProduct)
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        asked = self._asked[number] = _PendingRequest(answer, REQUESTS[_REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
+        answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
+        try:
+            await self._socket.send_str(wire_codec.encode_request(number, request))
+        except (ConnectionError, RuntimeError) as error:
+            answer.cancel()
+            raise self._end or Disconnected(f"the connection has ended: {error}", hint="ask again") from None
+        return asked
+
+    async def notices(self) -> AsyncIterator[ClientNotice]:
+        """Yield notifications as they come.
+
+        Raises:
+            Disconnected: the connection has ended, and all were yielded.
+        """
+        while True:
+            while self._unread:
+                yield self._unread.popleft()
+            if self._end is not None:
+                raise self._end
+            self._fresh.clear()
+            await self._fresh.wait()
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._finish(Disconnected("the connection is closed"))
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._socket.close(), _FAREWELL_S)
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ----------------------------------------------------------------------------------------------------------- listening
+
+    async def _live(self) -> None:
+        """Listen; when the gateway goes, connect again."""
+        try:
+            while True:
+                code, end = await self._read()
+                if self._way is None or self._way.reconnect_s <= 0 or code not in _PASSING or self._end is not None:
+                    self._finish(end)
+                    return
+                self._online.clear()
+                self._drop(end)
+                await self._reconnect(self._way, str(end))
+                self._online.set()
+        except KnownError as error:
+            self._finish(error)
+        finally:
+            self._finish(Disconnected("the connection has ended"))
+
+    async def _read(self) -> tuple[int | None, Disconnected]:
+        """Take what the gateway says until it says no more, and return the code and the reason of that."""
+        code, why = None, ""
+        try:
+            while (message := await self._socket.receive()).type in _SPOKEN:
+                if message.type is aiohttp.WSMsgType.TEXT:
+                    self._take(wire_codec.decode_message(message.data))
+                else:
+                    self._take_bytes(message.data)
+        except RequestMistake as mistake:
+            return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
+        if message.type is aiohttp.WSMsgType.CLOSE:
+            code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
+        # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
+        code = code or self._socket.close_code
+        number = f" (code {code})" if code not in (None, 1000) else ""
+        return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
+
+    async def _reconnect(self, way: _Way, why: str) -> None:
+        """Try until somebody lets us in.
+
+        Raises:
+            KnownError: nobody did in time, or the gateway refuses us.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + way.reconnect_s
+        if loop.time() - self._began >= _PAUSES_S[1]:  # one that lets us in and hangs up is not asked all the time
+            self._pause_s = _PAUSES_S[0]
+        assert self._session is not None
+        while True:
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients of a farm at once
+            self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
+            try:
+                url, token = way.place()
+                self._socket = await _dial(self._session.http, url, token, way.tls)
+                await self._greet(way.hello)
+            except (Disconnected, HostError, Refusal) as error:
+                is_refused = isinstance(error, Refusal) and error.exit_code != BusyError.exit_code
+                if is_refused or loop.time() + self._pause_s > until:
+                    raise
+            else:
+                self._began = loop.time()
+                return
+            finally:
+                self._drop(Disconnected(why))
+
+    async def _greet(self, hello: Hello) -> None:
+        """Say hello on a socket that nobody reads yet, and note that something may have been missed meanwhile."""
+        self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
+        self._count += 1
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._asked[self._count] = _PendingRequest(answer, Welcome)
+        await self._socket.send_str(wire_codec.encode_request(self._count, hello))
+        while not answer.done():
+            message = await self._socket.receive(_CONNECT_LIMIT_S)
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                raise Disconnected("the gateway ended the connection instead of welcoming us")
+            self._take(wire_codec.decode_message(message.data))
+        welcome = answer.result()
+        assert isinstance(welcome, Welcome)
+        self.welcome = welcome
+
+    def _take(self, message: wire_codec.WireMessage) -> None:
+        for plain in message.notices:
+            record = wire_codec.record_of(plain)
+            if record is not None:
+                self._keep(ClientNotice(message.epoch, message.seq, record))
+        asked = self._asked.get(message.number)
+        if asked is None or asked.answer.done():
+            return
+        if message.refusal is not None:
+            refusal = message.refusal
+            asked.answer.set_exception(Refusal(refusal["what"], hint=refusal.get("hint", ""), code=refusal.get("code", 3)))
+        elif message.answer is not None:
+            asked.answered = wire_codec.as_record(message.answer, asked.record)
+            if not asked.has_bytes:
+                asked.answer.set_result(asked.answered)
+
+    def _take_bytes(self, data: bytes) -> None:
+        asked = self._asked.get(int.from_bytes(data[:4], "big"))
+        if asked is None or asked.answer.done():
+            return
+        if len(data) > 4:
+            asked.pieces.append(data[4:])
+        else:
+            asked.answer.set_result(asked.answered)
+
+    def _keep(self, received: ClientNotice) -> None:
+        if len(self._unread) >= _MOST_UNREAD:
+            self._unread.clear()
+            received = ClientNotice(received.epoch, received.seq, Resync("the program did not take its news in time"))
+        self._unread.append(received)
+        self._fresh.set()
+
+    def _finish(self, end: KnownError) -> None:
+        if self._end is None:
+            self._end = end
+        self._fresh.set()
+        self._online.set()
+        self._drop(self._end)
+
+    def _drop(self, end: KnownError) -> None:
+        """Answer what was asked: no answer can come any more."""
+        for asked in list(self._asked.values()):
+            if not asked.answer.done():
+                asked.answer.set_exception(end)
+                asked.answer.exception()  # looked at: nobody may be waiting
+
+
+async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None) -> aiohttp.ClientWebSocketResponse:
+    """Return a WebSocket to the gateway.
+
+    Raises:
+        Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
+    """
+    try:
+        return await http.ws_connect(
+            url.rstrip("/") + wire_codec.PATH,
+            headers={"Authorization": f"Bearer {token}"},
+            max_msg_size=MESSAGE_LIMIT_BYTES,
+            heartbeat=_HEARTBEAT_S,
+            compress=0 if is_loopback(urlsplit(url).hostname or "") else _WINDOW,
+            ssl=tls if tls is not None else True,
+        )
+    except aiohttp.WSServerHandshakeError as error:
+        raise _as_refused_handshake(url, error.status, await _reason(http, url, token, tls, error.status)) from None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise _unreachable(url, error) from None
+
+
+def _unreachable(url: str, error: Exception) -> Disconnected:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        hint = "'--ca FILE' names the certificate that is to be trusted ('serve.tls_cert' of its project)"
+        return Disconnected(f"the certificate of '{url}' is not trusted: {error.certificate_error}", hint=hint)
+    what = f"no gateway answers at '{url}': {error or type(error).__name__}"
+    return Disconnected(what, hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")
+
+
+async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
+    """Return why we are not let in, "" = nobody says: what a handshake that failed said of it is lost, so it is asked for again."""
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with http.get(
+            url.rstrip("/") + wire_codec.PATH,
+            headers=headers,
+            ssl=tls if tls is not None else True,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=_CONNECT_LIMIT_S),
+        ) as response:
+            is_plain = response.status == status and response.content_type == "text/plain"
+            return (await response.content.read(_REASON_LENGTH)).decode("utf-8", "replace").strip() if is_plain else ""
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return ""
+
+
+def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
+    reason = f": {sanitize(why)}" if why else ""
+    reasons = {
+        401: Refusal("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
+        403: Refusal(
+            f"the gateway refused the connection{reason}",
+            hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
+            code=1,
+        ),
+        421: Refusal(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
+        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
+    }
+    return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")
+
+
+class Device:
+    """Listens until gateways connect, and is a client of each of them.
+
+    Args:
+        hello: fields of `wire_records.Hello`, sent to each gateway.
+    """
+
+    def __init__(self, **hello: Any) -> None:
+        self._hello = hello
+        self._runner: web.AppRunner | None = None
+        self.dialled: asyncio.Queue[AsyncClient] = asyncio.Queue()
+        """A connection for each gateway that accepted the hello."""
+
+    async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
+        """Listen and return the port; `tls` has the certificate, which gateways on other machines require."""
+        app = web.Application()
+        app.router.add_get(DEVICE_PATH, self._accept)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, address, port, ssl_context=tls).start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Close all connections and stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _accept(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_LIMIT_BYTES)
+        await socket.prepare(request)
+        client = await AsyncClient.over(socket, **self._hello)
+        self.dialled.put_nowait(client)
+        try:
+            await client.wait_for_end()
+        finally:
+            await client.close()
+        return socket
+
+
+T = TypeVar("T")
+
+
+class Client:
+    """`AsyncClient` for threads: each call waits; any thread may call. Make one with `connect`."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="aptui client", daemon=True)
+        self._thread.start()
+        self._client: AsyncClient | None = None
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the gateway said when it let us in last."""
+        return self._connected.welcome
+
+    @classmethod
+    def connect(cls, url: str, *, token: str, tls: ssl.SSLContext | None = None, **more: Any) -> Self:
+        """Connect and say hello; arguments and errors as of `AsyncClient.connect`."""
+        client = cls()
+        try:
+            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # of its own class
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def ask(self, request: Any, timeout_s: float | None = None) -> Any:
+        """Return the answer to a request; see `AsyncClient.ask`."""
+        return self._wait(self._connected.ask(request, timeout_s))
+
+    def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
+        """Return the bytes of a product; see `AsyncClient.read_product`."""
+        return self._wait(self._connected.read_product(timeout_s, **what))
+
+    def next_notice(self, timeout_s: float | None = None) -> ClientNotice | None:
+        """Return the next notification, None if none came in time; None as time = wait for ever.
+
+        Raises:
+            Disconnected: the connection has ended, and all were returned.
+        """
+        waiting = asyncio.run_coroutine_threadsafe(_next(self._connected.notices()), self._loop)
+        try:
+            return waiting.result(timeout_s)
+        except Late:
+            waiting.cancel()
+            return None
+
+    def notices(self, timeout_s: float | None = None) -> Iterator[ClientNotice]:
+        """Yield notifications until none came for `timeout_s` seconds."""
+        while (received := self.next_notice(timeout_s)) is not None:
+            yield received
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._loop.is_closed():
+            return
+        if self._client is not None:
+            self._wait(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    @property
+    def _connected(self) -> AsyncClient:
+        if self._client is None or self._loop.is_closed():
+            raise Disconnected("the connection is closed")
+        return self._client
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        waiting: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return waiting.result()
+        except KeyboardInterrupt:
+            waiting.cancel()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _next(notices: AsyncIterator[ClientNotice]) -> ClientNotice:
+    return await anext(notices)
 
 
 def local(cache_dir: Path) -> tuple[str, str]:

@@ -10,14 +10,14 @@ import contextlib
 import ssl
 from typing import Any
 
-from aptui.features.gateway.client.connection import AsyncClient, Disconnected, make_device
+from aptui.features.gateway.client import AsyncClient, Device, Disconnected
 from aptui.features.gateway.protocol import wire_codec
 from aptui.shared.connections.peers import DEVICE_PORT
 
 
 async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
     """Be a device: print what every gateway that dials us says, as JSON Lines."""
-    listening = make_device(**hello)
+    listening = Device(**hello)
     print(f"listening at {address} port {await listening.open(address, port, tls)}", flush=True)
     tasks: set[asyncio.Task[None]] = set()
     try:

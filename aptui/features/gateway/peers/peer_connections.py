@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 from aiohttp import web
@@ -35,8 +35,9 @@ from aptui.features.gateway.protocol.wire_codec import Scope
 from aptui.features.gateway.tasks import Wires
 from aptui.features.gateway.ws.client_sessions import SESSIONS
 from aptui.shared.connections.addresses import canonical, is_loopback, parse_address
-from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
+from aptui.shared.connections.peers import DEVICE_PATH, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState
 from aptui.shared.errors import KnownError, UserError
+from aptui.shared.files.replacing import file_stamp
 
 if TYPE_CHECKING:
     import ssl
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 # A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a
 # client that may read all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
 
-DEVICE_PATH = "/v1/device"
-"""What a device answers at."""
 RETRY_S = (0.5, 5.0)
 """How long to wait before the next try: the first, as in the reference, and the longest."""
 _DIAL_LIMIT_S = 10.0
@@ -242,65 +241,6 @@ def _reason(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
 
 
-# A device that listens, for tests and people.
-#
-# A gateway that dials it becomes a connection of whoever listens, on which it hears and asks.
-
-
-class DialledConnection(Protocol):
-    """What a device asks of its side of a connection."""
-
-    async def wait_for_end(self) -> None:
-        """Wait until the connection has ended."""
-
-    async def close(self) -> None:
-        """End it."""
-
-
-C = TypeVar("C", bound=DialledConnection)
-
-
-class Device(Generic[C]):
-    """What listens.
-
-    Args:
-        greet: says hello to a gateway that dialled, and returns the connection.
-        message_limit_bytes: of what a gateway may say at once.
-    """
-
-    def __init__(self, greet: Callable[[web.WebSocketResponse], Awaitable[C]], message_limit_bytes: int) -> None:
-        self._greet, self._message_limit_bytes = greet, message_limit_bytes
-        self._runner: web.AppRunner | None = None
-        self.dialled: asyncio.Queue[C] = asyncio.Queue()
-        """A connection for each gateway that dialled and took our hello."""
-
-    async def open(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> int:
-        """Listen, and return the port; `tls` holds the certificate, which a gateway elsewhere wants to see."""
-        app = web.Application()
-        app.router.add_get(DEVICE_PATH, self._take)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, address, port, ssl_context=tls)
-        await site.start()
-        return int(self._runner.addresses[0][1])
-
-    async def close(self) -> None:
-        """Hang up."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _take(self, request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=self._message_limit_bytes)
-        await socket.prepare(request)
-        open_http = await self._greet(socket)
-        self.dialled.put_nowait(open_http)
-        try:
-            await open_http.wait_for_end()
-        finally:
-            await open_http.close()
-        return socket
-
-
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
 """What a device may do that people had us dial: it has no token, its address is what they trust."""
 _CHECK_S = 1.0
@@ -327,7 +267,7 @@ class Peers:
         self.admission = admission or Admission(self.configured)
         self.trouble = ""
         self._file = context.config.cache_dir / peer_settings.PLACE
-        self._stamps: tuple[peer_settings.Stamp | None, ...] = ()
+        self._stamps: tuple[tuple[int, int, int] | None, ...] = ()
         self._diallers: dict[str, OutboundConnections] = {}
         self._sessions: dict[str, WireSession] = {}
         """{id of a connection that we made: its session}."""
@@ -467,9 +407,9 @@ class Peers:
             self.trouble = settings.trouble
             await self._adopt(settings.in_force(self.configured))
 
-    def _now(self) -> tuple[peer_settings.Stamp | None, ...]:
+    def _now(self) -> tuple[tuple[int, int, int] | None, ...]:
         layers = self.context.config.layers if self.context.reread is not None else ()
-        return tuple(map(peer_settings.file_stamp, (self._file, *(Path(file) for file, _digest in layers))))
+        return tuple(map(file_stamp, (self._file, *(Path(file) for file, _digest in layers))))
 
     # -------------------------------------------------------------------------------------------------------------- telling
 

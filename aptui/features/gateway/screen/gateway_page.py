@@ -14,13 +14,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from aptui.features.gateway.screen import gateway_orders as rows
+from aptui.features.gateway.engine_requests import OrderPeers
+from aptui.features.gateway.peers import peer_settings
+from aptui.features.gateway.screen import connection_rows as rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
-from aptui.features.gateway.screen.gateway_orders import Orders
+from aptui.link import gateways
 from aptui.shared.connections.addresses import apply_order, canonical, split
-from aptui.shared.connections.peers import DEVICE_PORT, Dial, Peer, PeerAction, PeerOrder
+from aptui.shared.connections.peers import DEVICE_PORT, Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.sanitize import sanitize
+from aptui.tui.background import BackgroundTask
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Part
 from aptui.tui.screens.bars import Bar
@@ -31,6 +35,133 @@ from aptui.tui.widgets.table import SideTable, Table
 
 if TYPE_CHECKING:
     from aptui.tui.pane import Shell
+
+_Found = tuple[PeerSettings, PeerSettings, str, str]
+"""(what is kept, what is configured, what is wrong with what is kept, why no gateway runs)."""
+
+
+class Orders:
+    """The settings as they are known, and the way to change them.
+
+    Args:
+        changed: called, in the app's thread, when what the file says was read.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self.file = shell.session.cache_dir / peer_settings.PLACE
+        self._task = BackgroundTask("aptui-connections", shell.in_ui)
+        self._settings = PeerSettings()
+        self._overridden: tuple[str, ...] = ()
+        self._had_gateway = False
+        self._waiting: list[tuple[PeerOrder, str]] = []
+        self.trouble = ""
+        self.problem = ""
+        """Why no gateway runs although the configuration wants one, as the engine says; "" = nobody knows of a reason."""
+
+    @property
+    def report(self) -> GatewayReport | None:
+        """What the gateway tells, None = none runs as far as anybody knows."""
+        return self._shell.session.gateway if self.is_attached else None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether an engine is there, which would have a gateway started."""
+        return self._shell.session.state is SessionState.ATTACHED
+
+    @property
+    def settings(self) -> PeerSettings:
+        """The gateway's, or those that are kept."""
+        report = self.report
+        return report.settings if report is not None else self._settings
+
+    @property
+    def overridden(self) -> tuple[str, ...]:
+        """Which keys of the configuration do not hold, because they were changed here and could not be written."""
+        report = self.report
+        return report.overridden if report is not None else self._overridden
+
+    def follow(self) -> None:
+        """Note what the gateway says; when there is none any more, look what it left."""
+        report = self.report
+        had_gateway, self._had_gateway = self._had_gateway, report is not None
+        if report is not None:
+            self._settings = report.settings
+        elif had_gateway:
+            self.read()
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._task.close()
+
+    def read(self) -> None:
+        """Look what is kept, while no gateway says."""
+        if self.report is None:
+            self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
+
+    def do(self, order: PeerOrder, done: str) -> None:
+        """Have something done; `done` is said when it was taken. What cannot be is told."""
+        if not self._shell.can_ask:
+            self._shell.show_toast("nothing can be changed here: the screen only reads", "warning")
+            return
+        try:
+            apply_order(self.settings, order)
+        except KnownError as error:
+            self._shell.show_toast(str(error), "error", 10)
+            return
+        if self.report is not None:
+            self._shell.ask(OrderPeers(order), done)
+        else:
+            self._waiting.append((order, done))
+            self._write()
+
+    def _write(self) -> None:
+        """Do what waits, one after the other."""
+        if not self._waiting:
+            return
+        order, done = self._waiting[0]
+
+        def take_result(change: peer_settings.PeerChange) -> None:
+            self._waiting.pop(0)
+            self._shell.show_toast(done)
+            self._take_gateway((change.settings, change.configured, "", self.problem))
+
+        self._task.start(lambda _task: self._change(order), take_result, self._show_failure)
+
+    def _change(self, order: PeerOrder) -> peer_settings.PeerChange:
+        config = self._shell.config
+        return peer_settings.change_settings(
+            self.file, self._read_configured(), order, config.project_dir if config is not None else None
+        )
+
+    def _read(self) -> _Found:
+        settings, configured = peer_settings.read_stored(self.file, puts_aside=self._shell.can_ask), self._read_configured()
+        record = gateways.find_gateway(self._shell.session.cache_dir)
+        return settings.in_force(configured), configured, settings.trouble, record.problem if record is not None else ""
+
+    def _read_configured(self) -> PeerSettings:
+        """Return what the configuration says now, which may be more than when the screen began."""
+        config = self._shell.config
+        if config is None:
+            return PeerSettings()
+        from aptui.config.load import load  # for start-up
+
+        try:
+            config = load(config.project_dir)
+        except KnownError:  # somebody is writing it: the engine tells what is wrong with it
+            pass
+        return peer_settings.read_peer_settings(config.serve)
+
+    def _take_gateway(self, found: _Found) -> None:
+        self._settings, configured, self.trouble, self.problem = found
+        self._overridden = tuple(peer_settings.overridden(self._settings, configured))
+        self._changed()
+        self._write()
+
+    def _show_failure(self, error: KnownError) -> None:
+        self._waiting.clear()
+        self._shell.show_toast(str(error), "error", 10)
+
 
 _LISTS = (("allowed", "Allowed", rows.ALLOWED), ("rejected", "Rejected", rows.REJECTED))
 _OTHER = {"allowed": (PeerAction.REJECT, "rejected"), "rejected": (PeerAction.ALLOW, "allowed")}
@@ -80,7 +211,7 @@ class GatewayPage(ConnectionTables):
         self._shell = shell
         self.orders = Orders(shell, shell.wake)
         self.lists = {name: ListedRows() for name in ("peers", "allowed", "rejected")}
-        self._keys = rows.Keys()
+        self._keys = rows.RowKeys()
         self._offered: frozenset[str] = frozenset()
 
     # ------------------------------------------------------------------------------------------------------------- the parts
@@ -138,7 +269,7 @@ class GatewayPage(ConnectionTables):
         self._put_details()
         self._note_what_is_meant()
 
-    def _facts(self) -> Sequence[rows.Fact]:
+    def _facts(self) -> Sequence[tuple[str, str, str]]:
         report = self.orders.report
         if report is None:
             problem = self.orders.problem

@@ -21,7 +21,7 @@ from aptui.config import load
 from aptui.config.settings import GatewaySettings
 from aptui.core.notices import PeerOrdered
 from aptui.features.gateway.access.peer_admission import Admission, local_addresses
-from aptui.features.gateway.client import Disconnected, make_device
+from aptui.features.gateway.client import Device, Disconnected
 from aptui.features.gateway.engine_requests import OrderPeers, ReportPeers
 from aptui.features.gateway.peers import peer_connections, peer_settings
 from aptui.features.gateway.peers.peer_connections import Peers
@@ -320,7 +320,7 @@ async def gateway(tmp_path, serve: GatewaySettings = GatewaySettings()):
 
 @asynccontextmanager
 async def device(**hello):
-    there = make_device(client="phone", **hello)
+    there = Device(client="phone", **hello)
     number = await there.open()
     try:
         yield there, number
@@ -372,7 +372,7 @@ def test_a_device_that_is_not_there_is_dialled_until_it_is(tmp_path):
         async with gateway(tmp_path, GatewaySettings(connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: state(there, "phone").trouble == "connection refused")
             assert state(there, "phone").state is PeerState.CONNECTING
-            phone = make_device(client="phone")
+            phone = Device(client="phone")
             await phone.open(port=number)
             await phone.dialled.get()
             await until(lambda: state(there, "phone").state is PeerState.CONNECTED and not state(there, "phone").trouble)
@@ -446,7 +446,7 @@ def test_a_device_elsewhere_is_dialled_with_tls_and_known_by_its_certificate(tmp
     serve = GatewaySettings(dial_ca=file) if known == "ca" else GatewaySettings(dial_fingerprints=pins)
 
     async def play():
-        phone = make_device(client="phone")
+        phone = Device(client="phone")
         number = await phone.open(tls=context)
         async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             client = await phone.dialled.get()
@@ -469,7 +469,7 @@ def test_who_only_has_the_address_of_a_device_is_told_nothing(tmp_path, certifie
     monkeypatch.setattr(peer_connections, "is_loopback", lambda _address: False)
 
     async def play():
-        phone = make_device(client="phone")
+        phone = Device(client="phone")
         number = await phone.open(tls=certified[0] if has_tls else None)
         async with gateway(tmp_path, replace(serve, connections=(ConfiguredDial("phone", "127.0.0.1", number),))) as there:
             await until(lambda: trouble in state(there, "phone").trouble)

@@ -18,7 +18,7 @@ from aiohttp import WSMsgType
 from aptui.core.notices import JobChanged
 from aptui.features.gateway.protocol import wire_codec, wire_records
 from aptui.features.gateway.ws import news
-from aptui.features.gateway.ws.frames import FrameMessage
+from aptui.features.gateway.ws.client_sessions import FrameMessage
 from aptui.link.codec import NoticeLine
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, hear
 
