@@ -1,6 +1,8 @@
-"""The gateway's connection to the engine: requests, answers and events, and reconnecting when the engine is gone.
+"""The gateway's connection to the engine: requests, answers and notices; reconnects when the connection is lost.
 
-One thread reads.
+One thread reads from the connection and posts to the event loop.
+
+Tests: `tests/features/gateway/test_engine_link.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ _HELLO_LIMIT_S = 10.0
 
 
 class EngineLink:
-    """A connection to the engine of a cache, made again whenever it ends.
+    """A connection to the engine of a cache that reconnects when it ends.
 
     Args:
-        cache_dir: whose engine.
+        cache_dir: the cache.
         on_notices: called in the event loop with a batch of notices.
-        came: told when an engine is there, before its first news, and when it is gone.
+        came: called with True when an engine is connected, before its first notice, and with False when it is gone.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class EngineLink:
         self._take, self._came = on_notices, came
         self.listeners: list[Callable[[Sequence[NoticeLine]], object]] = []
         self.also_came: list[Callable[[bool], object]] = []
-        """Others who are told the same, in the event loop too."""
+        """Further callbacks like `came`."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None
@@ -52,10 +54,10 @@ class EngineLink:
         self.epoch = self.seq = 0
         self.progress: Progress | None = None
         self.running: set[int] = set()
-        """Jobs that run, as far as news said: the database does not know."""
+        """Running jobs according to the notices; the database does not store that."""
 
     def start(self) -> None:
-        """Begin to look for the engine; called in the event loop."""
+        """Start connecting; called in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="engine link", daemon=True)
         self._thread.start()
@@ -70,10 +72,10 @@ class EngineLink:
             self._thread.join(5.0)
 
     async def ask(self, verb: port.Verb, timeout_s: float | None = _ASK_LIMIT_S) -> Answer:
-        """Say a verb and return the answer.
+        """Send a request and return the answer.
 
         Raises:
-            KnownError: no engine runs, it refuses, or it takes too long.
+            KnownError: no engine runs, the engine refuses, or the timeout has passed.
         """
         client, loop = self._client, asyncio.get_running_loop()
         if client is None or not self.is_here:
@@ -81,13 +83,13 @@ class EngineLink:
         waiting: asyncio.Future[Answer | KnownError] = loop.create_future()
 
         def hand_over(answer: Answer | KnownError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
                 loop.call_soon_threadsafe(_settle, waiting, answer)
 
-        # A stuck engine takes nothing: that must not stop the event loop.
+        # A blocked engine does not read: sending must not block the event loop.
         await asyncio.to_thread(client.post, verb, hand_over)
         try:
-            # Before Python 3.12 `wait_for` forgets that it was cancelled when the answer comes at that moment.
+            # Before Python 3.12 `wait_for` ignores a cancellation if the answer arrives at that moment.
             async with asyncio.timeout(timeout_s):
                 answer = await waiting
         except TimeoutError:
@@ -129,7 +131,7 @@ class EngineLink:
 
     def _in_loop(self, call: Callable[..., object], *values: Any) -> None:
         assert self._loop is not None
-        with contextlib.suppress(RuntimeError):  # closed
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call, *values)
 
     # ------------------------------------------------------------------------------------------------------------ the loop

@@ -1,4 +1,4 @@
-"""Requests of the gateway to the engine, and of the screen to the gateway through the engine.
+"""Requests from the gateway to the engine, and from the screen through the engine to the gateway.
 
 Tests: `tests/features/gateway/test_requests.py`.
 """
@@ -12,9 +12,9 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 
 class Barrier(FeatureRequest, frozen=True):
-    """A barrier: answered when everything that changed on the disk before it is known to the engine.
+    """Wait until the engine has processed all changes on the disk so far: files are read, their jobs are planned and saved.
 
-    Changed files are read, and their jobs are planned and saved.
+    Answered with {epoch, seq, is_whole}; `is_whole` is false after `limit_s` seconds, or if a folder is watched by polling.
     """
 
     wire_name: ClassVar = "barrier"
@@ -24,8 +24,8 @@ class Barrier(FeatureRequest, frozen=True):
 class Readiness(FeatureRequest, frozen=True):
     """Answered with {state, is_scanning, is_ready, pending, critical, analyses, failed}.
 
-    `pending` and `critical` are {platform: jobs that are owed}, `analyses` sources whose jobs are not known yet; `is_ready`: the
-    first scan is over, and no source of it is without jobs. Counting is spread: what is answered may be half a second old.
+    `pending` and `critical` are {platform: number of pending jobs}; `analyses` counts sources whose jobs are not planned yet.
+    `is_ready` is true once the first scan is complete and all its sources have jobs. The counts may be half a second old.
     """
 
     wire_name: ClassVar = "readiness"
@@ -38,10 +38,7 @@ class WriteCatalog(FeatureRequest, frozen=True):
 
 
 class ShowSource(FeatureRequest, frozen=True):
-    """A person wants to see a source, or this product (a name) of it, in the editor.
-
-    Answered with {}; `ShowRequested` tells whoever listens.
-    """
+    """Show a source, or one product of it (a name), in the editor. Answered with {}; subscribers receive `ShowRequested`."""
 
     wire_name: ClassVar = "show_source"
     source: str = ""
@@ -49,14 +46,14 @@ class ShowSource(FeatureRequest, frozen=True):
 
 
 class ReportPeers(FeatureRequest, frozen=True):
-    """The gateway tells of its connections; whoever says so is the gateway from then on, until it leaves. Answered with {}."""
+    """Report the gateway's connections. The sender counts as the gateway until it disconnects. Answered with {}."""
 
     wire_name: ClassVar = "report_peers"
     report: GatewayReport
 
 
 class OrderPeers(FeatureRequest, frozen=True):
-    """Have the gateway do something about its connections. Answered with {} when it was passed on; what comes of it is news."""
+    """Change the gateway's connections. Answered with {} when the order is passed on; the gateway reports the result."""
 
     wire_name: ClassVar = "order_peers"
     order: PeerOrder

@@ -1,4 +1,4 @@
-"""The gateway as a process: its application, its socket, its life; it starts with an engine or waits for one.
+"""The gateway process: its application, its socket, start and end. It starts with an engine, or waits for one.
 
 Tests: `tests/features/gateway/access/test_guard.py`.
 """
@@ -56,14 +56,14 @@ _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
 _REVOKED_CHECK_S = 1.0
 _COLLECTED = (700, 5, 5)
-"""Thresholds of the collector (`gc`): a connection that ends badly leaves a ring of errors and frames that holds what was sent
-last."""
+"""Thresholds of the garbage collector (`gc`): a failed connection leaves a cycle of errors and frames that refers to received
+bytes."""
 _NICE = 10
-"""Above the engine's workers (`engine.pool.processes.PoolSettings`): what has to be made comes before what is told of it."""
+"""Niceness above that of the engine's workers (`engine.pool.processes.PoolSettings`): processing comes before reporting."""
 
 
 class ListenAddress(Struct, frozen=True):
-    """Where a gateway came to listen."""
+    """Where a gateway listens, and the token of the user who runs it."""
 
     url: str
     address: str
@@ -73,11 +73,11 @@ class ListenAddress(Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class GatewayParts(GatewayContext):
-    """What the gateway itself starts and ends, beside what its parts share.
+    """The context, and the parts that only the gateway itself starts and ends.
 
     Args:
-        sessions: the WebSockets that are open.
-        publisher: turns the engine's notices into notifications for clients.
+        sessions: the open WebSockets.
+        publisher: makes notifications of the engine's notices.
     """
 
     sessions: WireSessions
@@ -85,7 +85,7 @@ class GatewayParts(GatewayContext):
 
 
 def build_parts(config: Config, *, local_token: str = "", token_file: Path | None = None) -> GatewayParts:
-    """Return what the parts of a gateway share; nothing listens yet, and nothing looks for the engine."""
+    """Return the parts of a gateway; they do not listen or connect yet."""
     owners = tokens.Tokens(token_file or tokens.path(), local_token)
     sessions = WireSessions(config.serve.clients_limit, _answer)
     database = Database(config.cache_dir / dirs.DATABASE)
@@ -97,13 +97,13 @@ def build_parts(config: Config, *, local_token: str = "", token_file: Path | Non
 
 
 async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
-    from aptui.features.gateway.ws.routing import answer  # nobody pays for it before anybody asks
+    from aptui.features.gateway.ws.routing import answer  # loading it is slow and not needed before the first request
 
     return await answer(session, name, request)
 
 
 def build_app(parts: GatewayParts) -> web.Application:
-    """Return the application: the WebSocket, and the routes of every other part there is."""
+    """Return the application with all routes."""
     app = web.Application(middlewares=[guard.middleware, documents.refuse_unknown], client_max_size=_BODY_LIMIT_BYTES)
     app[CONTEXT], app[GUARD], app[SESSIONS], parts.app = parts, parts.guard, parts.sessions, app
     app.on_response_prepare.append(guard.mark_response)
@@ -117,9 +117,9 @@ class Gateway:
     """One gateway: `open`, then `close`.
 
     Args:
-        config: of the project.
-        token_file: instead of the user's.
-        reread: returns the configuration as it is now.
+        config: configuration of the project.
+        token_file: used in place of the user's token file.
+        reread: returns the current configuration.
     """
 
     def __init__(self, config: Config, token_file: Path | None = None, reread: Callable[[], Config] | None = None) -> None:
@@ -133,10 +133,10 @@ class Gateway:
         self.parts: GatewayParts | None = None
 
     async def open(self) -> ListenAddress:
-        """Listen, and begin to look for the engine.
+        """Listen, and start connecting to the engine.
 
         Raises:
-            UserError: the configuration asks for what is not safe, or cannot be. BusyError: the port is taken.
+            UserError: the configuration is unsafe or invalid. BusyError: the port is taken.
         """
         serve = self.config.serve
         refuse_unsafe(serve, self._token_file)
@@ -152,7 +152,7 @@ class Gateway:
                 build_app(parts),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # what is forwarded stays as it came, and nobody has us unpack a bomb
+                auto_decompress=False,  # forwarded bodies stay compressed, and a client cannot send a decompression bomb
                 keepalive_timeout=_KEEPALIVE_S,
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
@@ -180,7 +180,7 @@ class Gateway:
         return ListenAddress(f"{scheme}://{host}:{parts.port}", serve.address, parts.port, self._token)
 
     async def close(self) -> None:
-        """Say good-bye to clients and let go of everything."""
+        """End all sessions and release everything."""
         parts, self.parts = self.parts, None
         if parts is None:
             return
@@ -200,9 +200,9 @@ class Gateway:
 
 
 async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
-    """Each second, end what tokens have open that is revoked or over: WebSockets are told why, all else is cut off.
+    """Each second, end the connections of revoked and expired tokens: WebSockets with a reason, others by dropping them.
 
-    It is noted as well what the audit log held back.
+    Also logs the number of refused requests that the audit log held back.
     """
     warned: set[ClientConnection] = set()
     while True:
@@ -222,7 +222,7 @@ async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> Non
 
 
 def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
-    """Refuse to be reachable from other machines without TLS and a token.
+    """Refuse an address that other machines can reach if TLS or a token is missing.
 
     Raises:
         UserError: what is missing.
@@ -245,10 +245,10 @@ def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
 
 
 def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
-    """Return what TLS is done with, None = it is not.
+    """Return the TLS context, None = no TLS.
 
     Raises:
-        UserError: certificate or key cannot be used.
+        UserError: the certificate or its key cannot be used.
     """
     if not serve.tls_cert:
         return None
@@ -270,10 +270,10 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
 
 
 def listen(serve: GatewaySettings) -> socket.socket:
-    """Return a socket that is bound.
+    """Return a bound socket.
 
     Raises:
-        BusyError: somebody else has the port. UserError: that is no address of this machine.
+        BusyError: another program has the port. UserError: this machine does not have the address.
     """
     try:
         family, kind, number, _name, place = socket.getaddrinfo(
@@ -307,18 +307,18 @@ def listen(serve: GatewaySettings) -> socket.socket:
 def run(
     config: Config, *, say: Callable[[str], object], reread: Callable[[], Config] | None = None, ends_with_input: bool = False
 ) -> None:
-    """Serve until a signal comes or, with `ends_with_input`, until standard input ends because whoever held its other end is gone.
+    """Serve until a signal arrives or, with `ends_with_input`, until standard input ends because its writer has ended.
 
     Args:
-        say: is told where it listens.
-        reread: returns the configuration as it is now.
+        say: called with a sentence about the address.
+        reread: returns the current configuration.
 
     Raises:
-        KnownError: it cannot listen.
+        KnownError: the gateway cannot listen.
     """
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # What is imported stays: without it among what is looked at, the remains of connections are found while they are few.
+    # Imported modules stay for good: without them the collector finds the remains of connections early.
     gc.freeze()
     gc.set_threshold(*_COLLECTED)
     asyncio.run(_run(config, say, reread, ends_with_input=ends_with_input))
@@ -343,7 +343,7 @@ async def _run(config: Config, say: Callable[[str], object], reread: Callable[[]
 
 
 def announce(config: Config, place: ListenAddress) -> None:
-    """Write where the gateway listens, and the token of the user who runs it, where only they can read it."""
+    """Write the address and the token of the user who runs the gateway into a private file."""
     from aptui.link import gateways
 
     gateways.announce(
@@ -353,7 +353,7 @@ def announce(config: Config, place: ListenAddress) -> None:
 
 
 def retract(config: Config) -> None:
-    """Take that back."""
+    """Remove that file."""
     from aptui.link import gateways
 
     gateways.retract(config.cache_dir)

@@ -1,8 +1,6 @@
-"""What every part of the gateway shares: the configuration, the database, the engine's link, the guard.
+"""What all parts of the gateway share: configuration, database, connection to the engine, access rules, and the event pulse.
 
-Who is connected is `ws.sessions`' business.
-
-Tests: `tests/features/gateway/peers/test_proxy.py`.
+Tests: `tests/features/gateway/peers/test_proxy.py`, `tests/features/gateway/access/test_guard.py`.
 """
 
 from __future__ import annotations
@@ -36,14 +34,14 @@ class GatewayContext:
     """One gateway.
 
     Args:
-        config: of the project; `config.serve` says where it listens.
-        database: questions to the asset database, answered in threads.
-        engine: words to the engine and its news.
-        guard: who may come in, and what they may do.
-        pulse: beats after each batch of news.
-        reread: returns the configuration as it is now, None = it stays as it is.
-        port: the one it listens at, 0 = not yet.
-        connections: its sockets, and `app` its application, once there are.
+        config: configuration of the project; `config.serve` is that of the gateway.
+        database: runs queries in threads.
+        engine: connection to the engine.
+        guard: access rules.
+        pulse: beats after each batch of notices.
+        reread: returns the current configuration, None = it does not change.
+        port: the port it listens at, 0 = not yet.
+        connections: its connections; `app` is its application. Both are None before the gateway listens.
     """
 
     config: Config
@@ -61,11 +59,9 @@ CONTEXT = web.AppKey("room", GatewayContext)
 
 
 def context_of(request: web.Request) -> GatewayContext:
-    """Return the room of a request, in applications inside the application too."""
+    """Return the context of a request, also in nested applications."""
     return request.config_dict[CONTEXT]
 
-
-# Queries of clients to the asset database, answered in threads, so that no client waits for another's query.
 
 T = TypeVar("T")
 
@@ -73,7 +69,7 @@ _THREADS = 4
 
 
 class Database:
-    """The asset database of a cache, whichever file that is just now."""
+    """The asset database of a cache. Queries run in threads, so that no client waits for the query of another client."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,10 +77,10 @@ class Database:
         self._rested: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
 
     async def ask(self, question: Callable[[Reader], T]) -> T:
-        """Return the answer to `question`, which sees one moment of the database; it runs in a thread.
+        """Run a query in a thread and return its result; the query sees one snapshot.
 
         Raises:
-            KnownError: there is no database yet, or it cannot be read.
+            KnownError: the database does not exist yet or cannot be read.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
 
@@ -113,28 +109,25 @@ class Database:
                 known, reader = self._rested.get_nowait()
                 if known == inode:
                     return known, reader
-                reader.close()  # the file is another one: somebody made the cache anew
+                reader.close()  # the file was replaced: the cache was recreated
         return inode, open_reader(self.path)
 
     def close(self) -> None:
-        """Wait for what is being asked, and let go of the file."""
+        """Wait for running queries and close the database."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         with contextlib.suppress(queue.Empty):
             while True:
                 self._rested.get_nowait()[1].close()
 
 
-# The moments at which anything has happened, for requests that wait. What happened is told by `ws.news`.
-
-
 class NewsPulse:
-    """Lets requests wait until anything has happened."""
+    """Wakes requests that wait for any event; `ws.news` reports the events themselves."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def beat(self) -> None:
-        """Wake whoever waits."""
+        """Wake all waiting requests."""
         waiting, self._waiting = self._waiting, set()
         for each in waiting:
             if not each.done():

@@ -1,4 +1,7 @@
-"""The gateway beside an engine: a process that is started when the configuration says so, watched, and ended with the engine."""
+"""The gateway process of an engine: started if the configuration enables it, restarted when it fails, ended with the engine.
+
+Tests: `tests/features/gateway/test_gateway_process.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +29,21 @@ if TYPE_CHECKING:
 
 _RETRY_S = (1.0, 300.0)
 _SOUND_S = 10.0
-"""One that lived so long did begin well: the next one is tried at once."""
+"""A gateway that ran for this time had started well: it is restarted without delay."""
 _END_LIMIT_S = 5.0
 _LOG = "gateway.log"
 _FOLLOWED: dict[str, Any] = {"allowed": (), "rejected": (), "has_allow_list": True, "connections": ()}
-"""What a gateway takes over while it runs (`serve.peers.peers`): nobody is hung up on because a list changed."""
+"""Settings that a running gateway applies itself (`peers.peer_connections`): clients stay connected when a list changes."""
 
 
 class GatewaySupervisor:
-    """Keeps the gateway of one engine running while `serve.enabled`.
+    """Keeps the gateway of one engine running while `serve.enabled` is true.
 
-    It lives as long as its standard input stays open, which the kernel closes when the engine dies, however that happens.
+    The gateway ends when its standard input closes; the kernel closes it when the engine ends for any reason.
 
     Args:
-        live: the engine that stays up.
-        options: of the command line, for the gateway to read the same configuration.
+        live: the running engine.
+        options: options of the command line, so that the gateway reads the same configuration.
     """
 
     def __init__(self, live: EngineSupervisor, options: Sequence[str] = ()) -> None:
@@ -48,9 +51,9 @@ class GatewaySupervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._seen: Config | None = None
-        """The configuration that was looked at last."""
+        """The configuration that was checked last."""
         self._begun_with: tuple[object, ...] = ()
-        """What of it the child was started with, or tried last."""
+        """The settings of the last start."""
         self._began = 0.0
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]
@@ -59,18 +62,18 @@ class GatewaySupervisor:
         live.endings.append(self.close)
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when to try to start it, if it is wanted and does not run."""
+        """Return when to start the gateway again, None = it runs or is disabled."""
         return self._retry_at if self._live.config.serve.is_enabled and self._child is None else None
 
     def poll(self, now: float) -> None:
-        """Start it, or end it, as the configuration says now."""
+        """Start or end the gateway according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
         if self._live.config.serve.is_enabled and self._child is None and now >= self._retry_at:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
-        """End it if it is not wanted any more, or knows another configuration: the next one reads this."""
+        """End the gateway if it is disabled or its settings changed; the next one reads the new configuration."""
         self._seen, before = config, self._begun_with
         project = config.project
         serve = replace(config.serve, **_FOLLOWED)
@@ -83,7 +86,7 @@ class GatewaySupervisor:
             gateways.retract(config.cache_dir)
 
     def close(self) -> None:
-        """End it."""
+        """End the gateway."""
         self._end()
         if self._live.config.serve.is_enabled:
             gateways.retract(self._live.config.cache_dir)
@@ -115,7 +118,7 @@ class GatewaySupervisor:
         self._live.selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
 
     def _on_end(self, _mask: int) -> None:
-        """It ended without our doing."""
+        """Handle a gateway that ended by itself."""
         child, now = self._child, time.monotonic()
         if child is None:
             return
@@ -136,7 +139,7 @@ class GatewaySupervisor:
                 self._live.engine.news.say(f"there is no gateway: {why}", LogLevel.ERROR)
 
     def _last_words(self) -> str:
-        """Return the last thing it said of itself."""
+        """Return the last error message in the gateway's log."""
         try:
             lines = self._log.read_bytes()[-65_536:].decode("utf-8", "replace").splitlines()
         except OSError:

@@ -1,4 +1,4 @@
-"""What answers the gateway's requests (`engine_requests`), now or when it has come true.
+"""Answers the gateway's requests (`engine_requests`) inside the engine, some of them later.
 
 Tests: `tests/features/gateway/ws/test_routing.py`.
 """
@@ -27,16 +27,16 @@ GatewayRequest = Barrier | Readiness | WriteCatalog | ShowSource | ReportPeers |
 _RECOUNT_S = 0.01
 _BARRIER_LIMIT_S = 60.0
 _BARRIER_URGENCY = 200
-"""The escalation of jobs that a client waits for, as of O3DE's synchronous asset requests."""
+"""Priority of jobs that a client waits for; the value of O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 _COUNT_SHARE = 50
-"""Jobs are not counted again before this many times as long as it took has gone by: two hundredths of the engine's time at most."""
+"""Pending jobs are counted again after this many times the duration of the last count: at most 2 % of the engine's time."""
 _COUNT_MOST_S = 5.0
-"""… but no answer is older than this."""
+"""Maximum age of a count."""
 
 
 class _BarrierRequest(Struct):
-    """Somebody waits until what changed before is known; `ticket` -1 = not all of it is looked at yet."""
+    """A waiting barrier; `ticket` -1 = some changes before it are not processed yet."""
 
     request: Request
     deadline: float
@@ -49,7 +49,7 @@ class _BarrierRequest(Struct):
 
 
 class _PendingRequest(Struct):
-    """What is pending, as it was counted at `at`; `cost_s` is processor time of this thread."""
+    """The number of pending jobs at the time `at`; `cost_s` is the processor time of the count in this thread."""
 
     at: float = 0.0
     cost_s: float = 0.0
@@ -60,7 +60,7 @@ class _PendingRequest(Struct):
 
 
 class GatewayRequests:
-    """Answers the gateway, keeps its last report, and passes orders on to it; judges nothing itself."""
+    """Answers the gateway, stores its last report, and passes orders on to it."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -73,10 +73,10 @@ class GatewayRequests:
         live.parts.append(self)
 
     def take(self, request: Request, verb: GatewayRequest) -> None:
-        """Take a verb; answer it now or later.
+        """Answer a request now or later.
 
         Raises:
-            KnownError: there is no engine just now.
+            KnownError: no engine is running.
         """
         match verb:
             case Barrier():
@@ -103,17 +103,17 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """A client is gone, and what it waited for; if it was the gateway, none runs any more."""
+        """Drop the pending requests of a client that has disconnected; if it was the gateway, no gateway runs any longer."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
         self._saving = [request for request in self._saving if request.client != client]
 
     def _pass_on(self, order: PeerOrder) -> None:
-        """Tell the gateway what it is to do.
+        """Send an order to the gateway.
 
         Raises:
-            HostError: none runs.
+            HostError: no gateway is running.
         """
         live = self._live
         if live.gateway_report is None or live.server is None:
@@ -142,7 +142,7 @@ class GatewayRequests:
             if not is_over and engine is not None and barrier.is_synced and barrier.ticket < 0 and self._is_all_known(engine):
                 if not engine.pipeline.jobs.memory.unsaved.has_any:
                     barrier.ticket = engine.ordered_ticket
-                elif not barrier.has_saved:  # who asks reads rows: a source whose jobs have none would be a finished one
+                elif not barrier.has_saved:  # the client will read rows: a source whose jobs have no row yet would look finished
                     engine.ask("save")
                     barrier.has_saved = True
             elif not is_over and engine is not None and barrier.is_synced and not barrier.has_hurried:
@@ -154,19 +154,19 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _hurry(self, engine: Engine) -> bool:
-        """Have what is to be analysed go before jobs; return whether that was said, once all that must be is there."""
+        """Raise the priority of analyses above jobs; return whether it was raised, once all changed files are read."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)
         return True
 
     def _is_looking(self, engine: Engine) -> bool:
-        """Whether anything that was reported is still to be looked at or read."""
-        is_busy = engine.scans.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
+        """Whether a reported change is still to be checked or read."""
+        is_busy = engine.is_scanning or not self._live.watching.is_quiet or self._live.is_reopening
         return is_busy or engine.longest_wait_s() <= 0 or engine.pipeline.status().reading > 0
 
     def _is_all_known(self, engine: Engine) -> bool:
-        """Whether nothing that was reported is still to be looked at, read or analysed."""
+        """Whether all reported changes are checked, read and analysed."""
         return not (engine.pipeline.status().is_analysing or self._is_looking(engine))
 
     # ----------------------------------------------------------------------------------------------------------- readiness
@@ -207,11 +207,11 @@ class GatewayRequests:
     # ---------------------------------------------------------------------------------------------------------------- time
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when something that is waited for may have come true."""
+        """Return when to check the waiting requests again."""
         return now + _RECOUNT_S if self._barriers or self._saving else None
 
     def poll(self, now: float) -> None:
-        """Answer what has come true."""
+        """Answer the requests whose condition is met."""
         if self._barriers:
             self._pass_barriers(now)
         if self._saving:
@@ -224,7 +224,7 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # One that writes already goes round once more, and does not tell us: asked again, the next one finds nothing to do.
+            # A catalog writer that is running starts again without reporting to us; asked again, the next one has nothing to do.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

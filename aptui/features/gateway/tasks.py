@@ -1,4 +1,4 @@
-"""Background tasks beside requests: a failure is logged when it happens, not when the task is collected.
+"""Background tasks whose failures are logged at once, and the sockets of outgoing HTTP sessions.
 
 Tests: `tests/features/gateway/test_tasks.py`.
 """
@@ -11,15 +11,15 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-# The sockets of an HTTP session that goes out, so that all are closed when it is: what aiohttp lets go of may stay open for
-# long.
-
 _TURNS, _TURN_S = 100, 0.01
-"""Looks at whether all that was cut is closed."""
+"""Number of checks, and the interval in seconds, until closed sockets are released."""
 
 
 class Wires:
-    """The sockets of a session: `make` is its connector's `socket_factory`, and `end` comes after its `close`."""
+    """The open sockets of an outgoing HTTP session; aiohttp may keep them open after the session has closed.
+
+    Pass `make` to the connector as `socket_factory`, and call `end` after the session's `close`.
+    """
 
     def __init__(self) -> None:
         self._open: list[socket.socket] = []
@@ -31,9 +31,9 @@ class Wires:
         return wire
 
     async def end(self) -> None:
-        """Cut what is still open, and see it closed: over TLS, a session that is closed waits for the farewell of the other end.
+        """Shut down open sockets and wait until they are closed.
 
-        The event loop may be over right after, and transports that are open then stay so.
+        Over TLS, a closed session waits for the other end. If the event loop ended now, its transports would stay open.
         """
         for wire in self._open:
             with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ class Wires:
 
 
 def begin(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Let work begin in the running loop, whose exception handler hears of errors; of a peer that is gone nobody does."""
+    """Start a task in the running loop. Its errors go to the loop's exception handler, except those of lost connections."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_log_failure)
     return task

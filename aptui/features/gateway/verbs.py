@@ -1,6 +1,7 @@
-"""The verbs of the outer wire: run a gateway, make and revoke tokens, and be a client from the command line.
+"""The verbs `gateway`, `token`, `client`, `changes` and `web`, and the gateway's lines of `doctor` and `config --explain`.
 
-Tests: `tests/features/gateway/test_client_verbs.py`.
+Tests: `tests/features/gateway/test_client_verbs.py`, `tests/features/gateway/test_changes_verb.py`,
+`tests/features/shipping/test_verbs.py`, `tests/config/sections/test_serve.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _WATCH_S = 3_600.0
-"""So long `watch` waits for a gateway that went."""
+"""How long `watch` tries to reconnect, in seconds."""
 
 
 def _need_aiohttp() -> None:
@@ -68,7 +69,7 @@ def gateway_arguments(parser: ArgumentParser) -> None:
 
 
 def gateway(arguments: Namespace) -> int:
-    """Listen for editors, games and devices until a signal comes."""
+    """Listen for editors, games and devices until a signal arrives."""
     _need_aiohttp()
     from aptui.features.gateway import gateway as serving
 
@@ -100,7 +101,7 @@ def _refuse_second(config: Config) -> None:
 
 
 def _start_engine(config: Config, arguments: Namespace) -> bool:
-    """Start the engine if none runs, one that does not run a gateway itself; return whether it was started."""
+    """Start an engine without a gateway of its own if no engine is running; return whether it was started."""
     from aptui.daemon import engine
 
     try:
@@ -212,7 +213,7 @@ def client_arguments(parser: ArgumentParser) -> None:
 
 
 def client(arguments: Namespace) -> int:
-    """Be a client of a gateway."""
+    """Send a request to a gateway, watch notifications, or fetch a product."""
     _need_aiohttp()
     actions: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
     action = actions.get(arguments.action, _ask)
@@ -248,10 +249,10 @@ def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:
 
 
 def _token(arguments: Namespace) -> str:
-    """Return the token that is given, "" = none.
+    """Return the given token, "" = none.
 
     Raises:
-        UserError: the file cannot be read, or others can.
+        UserError: the file cannot be read, or other users can read it.
     """
     if arguments.token == "-":
         return sys.stdin.readline(_TOKEN_LIMIT).strip()
@@ -282,7 +283,7 @@ def _trusting(file: str) -> SSLContext:
 
 
 def _trusting_own(certificate: str) -> SSLContext | None:
-    """Trust the certificate of one's own gateway and no other, whatever name it bears; None = there is none to read."""
+    """Trust the certificate of this project's own gateway and no other, with any name; None = it cannot be read."""
     import ssl
 
     if not certificate:
@@ -300,7 +301,7 @@ def _trusting_own(certificate: str) -> SSLContext | None:
 
 
 def _watch(connected: Client, arguments: Namespace) -> int:
-    """Print what happens until somebody ends it."""
+    """Print notifications until interrupted."""
     for received in connected.notices():
         if arguments.json:
             printing.say_json({"epoch": received.epoch, "seq": received.seq, **_plain(received.notice)})
@@ -365,7 +366,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
 
 
 def _ask(connected: Client, arguments: Namespace) -> int:
-    """Ask one request and print the answer."""
+    """Send one request and print the answer."""
     from aptui.features.gateway.protocol.wire_codec import REQUESTS, as_record
 
     name, words = arguments.action, list(arguments.words)
@@ -417,7 +418,7 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------- changes
 
 POLL_S = 0.05
-"""How often a follower looks whether anything was written: one question to the memory that SQLite's processes share."""
+"""Interval of checks for changes, in seconds; a check reads memory that SQLite's processes share."""
 _EPILOG = """\
 A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
 {seq, kind, id, name, removed}. Without --since everything that is there is listed first, and {seq, kind: "listed"} follows.
@@ -440,7 +441,7 @@ def _number(text: str) -> int:
 
 
 def changes(arguments: Namespace) -> int:
-    """Print what changed."""
+    """Print the changes; no engine is needed."""
     from aptui.store.queries.change_tail import ChangeTail
 
     config = load_last_config(arguments)
@@ -466,7 +467,7 @@ def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
 
 
 def _print(record: Record) -> None:
-    """Write a line for people; the number comes first, so that it can be given back."""
+    """Print a record as text. The number comes first, so that the user can pass it to `--since`."""
     from aptui.store.queries.change_tail import LISTED, RESYNC
 
     seq, kind = record.get("seq", ""), record["kind"]
@@ -493,7 +494,7 @@ def web_arguments(parser: ArgumentParser) -> None:
 
 
 def web(arguments: Namespace) -> int:
-    """Show the screen to a browser until Ctrl-C."""
+    """Show the screen in a browser until Ctrl-C."""
     if not 0 <= arguments.port < 1 << 16:
         raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")
     config = load_config(arguments)
@@ -512,7 +513,7 @@ def _print_screen(address: str) -> None:
 
 
 def show_demo(config: Config) -> int:
-    """Show the demo's page until Ctrl-C; an engine that ran before stays, one of ours ends."""
+    """Show the demo's page until Ctrl-C; then stop the engine if this verb started it."""
     from aptui.cli.engine_verbs import stop_engines
     from aptui.daemon import engine
     from aptui.link import places
@@ -533,8 +534,7 @@ def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
     printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
     sys.stdout.flush()
-    # A text browser would take the terminal. Other users can read the arguments of a browser: this token reads products
-    # and no more.
+    # A text browser would use this terminal. Other users can read a browser's arguments; this token can only read products.
     if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
         webbrowser.open(address)
 
@@ -563,7 +563,7 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 
 def _check_gateway(config: Config) -> DoctorCheck:
-    """Say whether editors, games and devices are heard, where that is wanted."""
+    """Check whether the gateway runs if it is enabled."""
     from aptui.cli.read_verbs import engine_process
 
     found = gateways.find_gateway(config.cache_dir)
@@ -579,7 +579,7 @@ def _check_gateway(config: Config) -> DoctorCheck:
 
 
 def _check_lists(config: Config) -> DoctorCheck:
-    """Say whether what the configuration says about who may connect holds."""
+    """Check whether the configured lists are in effect."""
     changed = _find_changed(config)
     if changed:
         message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
@@ -590,14 +590,14 @@ def _check_lists(config: Config) -> DoctorCheck:
 
 
 def _find_changed(config: Config) -> dict[str, Any]:
-    """Return {key below `serve`: its value} of what was changed on the Connections screen."""
+    """Return {key below `serve`: its value} of the keys that were changed on the Connections screen."""
     configured = peer_settings.read_peer_settings(config.serve)
     settings = peer_settings.read_stored(config.cache_dir / peer_settings.PLACE, puts_aside=False).in_force(configured)
     return peer_settings.overridden(settings, configured)
 
 
 def explain(key: str, load: Callable[[], Config]) -> Iterator[ConfigMessage]:
-    """Yield what the Connections screen changed about a key, which wins over the configuration."""
+    """Yield the Connections screen's value of a key; it overrides the configuration."""
     if not key.startswith("serve."):
         return
     config = load()

@@ -1,7 +1,8 @@
-"""Which clients may connect and what they may do: Host, Origin, tokens, scopes, rates, the audit log.
+"""Checks of each request: client address, Host, Origin, token, scope, rate; the audit log; and limits of connections.
 
-A handler's first line is `identity = require(request, Scope.READ)`. Host and Origin are looked at before any handler, by
-`middleware`.
+The first line of a handler is `identity = require(request, Scope.READ)`. `middleware` checks Host and Origin before any handler.
+
+Tests: `tests/features/gateway/access/test_guard.py`.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ if TYPE_CHECKING:
 
 
 ESCALATIONS_PER_S = 100
-"""Escalations that one client may ask for in a second; more are refused."""
+"""Maximum rate of one client's requests that raise a priority, per second."""
 AUDIT_LIMIT_BYTES = 4 << 20
 _DETAIL_BYTES = 1 << 10
-"""Of what a client said, so much is noted."""
+"""Maximum length of one detail in the audit log."""
 SUBPROTOCOL = "aptui.v1"
 TOKEN_SUBPROTOCOL = "aptui.token."
-"""Before the token, among the WebSocket subprotocols: a page in a browser can set no header."""
+"""Prefix of the token among the WebSocket subprotocols: a web page cannot set headers."""
 COOKIE = "aptui-token"
 _LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _BODY_TYPES = frozenset({"application/json", "application/octet-stream"})
-"""A page of another origin can send none of these without asking first."""
+"""Media types that a page of another origin cannot send without a preflight request."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -54,7 +55,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ClientIdentity(Struct, frozen=True):
-    """A client's identity: the name of its token, its scopes and address; a device that we dialled has no token (`digest` "")."""
+    """A client: the name of its token, its scopes and address. A device that the gateway dialled has no token (`digest` "")."""
 
     name: str
     scopes: frozenset[Scope]
@@ -63,16 +64,16 @@ class ClientIdentity(Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        """Whether it is the user who runs the gateway: some room is kept for them."""
+        """Whether this is the user who runs the gateway; some capacity is reserved for them."""
         return self.name == LOCAL
 
     @property
     def learns_places(self) -> bool:
-        """Whether it is told where this machine has its folders: who is here, and who controls."""
+        """Whether answers may contain absolute paths of this machine: for clients on this machine, and for the scope `control`."""
         return self.may(Scope.CONTROL) or is_loopback(self.address)
 
     def may(self, scope: Scope) -> bool:
-        """Whether it has that scope."""
+        """Whether the client has a scope."""
         return scope in self.scopes
 
 
@@ -80,10 +81,10 @@ _IDENTITY = web.RequestKey("identity", ClientIdentity)
 
 
 class Audit:
-    """The log of what clients had done that changes anything: JSON Lines, each written whole.
+    """The log of requests that change anything, as JSON Lines; each line is written in one call.
 
-    What was done is noted each time; of what was refused, ten a minute and identity, and then how many more. Where it grows too
-    long, it becomes `<name>.1`, in place of the one before.
+    Every accepted request is logged. Of refused requests, ten per minute and identity are logged, then their number. Above the size
+    limit the file becomes `<name>.1` and replaces the previous one.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,7 +93,7 @@ class Audit:
         self._is_broken = False
 
     def write(self, identity: ClientIdentity, what: str, outcome: str, **details: object) -> None:
-        """Note that somebody asked for something and what came of it; a disk that refuses costs the note, and one complaint."""
+        """Log a request and its outcome. If the file cannot be written, the entry is lost; the first such error is printed."""
         if outcome.startswith("refused") and not self._refused.admit(identity.name, self._clock()):
             return
         self._append({
@@ -101,7 +102,7 @@ class Audit:
         })  # fmt: skip
 
     def report_held_back(self) -> None:
-        """Note how much was not noted in the minutes that are over; called now and then."""
+        """Log how many refused requests were not logged in the minutes that have ended; called regularly."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})
 
@@ -124,20 +125,20 @@ class Audit:
 
 
 def _shorten(value: object) -> object:
-    """Return a detail as it is, or the beginning of its text where it is long."""
+    """Return a detail, or the beginning of its text if it is too long."""
     text = json.dumps(value, default=str)
     return value if len(text) <= _DETAIL_BYTES else f"{text[:_DETAIL_BYTES]}… ({len(text):,} characters)"
 
 
 class Rate:
-    """How often something may be done: `per_s` a second, and as many at once."""
+    """A rate limit: `per_s` per second, with a burst of the same number."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._clock = per_s, clock
         self._left, self._at = per_s, clock()
 
     def takes(self, count: int = 1) -> bool:
-        """Take `count` and return whether there were so many left."""
+        """Count `count` uses; return False if that exceeds the rate."""
         now = self._clock()
         self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
         self._at = now
@@ -148,13 +149,13 @@ class Rate:
 
 
 class Guard(Struct):
-    """The rules of one gateway.
+    """The access rules of one gateway.
 
     Args:
-        serve: its configuration.
-        tokens: who has which.
-        audit: where it is noted who had what done.
-        admissions: asked with each caller's address before anything else; each returns "" or why it may not come in.
+        serve: configuration of the gateway.
+        tokens: the accepted tokens.
+        audit: log of changing requests.
+        admissions: called with each client's address before anything else; each returns "" or why the client is refused.
     """
 
     serve: GatewaySettings
@@ -164,11 +165,11 @@ class Guard(Struct):
     _rates: dict[str, Rate] = field(default_factory=dict)
 
     def refusal(self, address: str) -> str:
-        """Return why nobody may call from `address`, "" when they may."""
+        """Return why clients at `address` are refused, "" = they are not."""
         return next((why for admits in self.admissions if (why := admits(address))), "")
 
     def check(self, request: web.Request) -> None:
-        """Refuse what comes from a place where it cannot come from: another name for us, another page, a form.
+        """Refuse requests with another host name, from another web page, or of an HTML form.
 
         Raises:
             web.HTTPException: 403, 415 or 421.
@@ -192,7 +193,7 @@ class Guard(Struct):
             raise web.HTTPForbidden(text="other pages may not use this\n")
 
     def hosts(self, request: web.Request) -> set[str]:
-        """Return every form of `Host` under which this request may have come."""
+        """Return every accepted form of `Host` for this request."""
         sockname = request.transport.get_extra_info("sockname") if request.transport is not None else None
         port = sockname[1] if sockname else self.serve.port
         address = f"[{self.serve.address}]" if ":" in self.serve.address else self.serve.address
@@ -203,10 +204,10 @@ class Guard(Struct):
         return found
 
     def require(self, request: web.Request, scope: Scope) -> ClientIdentity:
-        """Return who asks.
+        """Return the identity of the client.
 
         Raises:
-            web.HTTPException: 401, nobody we know; 403, they may not.
+            web.HTTPException: 401 = unknown token; 403 = the token lacks the scope.
         """
         identity: ClientIdentity | None = request.get(_IDENTITY) or self.identify(read_given_token(request), address_of(request))
         if identity is None:
@@ -219,16 +220,16 @@ class Guard(Struct):
         return identity
 
     def identify(self, token: str, address: str) -> ClientIdentity | None:
-        """Return who has this token."""
+        """Return the identity that belongs to a token, None = unknown token."""
         found = self.tokens.owner_of(token) if token else None
         return ClientIdentity(found.name, found.scopes, address, found.digest) if found is not None else None
 
     def is_known(self, identity: ClientIdentity) -> bool:
-        """Whether its token is neither revoked nor over."""
+        """Whether the token still exists and has not expired."""
         return not identity.digest or self.tokens.knows(identity.digest, identity.scopes)
 
     def may_escalate(self, identity: ClientIdentity) -> bool:
-        """Whether this client may hurry one thing more just now."""
+        """Whether the client may raise a priority now; counts as one use."""
         if len(self._rates) > 1_000:
             self._rates.clear()
         return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
@@ -238,10 +239,10 @@ GUARD = web.AppKey("guard", Guard)
 
 
 def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
-    """Return who asks, if they may; the first line of every handler.
+    """Return the identity of the client if it has the scope; the first line of every handler.
 
     Raises:
-        web.HTTPException: 401, 403, or 503 where this token has too many connections.
+        web.HTTPException: 401, 403, or 503 if the token has too many connections.
     """
     identity = request.config_dict[GUARD].require(request, scope)
     admit(request, identity)
@@ -249,10 +250,10 @@ def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
 
 
 def admit(request: web.Request, identity: ClientIdentity) -> None:
-    """Count the connection of a request as that of somebody with a token.
+    """Count the connection of a request as one of the client's token.
 
     Raises:
-        web.HTTPException: 503, they have too many.
+        web.HTTPException: 503 = the token has too many connections.
     """
     admitted = getattr(request.protocol, "admit_request", None)
     if admitted is not None and not admitted(identity):
@@ -263,19 +264,19 @@ def admit(request: web.Request, identity: ClientIdentity) -> None:
 
 @web.middleware
 async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let nobody through to a handler who comes from a wrong place."""
+    """Check Host, Origin and content type before the handler."""
     request.config_dict[GUARD].check(request)
     return await handler(request)
 
 
 async def mark_response(_request: web.Request, response: web.StreamResponse) -> None:
-    """Tell browsers to believe what the answer says it is, and to keep it from other pages; a signal of the application."""
+    """Add security headers: no content sniffing, no use by other pages; a signal of the application."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
 
 
 def read_given_token(request: web.Request) -> str:
-    """Return the token that a request carries: as bearer, as WebSocket subprotocol, or as our own cookie."""
+    """Return the token of a request: bearer header, WebSocket subprotocol, or cookie."""
     kind, _, token = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
@@ -286,7 +287,7 @@ def read_given_token(request: web.Request) -> str:
 
 
 def address_of(request: web.Request) -> str:
-    """Return the address that a request came from."""
+    """Return the client's address."""
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
     return str(peer[0]) if peer else ""
 

@@ -1,4 +1,4 @@
-"""Admits clients by address: allowed and rejected lists, host names, and the log of rejected clients; tokens are `guard`'s.
+"""Admits clients by address: the allowed and rejected lists, host names, and a record of refused clients. `guard` checks tokens.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -22,31 +22,31 @@ from aptui.shared.connections.addresses import Address, entry_for, host_names, p
 from aptui.shared.connections.peers import PeerSettings, TurnedAway
 
 _MOST_REJECTED = 256
-"""Addresses that are remembered; whoever has many of them must not fill our memory."""
+"""Maximum number of remembered addresses: a client with many addresses must not fill our memory."""
 _NAMES_FRESH_S = 60.0
 _NAMES_AGAIN_S = 5.0
-"""Names are asked for again so long after the last time, when somebody was turned away that a name may mean."""
+"""Minimum delay before names are resolved again because a refused client may have one of them."""
 _NAMES_LIMIT_S = 5.0
 _LOCAL_FRESH_S = 5.0
 _NETWORK = Path("/proc/net")
 _parsed = lru_cache(maxsize=256)(parse_address)
-"""Asked for each request."""
+"""Called for each request."""
 Resolve = Callable[[str], Awaitable[Iterable[Address]]]
 
 
 class AdmissionRefusal(Struct, frozen=True):
-    """Why somebody may not come in; `is_first`: nobody at that address was turned away before."""
+    """Why a client is refused; `is_first`: no client at this address was refused before."""
 
     why: str
     is_first: bool = False
 
 
 class Admission:
-    """The lists at work.
+    """The allowed and rejected lists, applied to clients.
 
     Args:
         settings: the lists.
-        resolve: asks for the addresses of a name.
+        resolve: returns the addresses of a host name.
         local: returns the addresses of this machine.
     """
 
@@ -60,7 +60,7 @@ class Admission:
         self._asked_s = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self.turned_away: dict[str, TurnedAway] = {}
-        """{address: what is known}, the latest last."""
+        """{address: record of its refusals}, the latest last."""
 
     @property
     def settings(self) -> PeerSettings:
@@ -68,14 +68,14 @@ class Admission:
         return self._settings
 
     async def adopt(self, settings: PeerSettings) -> None:
-        """Use other lists; returns when their names are known, or cannot be for now."""
+        """Use other lists; returns once their names are resolved or cannot be resolved now."""
         self._settings = settings
         await self.refresh()
 
     # ---------------------------------------------------------------------------------------------------------- who calls
 
     def check(self, remote: str) -> AdmissionRefusal | None:
-        """Return why a caller at `remote` may not come in, None = they may; who may not is remembered."""
+        """Return why a client at `remote` is refused, None = it is not; a refusal is recorded."""
         why = self.why_not(remote)
         if not why:
             return None
@@ -91,7 +91,7 @@ class Admission:
         return AdmissionRefusal(why, before is None)
 
     def why_not(self, remote: str) -> str:
-        """Return why a caller at `remote` may not come in, "" = they may; nothing is remembered."""
+        """Return why a client at `remote` is refused, "" = it is not; nothing is recorded."""
         address = _parsed(remote)
         if address is None:
             return "where this comes from is not known"
@@ -110,7 +110,7 @@ class Admission:
         return f"{address} is rejected" if entry == str(address) else f"{address} is rejected by '{entry}'"
 
     def forget(self, entry: str) -> None:
-        """Forget that those whom a canonical entry names were turned away."""
+        """Remove the refusals of all addresses that a canonical entry names."""
         for each in list(self.turned_away):
             address = parse_address(each)
             if address is not None and entry_for(address, [entry], self._known) is not None:
@@ -124,7 +124,7 @@ class Admission:
     # --------------------------------------------------------------------------------------------------------------- names
 
     async def refresh(self) -> None:
-        """Ask for the addresses of all names; a name that nobody can tell just now keeps those it had."""
+        """Resolve all names; a name that cannot be resolved now keeps its addresses."""
         self._asked_s = monotonic()
         names = list(dict.fromkeys(host_names((*self._settings.allowed, *self._settings.rejected))))
         found = await asyncio.gather(*(self._addresses(name) for name in names))
@@ -137,7 +137,7 @@ class Admission:
             return self._known.get(name, frozenset())
 
     def refresh_old(self) -> None:
-        """Ask again for names that were asked for a while ago; called now and then."""
+        """Resolve the names again if their addresses are old; called regularly."""
         if monotonic() - self._asked_s > _NAMES_FRESH_S:
             self._refresh_soon()
 
@@ -147,24 +147,24 @@ class Admission:
             self._asking = tasks.begin(self.refresh(), "the look for addresses")
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop resolving."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
 
 async def resolve_name(name: str) -> set[Address]:
-    """Return the addresses of a machine, asked for in a thread.
+    """Return the addresses of a host name; the system's resolver runs in a thread.
 
     Raises:
-        OSError: nobody knows it.
+        OSError: the name cannot be resolved.
     """
     answers = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return {address for *_, place in answers if (address := parse_address(str(place[0]))) is not None}
 
 
 def local_addresses(network: Path = _NETWORK) -> frozenset[Address]:
-    """Return the addresses of this machine's interfaces, as the kernel lists them (proc(5): `fib_trie`, `if_inet6`)."""
+    """Return the addresses of this machine's interfaces from the kernel (proc(5): `fib_trie`, `if_inet6`)."""
     found: set[Address] = set()
     leaf = ""
     for line in _lines(network / "fib_trie"):

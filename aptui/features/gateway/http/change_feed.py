@@ -1,4 +1,7 @@
-"""`GET /v1/changes`: the change feed over HTTP, as NDJSON; what its records are, `store.change_tail` says."""
+"""`GET /v1/changes`: the change feed as NDJSON. `store.queries.change_tail` documents its records.
+
+Tests: `tests/features/gateway/http/test_change_feed.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
     from aptui.features.gateway.access.guard import ClientIdentity
 
 CHECK_S = 0.05
-"""How often somebody looks for all followers whether anything was written."""
+"""Interval of checks for changes, in seconds; one check serves all followers."""
 
 
 FOLLOWERS_PER_TOKEN, FOLLOWERS_LIMIT = 16, 64
-"""Followers of one token, and of all; a quarter of the places is left to the user who runs the gateway."""
+"""Maximum number of followers per token and in all; a quarter is reserved for the user who runs the gateway."""
 
 
 class FeedPulse:
-    """Wakes followers when anything was written; one thread with one reader reads for all, and none while nobody follows."""
+    """Wakes followers when the database was written. One thread reads for all followers; without followers it does not check."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,27 +47,27 @@ class FeedPulse:
         self._beat = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self.count = 0
-        """How often something was written."""
+        """Number of detected writes."""
         self.is_over = False
 
     def tail(self, since: int | None) -> ChangeTail:
-        """Return a place in the feed; `page` reads it."""
+        """Return a position in the feed; `page` reads from it."""
         return ChangeTail(self._path, since, self._pages)
 
     async def page(self, tail: ChangeTail) -> list[Record]:
         """Return the next records.
 
         Raises:
-            KnownError: as `ChangeTail.page`.
+            KnownError: see `ChangeTail.page`.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, tail.page)
 
     @asynccontextmanager
     async def keep_looking(self, identity: ClientIdentity) -> AsyncIterator[None]:
-        """Keep looking meanwhile.
+        """Check for changes during the `with` block.
 
         Raises:
-            web.HTTPException: too many follow already.
+            web.HTTPException: there are too many followers.
         """
         limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
         if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
@@ -78,10 +81,10 @@ class FeedPulse:
             yield
         finally:
             self._busy[identity.name] -= 1
-            self._busy += Counter()  # forgets names of none
+            self._busy += Counter()  # drops names with a count of zero
 
     async def beyond(self, count: int) -> None:
-        """Wait until `count` is passed, or all is over."""
+        """Wait until `count` is exceeded or the feed is closed."""
         while self.count == count and not self.is_over:
             await self._beat.wait()
 
@@ -91,7 +94,7 @@ class FeedPulse:
             try:
                 moment = self._database.moment()
             except KnownError:
-                moment = self._moment  # it is being made anew
+                moment = self._moment  # the database is being recreated
             if moment != self._moment:
                 self._moment = moment
                 self._wake()
@@ -104,7 +107,7 @@ class FeedPulse:
         self._beat = asyncio.Event()
 
     async def close(self, _app: web.Application) -> None:
-        """Send the followers home; a signal of the application."""
+        """End all followers; a signal of the application."""
         self.is_over = True
         self._wake()
         if self._looking is not None:
@@ -118,14 +121,14 @@ PULSE = web.AppKey("pulse", FeedPulse)
 
 
 def add_routes(app: web.Application) -> None:
-    """Add what this module answers."""
+    """Add the routes of this module."""
     pulse = app[PULSE] = FeedPulse(app[CONTEXT].database.path)
     app.router.add_get("/v1/changes", changes)
     app.on_shutdown.append(pulse.close)
 
 
 async def changes(request: web.Request) -> web.StreamResponse:
-    """Tell what changed since `since`; without it, list everything first; with `follow=1`, go on."""
+    """Return the changes after `since`, or a list of everything and then changes; with `follow=1`, keep sending."""
     identity, pulse = require(request, Scope.READ), request.config_dict[PULSE]
     tail = pulse.tail(_since(request))
     is_followed = request.query.get("follow", "0") in ("", "1")
@@ -147,7 +150,7 @@ async def changes(request: web.Request) -> web.StreamResponse:
             await response.write_eof()
         except KnownError:
             if request.transport is not None:
-                request.transport.abort()  # half a feed must not look like a whole one
+                request.transport.abort()  # an incomplete feed must not look complete
     return response
 
 
@@ -169,6 +172,6 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
 
 
 async def _send(response: web.StreamResponse, page: list[Record]) -> None:
-    """Write a page; a client that does not read is waited for, and holds nothing meanwhile."""
+    """Write a page; waits while the client does not read, and holds no database snapshot."""
     if page:
         await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

@@ -1,11 +1,9 @@
-"""The page that draws a demo project's products; the gateway that is opened for it is `web.web_demo`.
+"""The page that draws a demo project's products; `web.web_screen` opens a gateway for it.
 
-The page is files of this package and says nothing of the project: it is served without a token, to demo projects' gateways alone.
-What it draws
-it asks for through `/v1/connect` and `/v1/products`, with the token that stands behind the `#` of its address. No browser sends
-that part, and the
-page forgets it at once: the token is kept for the tab (`sessionStorage`), which, unlike a cookie, no server on another port ever
-sees.
+The page is made of files of this package and contains nothing of the project, so the gateways of demo projects serve it without a
+token. Its content comes from `/v1/connect` and `/v1/products`, with the token after the `#` of its address. Browsers do not send
+that part. The page removes it at once and keeps the token for its tab (`sessionStorage`); unlike a cookie, no server on another
+port receives it.
 
 Tests: `tests/features/gateway/web/test_web_demo.py`.
 """
@@ -19,7 +17,7 @@ from aiohttp import web
 from aptui.features.gateway.gateway_context import CONTEXT
 
 MARKER = b"# aptui demo project:"
-"""How the `aptui.yaml` of a demo project begins."""
+"""First line of a demo project's `aptui.yaml`."""
 PAGE = "/demo/"
 _FOLDER = Path(__file__).parents[1] / "web" / "page"
 _FILES = {
@@ -31,17 +29,17 @@ _FILES = {
     "words.js": ("words.js", "text/javascript"),
     "page.css": ("page.css", "text/css"),
 }
-"""{name in the address: (file, type)}: nothing else is served."""
+"""{name in the address: (file, media type)} of all served files."""
 
 
 def add_routes(app: web.Application) -> None:
-    """Serve the page, if this is the gateway of a demo project."""
+    """Serve the page if this is the gateway of a demo project."""
     if is_demo(app[CONTEXT].config.project_dir):
         app.router.add_get(PAGE + "{name:[a-z.]*}", _page)
 
 
 def is_demo(folder: Path) -> bool:
-    """Whether a project was made by `aptui demo`."""
+    """Whether `aptui demo` made this project."""
     try:
         with (folder / "aptui.yaml").open("rb") as file:
             return file.read(len(MARKER)) == MARKER
@@ -53,7 +51,7 @@ async def _page(request: web.Request) -> web.Response:
     if request.match_info["name"] not in _FILES:
         raise web.HTTPNotFound
     file, kind = _FILES[request.match_info["name"]]
-    # `Host` is one of ours, or the guard had refused; 'self' alone means no WebSocket to older browsers.
+    # The guard has checked `Host`. In older browsers, 'self' does not include WebSockets.
     socket = f"{'wss' if request.secure else 'ws'}://{request.host}"
     headers = {
         "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "

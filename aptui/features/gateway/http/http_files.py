@@ -1,13 +1,14 @@
-"""Files over HTTP, read only: products by name and by asset id, folders, trees, the reference's aliases `@products@` and `@log@`.
+"""Files over HTTP, read only: products by name and by asset id, folders, trees, and O3DE's aliases `@products@` and `@log@`.
 
-    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` has it processed first; with `/` at the end or
-                                         `?list=1` its folder
-    GET /v1/assets/{asset id}            the same by asset id; `?platform=ID` where it is made for more than one
-    GET /v1/tree/{platform}/{path}       all that lies below a folder
-    GET /v1/files/@products@/{path}      a product of `?platform=ID`, else of the first platform
-    GET /v1/files/@log@/{path}           a log, or a folder of logs; needs the scope `control`
+    GET /v1/products/{platform}/{path}   a product; `?wait=1&timeout=S` processes it first; a final `/` or `?list=1` lists the folder
+    GET /v1/assets/{asset id}            the same by asset id; `?platform=ID` if it exists for several platforms
+    GET /v1/tree/{platform}/{path}       all products below a folder
+    GET /v1/files/@products@/{path}      a product of `?platform=ID`, by default of the first platform
+    GET /v1/files/@log@/{path}           a log or a folder of logs; needs the scope `control`
 
-Names of products are in lower case, whatever case is asked for. A name that is no UTF-8 is percent-encoded byte by byte.
+Names of products are in lower case; requests are converted. Names that are not UTF-8 are percent-encoded byte by byte.
+
+Tests: `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.product_files import Awaited, ProductFile
 from aptui.store.queries.reader import Reader
 
-# `wait=1`: a requested product jumps the queue and is sent when it is processed; earlier changes on the disk count.
+# `wait=1`: the jobs of the product get a high priority; the answer follows when they have ended. Earlier changes on the disk count.
 
 TIMEOUT_S = 30.0
 TIMEOUT_MOST_S = 600.0
 URGENCY = 200
-"""The escalation that O3DE's Asset Processor gives a synchronous asset request."""
+"""Priority of these jobs; the value of O3DE's synchronous asset requests."""
 _CHECK_S = 0.03
 _BARRIER_LIMIT_S = 10.0
 
 
 class WaitTimeout(Exception):
-    """It was not processed in time."""
+    """The product was not processed in time."""
 
 
 class WaitBroken(Exception):
-    """A job that it waits for has failed; `args` say of which sources."""
+    """A job of the product failed; `args` are its sources."""
 
 
 def by_name(name: str) -> Callable[[Reader], list[Awaited]]:
-    """Return the question for the sources that a product of this name may come from."""
+    """Return the query for the sources that may make a product of this name."""
     return lambda reader: product_files.find_awaited_by_name(reader, name)
 
 
 def by_id(uuid: bytes, platform: str) -> Callable[[Reader], list[Awaited]]:
-    """Return the question for the sources with a UUID."""
+    """Return the query for the sources with a UUID."""
     return lambda reader: product_files.find_awaited_by_id(reader, uuid, platform)
 
 
@@ -101,7 +102,7 @@ class _Wait(Struct):
         return await self.context.database.ask(self.is_there) or await self._is_idle()
 
     async def _is_idle(self) -> bool:
-        """Whether the engine owes nothing that it could do: then nothing will come."""
+        """Whether the engine cannot do any more work: then the product will not appear."""
         return (await self.context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
     @staticmethod
@@ -115,10 +116,10 @@ class _Wait(Struct):
 async def until_processed(
     context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool], timeout_s: float
 ) -> None:
-    """Return when all that these sources owe is done, and what is asked for is there or will not come.
+    """Return when the pending jobs of these sources have ended, and the product exists or will not appear.
 
     Raises:
-        Late: that took too long. Broken: a job failed. KnownError: there is no engine, or it refuses.
+        WaitTimeout: the timeout has passed. WaitBroken: a job failed. KnownError: no engine runs, or it refuses.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -136,7 +137,7 @@ LOGS = web.AppKey("logs", ConfinedRoot)
 
 
 def add_routes(app: web.Application) -> None:
-    """Add what this module answers."""
+    """Add the routes of this module."""
     context = app[CONTEXT]
     app[PRODUCT_OPENER] = ProductOpener(context.database.path, context.config.cache_dir)
     app[LOGS] = ConfinedRoot(os.fsencode(context.config.log_dir))
@@ -154,7 +155,7 @@ async def _close(app: web.Application) -> None:
 
 
 def _answer_errors(handler: Handler) -> Handler:
-    """Return a handler whose troubles are answers."""
+    """Return a handler that turns errors into HTTP answers."""
 
     @wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -169,10 +170,10 @@ def _answer_errors(handler: Handler) -> Handler:
 
 
 def read_asked_path(request: web.Request, prefix: str) -> str:
-    """Return what follows a prefix of the request's path, as text (`core.paths.to_text`), without `/` at its ends.
+    """Return the part of the request's path after a prefix as text (`core.paths.to_text`), without `/` at its ends.
 
     Raises:
-        web.HTTPNotFound: nothing can be called so.
+        web.HTTPNotFound: no file can have this name.
     """
     raw = request.rel_url.raw_path
     data = unquote_to_bytes(raw[raw.index(prefix) + len(prefix) :]) if prefix in raw else b""
@@ -195,7 +196,7 @@ def _is_set(request: web.Request, name: str) -> bool:
 
 
 async def product(request: web.Request) -> web.StreamResponse:
-    """Answer with a product, or what lies in a folder."""
+    """Return a product, or list a folder."""
     require(request, Scope.READ)
     path = read_asked_path(request, PRODUCTS).lower()
     if not path or request.rel_url.raw_path.endswith("/") or "list" in request.query:
@@ -204,7 +205,7 @@ async def product(request: web.Request) -> web.StreamResponse:
 
 
 async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
-    """Answer with a product of one platform, as the reference's `@products@` means it."""
+    """Return a product of one platform; O3DE's alias `@products@`."""
     require(request, Scope.READ)
     context = context_of(request)
     platform = request.query.get("platform") or next((each.id for each in context.config.project.platforms), "")
@@ -221,7 +222,7 @@ async def _product(request: web.Request, name: str) -> web.StreamResponse:
 
 
 async def send_product(request: web.Request, name: str, *, location: str = "") -> web.StreamResponse:
-    """Answer with the product of this name (in lower case); who asks was looked at before."""
+    """Return the product with this name (in lower case); the caller has checked the client."""
     taken = await request.config_dict[PRODUCT_OPENER].take(name)
     if taken is None:
         raise web.HTTPNotFound(text=f"there is no product '{name}'\n")
@@ -240,7 +241,7 @@ async def send_product(request: web.Request, name: str, *, location: str = "") -
 
 
 async def asset(request: web.Request) -> web.StreamResponse:
-    """Answer with the product that has an asset id."""
+    """Return the product with an asset id."""
     require(request, Scope.READ)
     uuid, sub_id = parse_asset_id(request.match_info["id"])
     if sub_id is None:
@@ -264,10 +265,10 @@ async def _wait(
     awaited: Callable[[Reader], list[Awaited]],
     is_there: Callable[[Reader], bool],
 ) -> None:
-    """Have something processed first.
+    """Process a product first.
 
     Raises:
-        web.HTTPException: it failed, took too long, or may not be hurried.
+        web.HTTPException: a job failed, the timeout has passed, or the client may not raise priorities.
     """
     context = context_of(request)
     identity = require(request, Scope.ESCALATE)
@@ -297,7 +298,7 @@ def _timeout_s(request: web.Request) -> float:
 
 
 async def folder_of(context: GatewayContext, path: str) -> tuple[list[str], list[ProductFile]] | None:
-    """Return the folders and products in a folder ("" = the platforms), None when there is no such folder."""
+    """Return the folders and products in a folder ("" = the platforms), None = the folder does not exist."""
     if not path:
         found = set(await context.database.ask(product_files.platforms))
         return sorted(found | {each.id for each in context.config.project.platforms}), []
@@ -330,9 +331,9 @@ def _facts(item: ProductFile) -> dict[str, object]:
 
 
 async def tree(request: web.Request) -> web.StreamResponse:
-    """Answer with all that lies below a folder, as it is found.
+    """List all products below a folder, page by page.
 
-    `{folder, files: [{path, …}, …]}`, or `?list=plain` a path a line.
+    `{folder, files: [{path, …}, …]}`, or with `?list=plain` one path per line.
     """
     require(request, Scope.READ)
     context, path = context_of(request), read_asked_path(request, TREE).lower()
@@ -375,7 +376,7 @@ def _below(path: str, item: ProductFile) -> str:
 
 
 async def log(request: web.Request) -> web.StreamResponse:
-    """Answer with a log, or the names of those in a folder."""
+    """Return a log, or list a folder of logs."""
     require(request, Scope.CONTROL)
     path = from_text(read_asked_path(request, "@log@"))
     try:

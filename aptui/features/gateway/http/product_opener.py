@@ -1,13 +1,13 @@
-"""Opens products of the cache so that the file is the one its row describes, while engines replace others.
+"""Opens products such that the file matches its database row, while engines replace products.
 
-A commit writes down on the disk what it is about to rename, renames, and records the new rows in the transaction that takes the
-note back (`engine.cache`). So if a product's row is there with no such note, the file is opened, and nothing was written meanwhile,
-the file is the row's. Else it is tried again. What stays noted is an engine that died there: then the file's bytes are read, and
-must be the row's.
+A commit first writes a note of the files that it will rename, then renames them, and removes the note in the transaction that
+writes the new rows (`engine.cache`). So a file matches its row if there is no note for the row, and nothing was written between
+reading the row and opening the file. Else the opener tries again. A note that stays is from an engine that was killed; then the
+opener compares the file's digest with the row.
 
-Small files that are asked for again stay open until anything is written: what was the row's file then is so still.
+Small files that are requested repeatedly stay open until the database is written.
 
-All of this happens in the event loop: it is microseconds, less than a thread would take to be asked.
+The opener works in the event loop: its system calls take microseconds, less than passing the work to a thread.
 
 Tests: `tests/features/gateway/http/test_http_files.py`.
 """
@@ -30,19 +30,19 @@ from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.product_files import ProductFile
 
 _TIMEOUT_S = 1.0
-"""How long a commit may take to be over with a product."""
+"""Maximum duration of a commit, in seconds; after it the file's digest decides."""
 _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
-"""Files that are kept open, and how long each may be: a deleted one keeps its place on the disk while it is."""
+"""Maximum number and size of files that stay open: a deleted file keeps its disk space while it is open."""
 _BLOCK_BYTES = 1 << 20
 
 
 class OpenedProduct(Struct):
-    """A product with its open file, which whoever takes it closes; several may have taken the same one.
+    """A product with its open file. Each user closes it; several users may share it.
 
     Args:
-        users: who have it, the opener among them while it keeps it.
+        users: number of users, including the opener while it keeps the file open.
     """
 
     product: ProductFile
@@ -52,7 +52,7 @@ class OpenedProduct(Struct):
     users: int = 1
 
     def close(self) -> None:
-        """Give it back; the last one closes the file."""
+        """Release it; the last user closes the file."""
         self.users -= 1
         if self.users == 0:
             os.close(self.descriptor)
@@ -60,28 +60,28 @@ class OpenedProduct(Struct):
 
 
 class ProductOpener:
-    """The products of one cache; for the event loop's thread."""
+    """The products of one cache; used in the event loop's thread only."""
 
     def __init__(self, database: Path, cache: Path) -> None:
         self._database = CurrentDatabase(database)
         self._root = ConfinedRoot(os.fsencode(cache))
         self._known: dict[str, ProductFile | None] = {}
-        """What was looked up since anything was written."""
+        """Rows that were read since the last write."""
         self._open_files: dict[str, OpenedProduct] = {}
-        """Those that were taken since, and are small."""
+        """Small files that were opened since the last write."""
         self._moment: Moment | None = None
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all files and the database."""
         self._let_go()
         self._database.close()
         self._root.close()
 
     def find(self, name: str) -> ProductFile | None:
-        """Return the product of this name.
+        """Return the row of the product with this name.
 
         Raises:
-            KnownError: there is no database.
+            KnownError: the database does not exist.
         """
         moment = self._database.moment()
         if moment != self._moment or len(self._known) > _KNOWN_MOST:
@@ -93,10 +93,10 @@ class ProductOpener:
         return self._known[name]
 
     async def take(self, name: str) -> OpenedProduct | None:
-        """Return the product of this name with its open file, None when there is none.
+        """Return the product with this name and its open file, None = it does not exist.
 
         Raises:
-            HostError: the cache does not have what the database says. KnownError: there is no database.
+            HostError: the file does not match the database. KnownError: the database does not exist.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _TIMEOUT_S
@@ -118,7 +118,7 @@ class ProductOpener:
             await asyncio.sleep(_RETRY_S)
 
     def _find_opened(self, name: str) -> OpenedProduct | None:
-        """Return the product as it was taken before, unless somebody touched its file."""
+        """Return the open product, unless its file was changed."""
         taken = self._open_files.get(name)
         if taken is None:
             return None
@@ -144,15 +144,15 @@ class ProductOpener:
         try:
             descriptor, found = self._root.open_file(from_text(cache_path(product.name)))
         except OSError:
-            return None  # somebody deleted it, or put something odd in its place: the engine will see to it
+            return None  # the file was deleted or replaced by something else: the engine will repair it
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
     def _is_the_one(self, taken: OpenedProduct) -> bool:
-        """Whether nothing was written since the product was looked up, and the file is as long as it should be."""
+        """Whether nothing was written since the row was read, and the file has the size of the row."""
         return taken.size == taken.product.size and self._database.moment() == self._moment
 
     async def _take_read(self, product: ProductFile) -> OpenedProduct:
-        """Take a product that somebody else may have touched, if its bytes are those of its row."""
+        """Open a product whose file another program may have changed; its digest must match the row."""
         taken = self._open(product)
         try:
             if taken is not None and taken.size == product.size:

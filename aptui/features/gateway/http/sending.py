@@ -1,6 +1,6 @@
-"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes by the shortest way.
+"""Sends an open file as the answer to a GET or HEAD: conditions, ranges, headers, and the bytes in the cheapest way.
 
-Tests: `tests/features/gateway/http/test_http_files.py`.
+Tests: `tests/features/gateway/http/test_http_files.py`, `tests/features/gateway/http/test_conditions.py`.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from mimetypes import MimeTypes
 
 from aiohttp import web
 
-# HTTP's ETags, conditional requests and ranges (RFC 9110 §13, §14) as decisions over headers; nothing is sent here.
+# ETags, conditional requests and ranges (RFC 9110 §13, §14): decisions by headers.
 
 RANGES_MOST = 16
-"""More ranges in one request are not worth their trouble: the whole file is sent, as §14.2 allows."""
+"""Maximum number of ranges in one request; with more, the whole file is sent, as §14.2 allows."""
 _ETAGS = re.compile(r'\s*(W/)?"([^"]*)"\s*(?:,|$)')
 _RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
 _DIGITS_MOST = 19
 
 Range = tuple[int, int]
-"""First byte, and the one after the last."""
+"""(first byte, byte after the last)."""
 
 
 class Unsatisfiable(ValueError):
-    """No range that was asked for lies in the file (416)."""
+    """No requested range is inside the file (416)."""
 
 
 def status_of(headers: Mapping[str, str], etag: str, modified_s: int) -> int:
-    """Return 412, 304 or 200: what the conditions of a GET or HEAD come to (§13.2.2); `etag` is without quotes, "" = none."""
+    """Return the status by the conditions of a GET or HEAD: 412, 304 or 200 (§13.2.2); `etag` is without quotes, "" = none."""
     if (wanted := headers.get("If-Match")) is not None:
         if not _matches(wanted, etag, weak=False):
             return 412
@@ -48,10 +48,10 @@ def status_of(headers: Mapping[str, str], etag: str, modified_s: int) -> int:
 
 
 def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int) -> list[Range] | None:
-    """Return the ranges that a GET wants, None = the whole file. Ranges that overlap or touch become one.
+    """Return the requested ranges, None = the whole file. Ranges that overlap or touch are joined.
 
     Raises:
-        Unsatisfiable: none of them lies in the file.
+        Unsatisfiable: no range is inside the file.
     """
     unit, _, text = headers.get("Range", "").partition("=")
     if unit.strip().lower() != "bytes" or not _still_holds(headers.get("If-Range"), etag, modified_s):
@@ -63,7 +63,7 @@ def ranges_of(headers: Mapping[str, str], size: int, etag: str, modified_s: int)
     for word in words:
         match = _RANGE.fullmatch(word)
         if match is None or max(map(len, match.groups())) > _DIGITS_MOST or match[0] == "-":
-            return None  # it is no range of ours: as if it were not there
+            return None  # not a valid range: ignored
         if match[1] and match[2] and int(match[1]) > int(match[2]):
             return None
         wanted = _within(match[1], match[2], size)
@@ -81,7 +81,7 @@ def _within(first: str, last: str, size: int) -> Range:
 
 
 def _join_ranges(ranges: list[Range]) -> list[Range]:
-    """Return the ranges in the order in which they were asked for; if any overlap, as few as cover them, by place."""
+    """Return the ranges in the requested order; if some overlap or touch, the joined ranges in file order."""
     ordered = sorted(ranges)
     if all(one[1] < other[0] for one, other in pairwise(ordered)):
         return ranges
@@ -95,7 +95,7 @@ def _join_ranges(ranges: list[Range]) -> list[Range]:
 
 
 def _still_holds(if_range: str | None, etag: str, modified_s: int) -> bool:
-    """Whether the client's part is of this very file (§13.1.5): a strong tag, or exactly this date."""
+    """Whether the client's part belongs to this file (§13.1.5): the same strong ETag, or exactly the same date."""
     if if_range is None:
         return True
     text = if_range.strip()
@@ -120,10 +120,9 @@ def _date(text: str | None) -> int | None:
 
 
 _AT_ONCE_BYTES = 256 * 1024
-"""Up to this much is read and sent with the headers, where the kernel has it in memory; more goes from file to socket by
-`sendfile`."""
+"""Maximum size that is read and sent with the headers if the kernel has it in memory; larger files use `sendfile`."""
 _CHUNK_BYTES = 256 * 1024
-_TYPES = MimeTypes(filenames=())  # not what this machine's lists say: everywhere the same
+_TYPES = MimeTypes(filenames=())  # not the lists of this machine: types are the same everywhere
 for _type, _extension in (
     ("model/gltf+json", ".gltf"),
     ("model/gltf-binary", ".glb"),
@@ -151,9 +150,9 @@ for _type, _extension in (
     _TYPES.add_type(_type, _extension)
 _FIXED = {
     "Accept-Ranges": "bytes",
-    "Cache-Control": "private, no-cache",  # keep it, but ask whether it is the same still
+    "Cache-Control": "private, no-cache",  # browsers may keep it, but must ask whether it has changed
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    "sandbox",  # a product that is a page shall do nothing here
+    "sandbox",  # a product that is a web page must not run scripts
 }
 
 
@@ -162,13 +161,13 @@ _LAST_S = 253_402_300_799
 
 
 def as_known_moment(moment_s: float) -> int:
-    """Return the time of a file, or the nearest that HTTP has a date for (RFC 9110 §5.6.7)."""
+    """Return the time of a file, or the nearest time that HTTP can express (RFC 9110 §5.6.7)."""
     return int(min(max(moment_s, 0), _LAST_S))
 
 
 @lru_cache(maxsize=1_024)
 def http_date(moment_s: int) -> str:
-    """Return a moment as HTTP says it."""
+    """Return a time in HTTP's format."""
     return formatdate(as_known_moment(moment_s), usegmt=True)
 
 
@@ -188,13 +187,13 @@ def _type_of(extension: str) -> str:
 async def send(
     request: web.Request, descriptor: int, size: int, *, name: str, etag: str, modified_s: int, location: str = ""
 ) -> web.StreamResponse:
-    """Answer with a file that is open; it stays open.
+    """Answer with an open file; the file stays open.
 
     Args:
-        size: how much of it is meant; what is appended meanwhile is not sent.
-        name: with its extension.
-        etag: a strong one, without quotes; "" = none.
-        location: where else it can be got, percent-encoded.
+        size: number of bytes to send; bytes that are appended later are not sent.
+        name: file name with its extension.
+        etag: strong ETag without quotes; "" = none.
+        location: another address of the file, percent-encoded.
     """
     headers = {**_FIXED, "Last-Modified": http_date(modified_s)}
     if etag:
@@ -246,7 +245,10 @@ async def _send_part(
 
 
 async def _send_file(request: web.Request, descriptor: int, part: Range) -> None:
-    """Send a part of the file to the socket; what was cut off meanwhile ends the connection, so that nobody takes it for whole."""
+    """Send a part of the file to the socket.
+
+    If the file was truncated, the connection is aborted: a part must not look complete.
+    """
     transport = request.transport
     if transport is None:
         raise ConnectionResetError("the client is gone")
@@ -257,13 +259,13 @@ async def _send_file(request: web.Request, descriptor: int, part: Range) -> None
 
 
 async def _read(descriptor: int, start: int, length: int) -> bytes:
-    """Return a part of the file, what the kernel has in memory at once, else by a thread that waits for the disk."""
+    """Return a part of the file: at once if the kernel has it in memory, else from a thread that waits for the disk."""
     try:
         buffer = bytearray(length)
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
             return bytes(buffer)
     except OSError:
-        pass  # not in memory, or a file system that cannot say
+        pass  # not in memory, or the file system cannot tell
     return await asyncio.to_thread(os.pread, descriptor, length, start)
 
 
