@@ -46,22 +46,22 @@ MESSAGE_LIMIT_BYTES = 64 << 20
 _CONNECT_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _WINDOW = 15
-"""Of the compression that is offered to a gateway on another machine."""
+"""Window size of the compression offered to a gateway on another machine."""
 _FAREWELL_S = 2.0
-"""How long the end of a connection may take; then it is cut."""
+"""Timeout for closing a connection; then it is dropped."""
 _MOST_UNREAD = 100_000
-"""Notifications that are kept for who does not take them; more, and all are dropped for one `Resync`."""
+"""Maximum number of unread notifications; above it all are dropped and one `Resync` takes their place."""
 _SPOKEN = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
 _PASSING = frozenset({None, 1001, 1006, 1012, 1013})
-"""Codes after which the gateway may be back soon; after any other it does not want us, or it was we who closed."""
+"""Close codes after which the gateway may return soon. After any other code the gateway refuses us, or we closed."""
 _RECONNECT_S = 300.0
 _PAUSES_S = (0.2, 5.0)
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 
 
 class Refusal(KnownError):
-    """The gateway refuses what was asked; `code` as in the protocol: 1 you may not, 2 its trouble, 3 your mistake, 4 busy."""
+    """The gateway refuses a request; `code` as in the protocol: 1 not allowed, 2 gateway error, 3 invalid request, 4 busy."""
 
     def __init__(self, what: str, *, hint: str = "", code: int = 3) -> None:
         super().__init__(what, hint=hint)
@@ -70,11 +70,11 @@ class Refusal(KnownError):
 
 
 class Disconnected(HostError):
-    """The connection has ended, or none came about."""
+    """The connection has ended, or could not be made."""
 
 
 class ClientNotice(Struct, frozen=True):
-    """A notification and its place in the engine's life."""
+    """A notification with the engine's epoch and event number."""
 
     epoch: int
     seq: int
@@ -90,7 +90,7 @@ class _PendingRequest(Struct):
 
 
 class _Way(Struct, frozen=True):
-    """How to reach a gateway: `place` returns (URL, token), anew for each try."""
+    """How to reach a gateway: `place` returns (URL, token) and is called for each try."""
 
     place: Callable[[], tuple[str, str]]
     tls: ssl.SSLContext | None
@@ -99,7 +99,7 @@ class _Way(Struct, frozen=True):
 
 
 class _Session:
-    """An HTTP session that leaves nothing open when it is closed."""
+    """An HTTP session that leaves no open sockets when it is closed."""
 
     def __init__(self) -> None:
         self._wires = Wires()
@@ -109,7 +109,7 @@ class _Session:
         )
 
     async def close(self) -> None:
-        """Close every connection, though the gateway should not answer."""
+        """Close every connection, even if the gateway does not answer."""
         await self.http.close()
         await self._wires.end()
 
@@ -146,19 +146,19 @@ class AsyncClient:
         place: Callable[[], tuple[str, str]] | None = None,
         **hello: Any,
     ) -> Self:
-        """Connect to the gateway at `url` (`http://…` or `https://…`) and say hello.
+        """Connect to the gateway at `url` (`http://…` or `https://…`) and send hello.
 
-        A connection that is lost is made again: what was asked ends with `Disconnected`, and a `Resync` is the next notification.
+        A lost connection is made again: pending requests end with `Disconnected`, and the next notification is a `Resync`.
 
         Args:
-            token: of this client.
-            tls: what certificates are trusted, None = those of the system.
-            reconnect_s: how long to try to connect again before `Disconnected` is the end; 0 = never.
-            place: returns (URL, token) for each further try: both may differ after the gateway was started anew.
-            hello: fields of `requests.Hello`.
+            token: token of this client.
+            tls: accepted certificates, None = those of the system.
+            reconnect_s: how long to try to reconnect before `Disconnected` ends the client; 0 = never reconnect.
+            place: returns (URL, token) for each further try; both may change when the gateway restarts.
+            hello: fields of `wire_records.Hello`.
 
         Raises:
-            Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
+            Disconnected: no gateway answers. Refusal: the gateway refuses this client.
         """
         request = Hello(wire_codec.VERSION, hello.pop("client", "aptui.features.gateway.client"), **hello)
         way = _Way(place or (lambda: (url, token)), tls, request, reconnect_s)
@@ -174,7 +174,7 @@ class AsyncClient:
 
     @classmethod
     async def over(cls, socket: web.WebSocketResponse, **hello: Any) -> Self:
-        """Say hello to a gateway that dialled us; arguments and errors as of `connect`."""
+        """Send hello to a gateway that connected to this device; arguments and errors as in `connect`."""
         client = cls(None, socket)
         try:
             client.welcome = await client.ask(
@@ -190,20 +190,20 @@ class AsyncClient:
         await asyncio.wait([self._reader])
 
     async def ask(self, request: Any, timeout_s: float | None = None) -> Any:
-        """Return the answer to a request, in its record (`requests`).
+        """Return the answer to a request as its record (`wire_records`).
 
         Raises:
-            Refused: the gateway refuses. Disconnected: the connection has ended. TimeoutError: it took longer than `timeout_s`.
+            Refusal: the gateway refuses. Disconnected: the connection has ended. TimeoutError: `timeout_s` has passed.
         """
         async with asyncio.timeout(timeout_s):
             asked = await self._say(request)
             return await asked.answer
 
     async def read_product(self, timeout_s: float | None = None, **what: Any) -> bytes:
-        """Return the bytes of a product; `what` are fields of `requests.ReadProduct`.
+        """Return the bytes of a product; `what` are fields of `wire_records.ReadProduct`.
 
         Raises:
-            Refused, Disconnected: as `ask`.
+            Refusal, Disconnected: see `ask`.
         """
         async with asyncio.timeout(timeout_s):
             asked = await self._say(ReadProduct(**what), has_bytes=True)
@@ -228,10 +228,10 @@ class AsyncClient:
         return asked
 
     async def notices(self) -> AsyncIterator[ClientNotice]:
-        """Yield notifications as they come.
+        """Yield notifications as they arrive.
 
         Raises:
-            Disconnected: the connection has ended, and all were yielded.
+            Disconnected: the connection has ended, and all notifications were yielded.
         """
         while True:
             while self._unread:
@@ -260,7 +260,7 @@ class AsyncClient:
     # ----------------------------------------------------------------------------------------------------------- listening
 
     async def _live(self) -> None:
-        """Listen; when the gateway goes, connect again."""
+        """Read from the connection; reconnect when it is lost."""
         try:
             while True:
                 code, end = await self._read()
@@ -277,7 +277,7 @@ class AsyncClient:
             self._finish(Disconnected("the connection has ended"))
 
     async def _read(self) -> tuple[int | None, Disconnected]:
-        """Take what the gateway says until it says no more, and return the code and the reason of that."""
+        """Read messages until the connection ends; return the close code and the reason."""
         code, why = None, ""
         try:
             while (message := await self._socket.receive()).type in _SPOKEN:
@@ -289,24 +289,24 @@ class AsyncClient:
             return 1002, Disconnected(f"the gateway sent an invalid message: {mistake.what}")
         if message.type is aiohttp.WSMsgType.CLOSE:
             code, why = message.data, f": {sanitize(message.extra)}" if message.extra else ""
-        # What the gateway said, not how its connection ended: over TLS no answer reaches it any more, which would be 1006.
+        # The gateway's code, not that of the end of the connection: over TLS our answer does not arrive, which would be 1006.
         code = code or self._socket.close_code
         number = f" (code {code})" if code not in (None, 1000) else ""
         return code, Disconnected(f"the connection to the gateway has ended{number}{why}")
 
     async def _reconnect(self, way: _Way, why: str) -> None:
-        """Try until somebody lets us in.
+        """Try to reconnect.
 
         Raises:
-            KnownError: nobody did in time, or the gateway refuses us.
+            KnownError: the time has passed, or the gateway refuses this client.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # one that lets us in and hangs up is not asked all the time
+        if loop.time() - self._began >= _PAUSES_S[1]:  # a gateway that accepts and hangs up must not be called without a pause
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:
-            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients of a farm at once
+            await asyncio.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all clients at the same moment
             self._pause_s = min(2 * self._pause_s, _PAUSES_S[1])
             try:
                 url, token = way.place()
@@ -323,7 +323,7 @@ class AsyncClient:
                 self._drop(Disconnected(why))
 
     async def _greet(self, hello: Hello) -> None:
-        """Say hello on a socket that nobody reads yet, and note that something may have been missed meanwhile."""
+        """Send hello on a socket that no other task reads yet, and report that notifications may be missing."""
         self._keep(ClientNotice(0, 0, Resync("the connection to the gateway was lost and made again")))
         self._count += 1
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -378,18 +378,18 @@ class AsyncClient:
         self._drop(self._end)
 
     def _drop(self, end: KnownError) -> None:
-        """Answer what was asked: no answer can come any more."""
+        """End all pending requests with an error."""
         for asked in list(self._asked.values()):
             if not asked.answer.done():
                 asked.answer.set_exception(end)
-                asked.answer.exception()  # looked at: nobody may be waiting
+                asked.answer.exception()  # mark it as retrieved: no caller may be waiting
 
 
 async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None) -> aiohttp.ClientWebSocketResponse:
     """Return a WebSocket to the gateway.
 
     Raises:
-        Disconnected: nobody is there, or it is no gateway. Refused: it does not let us in.
+        Disconnected: no gateway answers. Refusal: the gateway refuses this client.
     """
     try:
         return await http.ws_connect(
@@ -415,7 +415,7 @@ def _unreachable(url: str, error: Exception) -> Disconnected:
 
 
 async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
-    """Return why we are not let in, "" = nobody says: what a handshake that failed said of it is lost, so it is asked for again."""
+    """Return the reason of a refused handshake, "" = unknown. aiohttp drops the answer, so a plain request gets it."""
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with http.get(
@@ -489,7 +489,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """`AsyncClient` for threads: each call waits; any thread may call. Make one with `connect`."""
+    """`AsyncClient` for threads: each call blocks; any thread may call. Make one with `connect`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -499,15 +499,15 @@ class Client:
 
     @property
     def welcome(self) -> Welcome:
-        """What the gateway said when it let us in last."""
+        """The gateway's last welcome."""
         return self._connected.welcome
 
     @classmethod
     def connect(cls, url: str, *, token: str, tls: ssl.SSLContext | None = None, **more: Any) -> Self:
-        """Connect and say hello; arguments and errors as of `AsyncClient.connect`."""
+        """Connect and send hello; arguments and errors as in `AsyncClient.connect`."""
         client = cls()
         try:
-            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # of its own class
+            client._client = client._wait(AsyncClient.connect(url, token=token, tls=tls, **more))  # a client of this class
         except BaseException:
             client.close()
             raise
@@ -522,10 +522,10 @@ class Client:
         return self._wait(self._connected.read_product(timeout_s, **what))
 
     def next_notice(self, timeout_s: float | None = None) -> ClientNotice | None:
-        """Return the next notification, None if none came in time; None as time = wait for ever.
+        """Return the next notification, None if none arrived within `timeout_s` seconds; None as timeout = no timeout.
 
         Raises:
-            Disconnected: the connection has ended, and all were returned.
+            Disconnected: the connection has ended, and all notifications were returned.
         """
         waiting = asyncio.run_coroutine_threadsafe(_next(self._connected.notices()), self._loop)
         try:
@@ -535,7 +535,7 @@ class Client:
             return None
 
     def notices(self, timeout_s: float | None = None) -> Iterator[ClientNotice]:
-        """Yield notifications until none came for `timeout_s` seconds."""
+        """Yield notifications until none arrived for `timeout_s` seconds."""
         while (received := self.next_notice(timeout_s)) is not None:
             yield received
 
@@ -579,7 +579,7 @@ def local(cache_dir: Path) -> tuple[str, str]:
     """Return (URL, token) of this user's own gateway of a cache.
 
     Raises:
-        HostError: none runs.
+        HostError: no gateway is running.
     """
     from aptui.link import gateways
 

@@ -1,4 +1,4 @@
-"""`python -m aptui.features.gateway.client listen`: a device that listens until a gateway dials it, and prints what it hears.
+"""`python -m aptui.features.gateway.client listen`: a device that waits for gateways and prints their messages.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -16,7 +16,7 @@ from aptui.shared.connections.peers import DEVICE_PORT
 
 
 async def _listen(address: str, port: int, tls: ssl.SSLContext | None, hello: dict[str, Any]) -> None:
-    """Be a device: print what every gateway that dials us says, as JSON Lines."""
+    """Print the messages of every gateway that connects, as JSON Lines."""
     listening = Device(**hello)
     print(f"listening at {address} port {await listening.open(address, port, tls)}", flush=True)
     tasks: set[asyncio.Task[None]] = set()
@@ -46,7 +46,7 @@ def _trust_certificate(file: str) -> ssl.SSLContext:
 
 
 def main() -> None:
-    """Be `python -m aptui.features.gateway.client listen`: a device that a gateway dials."""
+    """Run a device that gateways connect to."""
     from argparse import ArgumentParser
 
     parser = ArgumentParser(

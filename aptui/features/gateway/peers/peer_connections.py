@@ -1,9 +1,11 @@
 """Connections of the gateway, in and out, and its lists of peers: stored, changed on request, and reported to the engine.
 
-What people say is written into the configuration where it can be, else into a file below the cache (`link.peer_file`); both are
-looked at once a second, and nobody is hung up on because they changed. The screen changes them too while no engine carries its
-words. `report` is what the engine, and so every screen, hears: at once when a connection came, went or was refused, and once a
-second while bytes flow; what is long is told less often, for the engine has to read it, and it has an end.
+`peer_settings` stores changes. The configuration and the stored file are checked once per second; a change of a list does not end
+accepted connections. The screen also changes them while no engine is running. The engine, and so every screen, gets a report at
+once when a connection begins, ends or is refused, and once per second while bytes flow. Long reports are shortened and sent less
+often, because the engine must read them.
+
+Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations
@@ -51,34 +53,32 @@ if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
 
 
-# A device that the gateway dials, again and again while it is wanted; once connected, the device is the client of that
-# WebSocket.
-#
-# A device at a loopback address, as USB forwarding gives it one, is dialled without TLS, every other with it: it becomes a
-# client that may read all products, and whoever has taken its address must not. Who it is, its certificate says (`trust`).
+# Outgoing connections. The gateway connects to a device again and again while it is enabled; then the device is the client of that
+# WebSocket. A device at a loopback address (USB forwarding) is reached without TLS, every other device with TLS: a device may read
+# all products, and another machine could have its address. Its certificate identifies it (`trust`).
 
 RETRY_S = (0.5, 5.0)
-"""How long to wait before the next try: the first, as in the reference, and the longest."""
+"""Delay before the next try: the first, as in O3DE, and the longest."""
 _DIAL_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 _STEADY_S = 5.0
-"""A connection that held so long was one; one that ends sooner counts as a try that failed."""
+"""A connection that ends within this time counts as a failed try."""
 Socket = aiohttp.ClientWebSocketResponse
 Serving = Callable[["OutboundConnections", Socket], Awaitable[None]]
 Trust: TypeAlias = ssl.SSLContext | aiohttp.Fingerprint | bool
-"""Which certificates are believed; True = those that this machine believes."""
+"""Accepted certificates; True = those that this machine trusts."""
 
 
 class OutboundConnections:
-    """One connection that people made.
+    """One outgoing connection.
 
     Args:
-        dial: what they said.
-        http: what dials.
-        trust: whom to believe that it is a device of ours.
-        serve: serves a connected device to its end.
-        refuses: returns why an address is not dialled, "" = it is.
-        changed: called when `state` or `trouble` changed.
+        dial: its settings.
+        http: HTTP session for connecting.
+        trust: accepted certificates.
+        serve: serves a connected device until the connection ends.
+        refuses: returns why an address is not called, "" = it is.
+        changed: called when `state` or `trouble` has changed.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class OutboundConnections:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to dial."""
+        """Start connecting."""
         self._task = tasks.begin(self._run(), f"the connection to '{self.dial.id}'")
 
     async def close(self) -> None:
-        """Hang up, and dial no more."""
+        """End the connection and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -107,7 +107,7 @@ class OutboundConnections:
 
     @property
     def url(self) -> str:
-        """What is dialled."""
+        """The URL of the device."""
         address = parse_address(self.dial.address)
         host = f"[{self.dial.address}]" if address is not None and ":" in self.dial.address else self.dial.address
         scheme = "ws" if is_loopback(self.dial.address) else "wss"
@@ -126,7 +126,7 @@ class OutboundConnections:
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
     async def _try(self) -> str:
-        """Connect and serve; return why it did not come to that, "" where it did."""
+        """Connect and serve; return why that failed, "" = it did not."""
         why = self._refuses(self.dial.address)
         if why:
             return why
@@ -159,17 +159,17 @@ class OutboundConnections:
 
 
 class _Pins(aiohttp.Fingerprint):
-    """Devices that are known by their certificates; aiohttp knows one fingerprint, we several."""
+    """Pinned certificates of devices; aiohttp supports one fingerprint only."""
 
     def __init__(self, digests: frozenset[bytes]) -> None:
         super().__init__(next(iter(digests)))
         self._digests = digests
 
     def check(self, transport: asyncio.Transport) -> None:
-        """Let through who has one of the certificates; called before anything is said.
+        """Check the certificate; called before any data is sent.
 
         Raises:
-            aiohttp.ServerFingerprintMismatch: somebody else.
+            aiohttp.ServerFingerprintMismatch: the certificate is not pinned.
         """
         certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         digest = hashlib.sha256(certificate).digest()
@@ -178,10 +178,10 @@ class _Pins(aiohttp.Fingerprint):
 
 
 def trust(serve: GatewaySettings) -> Trust:
-    """Return which devices are believed: those with a pinned certificate, else those whose certificate an authority signed.
+    """Return the accepted certificates: the pinned ones, else those that an authority signed.
 
     Raises:
-        UserError: the configuration names no such certificate or file.
+        UserError: a fingerprint or the file of the configuration is invalid.
     """
     if serve.dial_fingerprints:
         return _Pins(frozenset(map(_digest, serve.dial_fingerprints)))
@@ -222,7 +222,7 @@ def _distrust(error: aiohttp.ClientError) -> str:
 
 
 def open_http(wires: Wires) -> aiohttp.ClientSession:
-    """Return what dials: without cookies, proxies of the environment, or going where an answer sends it."""
+    """Return an HTTP session without cookies, proxies of the environment, and redirects."""
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_refuse_redirect)
     connector = aiohttp.TCPConnector(socket_factory=wires.make)
@@ -234,7 +234,7 @@ async def _refuse_redirect(*_arguments: object) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the system's word for why nobody can be reached."""
+    """Return the OS error text of a failed connection."""
     number = error.errno if isinstance(error, OSError) else None
     if number is not None and number > 0:
         return os.strerror(number).lower()
@@ -242,14 +242,14 @@ def _reason(error: BaseException) -> str:
 
 
 DEVICE_SCOPES = frozenset({Scope.READ, Scope.ESCALATE})
-"""What a device may do that people had us dial: it has no token, its address is what they trust."""
+"""Scopes of a device that the gateway called: it has no token; the user trusts its address."""
 _CHECK_S = 1.0
 _GATHER_S = 0.05
-"""What changes together is told together."""
+"""Delay of a report, so that changes that come together are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Clients of one report; where there are more than the second number, so many a second."""
+"""Maximum number of clients in a report; with more than the second number, reports are sent at this rate of clients per second."""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
-"""When our clock began: one number, so that a report that says nothing new looks the same."""
+"""Start of the monotonic clock as a time of day: a constant, so that reports without changes are equal."""
 
 
 class Peers:
@@ -257,8 +257,8 @@ class Peers:
 
     Args:
         context: shared objects of the gateway.
-        sessions: who is connected.
-        admission: the lists; tests give their own.
+        sessions: the open WebSockets.
+        admission: the lists; tests pass their own.
     """
 
     def __init__(self, context: GatewayContext, sessions: WireSessions, admission: Admission | None = None) -> None:
@@ -270,20 +270,20 @@ class Peers:
         self._stamps: tuple[tuple[int, int, int] | None, ...] = ()
         self._diallers: dict[str, OutboundConnections] = {}
         self._sessions: dict[str, WireSession] = {}
-        """{id of a connection that we made: its session}."""
+        """{id of an outgoing connection: its session}."""
         self._trust = trust(context.config.serve)
         self._http: aiohttp.ClientSession | None = None
         self._wires = Wires()
         self._reported: GatewayReport | None = None
         self._is_changed = asyncio.Event()
         self._alone = asyncio.Lock()
-        """Held while settings change: orders are done one after the other."""
+        """Held while settings change: orders are applied one after the other."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ----------------------------------------------------------------------------------------------------------- its life
 
     async def open(self) -> None:
-        """Read what is kept, and begin to dial and to tell."""
+        """Read the settings, then start connecting and reporting."""
         self._http = open_http(self._wires)
         await self._read()
         self.sessions.greets.append(self._on_change)
@@ -294,7 +294,7 @@ class Peers:
         self._do(self._report())
 
     async def close(self) -> None:
-        """Hang up, and tell no more."""
+        """End all outgoing connections and stop reporting."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *(dialler.close() for dialler in self._diallers.values()), return_exceptions=True)
@@ -312,14 +312,14 @@ class Peers:
     # ------------------------------------------------------------------------------------------------------------ the lists
 
     def check(self, remote: str) -> AdmissionRefusal | None:
-        """Return why a caller may not come in, None = they may."""
+        """Return why a client is refused, None = it is not."""
         refusal = self.admission.check(remote)
-        if refusal is not None and refusal.is_first:  # how often is told once a second
+        if refusal is not None and refusal.is_first:  # their number is reported once per second
             self._on_change()
         return refusal
 
     def refuses(self, remote: str) -> str:
-        """Return why a caller may not come in, "" = they may; as `guard.Guard.admissions` wants it."""
+        """Return why a client is refused, "" = it is not; for `guard.Guard.admissions`."""
         refusal = self.check(remote)
         return refusal.why if refusal is not None else ""
 
@@ -351,7 +351,7 @@ class Peers:
         return f"{remote} is rejected" if canonical(remote) in self.admission.settings.rejected else ""
 
     async def _serve(self, dialler: OutboundConnections, socket: Socket) -> None:
-        """Be the server of a device that answered."""
+        """Serve a connected device."""
         identity = ClientIdentity(dialler.dial.id, DEVICE_SCOPES, dialler.dial.address)
         with self.sessions.take_in(self.context, socket, identity) as session:
             self._sessions[dialler.dial.id] = session
@@ -363,19 +363,19 @@ class Peers:
     # --------------------------------------------------------------------------------------------------------------- orders
 
     def take_news(self, batch: Sequence[NoticeLine]) -> None:
-        """Do what the engine passes on from people."""
+        """Apply the orders that the engine passes on."""
         for news in batch:
             if isinstance(news.notice, PeerOrdered):
                 self._do(self.order(news.notice.order))
 
     def engine_came(self, is_here: bool) -> None:
-        """Tell an engine that came everything."""
+        """Send a full report to an engine that has connected."""
         self._reported = None
         if is_here:
             self._on_change()
 
     async def order(self, order: PeerOrder) -> None:
-        """Do what people said; what keeps it from being done is told."""
+        """Apply an order; the report has the reason if that fails."""
         if order.action is PeerAction.DISCONNECT:
             session = self.sessions.all.get(order.number)
             if session is not None:
@@ -400,10 +400,10 @@ class Peers:
         async with self._alone:
             reread = self.context.reread
             if reread is not None:
-                with contextlib.suppress(KnownError):  # the engine tells what is wrong with it
+                with contextlib.suppress(KnownError):  # the engine reports errors of the configuration
                     self.configured = peer_settings.read_peer_settings((await asyncio.to_thread(reread)).serve)
             settings = await asyncio.to_thread(peer_settings.read_stored, self._file)
-            self._stamps = self._now()  # a damaged file is not there any more
+            self._stamps = self._now()  # a damaged file was renamed
             self.trouble = settings.trouble
             await self._adopt(settings.in_force(self.configured))
 
@@ -414,7 +414,7 @@ class Peers:
     # -------------------------------------------------------------------------------------------------------------- telling
 
     def report(self) -> GatewayReport:
-        """Return how things are."""
+        """Return the current report."""
         serve, settings = self.context.config.serve, self.admission.settings
         dialled = [self._make_dialled_peer(each) for each in settings.connections]
         incoming = [session for session in self.sessions if session not in self._sessions.values()]
@@ -437,7 +437,7 @@ class Peers:
         self._is_changed.set()
 
     async def _check(self) -> None:
-        """Once a second: the file that others may have changed, names that may have new addresses, bytes that flowed."""
+        """Once per second, check for changed files, resolve names again, and report transferred bytes."""
         while True:
             await asyncio.sleep(_CHECK_S)
             if self._now() != self._stamps:
@@ -452,7 +452,7 @@ class Peers:
             self._is_changed.clear()
             report = self.report()
             if report != self._reported and self.context.engine.is_here:
-                with contextlib.suppress(KnownError):  # an engine that comes back is told everything
+                with contextlib.suppress(KnownError):  # a new engine gets a full report
                     await self.context.engine.ask(engine_requests.ReportPeers(report))
                     self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)
@@ -479,7 +479,7 @@ def _with_session(peer: Peer, session: WireSession) -> Peer:
 
 
 def _moment(at_s: float) -> int:
-    """Return the time of day of a moment of our clock."""
+    """Return the time of day of a monotonic time."""
     return _BEGAN_MS + int(at_s * 1000)
 
 
@@ -487,7 +487,7 @@ PEERS = web.AppKey("peers", Peers)
 
 
 def add_routes(app: web.Application) -> None:
-    """Let the lists decide who comes in, and the connections live as long as the application."""
+    """Apply the lists to clients, and open the connections with the application."""
     peers = app[PEERS] = Peers(app[CONTEXT], app[SESSIONS])
     app[CONTEXT].guard.admissions.append(peers.refuses)
 

@@ -1,8 +1,10 @@
-"""Services that connected devices reach through the gateway by HTTP; raw bytes to `tcp://host:port` are `relay`'s.
+"""Services that connected devices reach through the gateway: HTTP, and raw TCP through a WebSocket.
 
-`/v1/proxy/{name}/{rest}` is open to who has a WebSocket with the same token from the same address just now. The service hears
-neither our token nor our cookies, cannot set any, and cannot send the gateway elsewhere. What it answers has no rights in a
-browser: it shares our origin.
+`/v1/proxy/{name}/{rest}` is open to clients that have a WebSocket with the same token from the same address. The service receives
+neither our token nor our cookies, cannot set cookies, and cannot redirect the gateway. Its answers have no rights in a browser,
+because they share our origin.
+
+Tests: `tests/features/gateway/peers/test_proxy.py`.
 """
 
 from __future__ import annotations
@@ -33,22 +35,22 @@ if TYPE_CHECKING:
     from aptui.features.gateway.access.guard import ClientIdentity
 
 
-# Raw TCP through a WebSocket: each binary frame is a piece of the stream, in either direction (for remote shader compilers).
+# Raw TCP through a WebSocket: each binary frame is a piece of the stream, in both directions (for remote shader compilers).
 
 _PIECE_BYTES = 1 << 16
 _HEARTBEAT_S = 30.0
 _GONE = 1011
-"""RFC 6455 §7.4.1: the server cannot go on."""
+"""RFC 6455 §7.4.1: the server cannot continue."""
 
 
 async def relay(request: web.Request, host: str, port: int, *, connect_s: float, quiet_s: float) -> web.StreamResponse:
-    """Connect a WebSocket with `host` and `port`, until either side ends.
+    """Connect a WebSocket with `host` and `port` until either side ends.
 
     Args:
-        connect_s: until the service takes the connection; `quiet_s` for which either side may leave what it is sent untaken.
+        connect_s: timeout of the connection to the service; `quiet_s` is the timeout for a side that does not read.
 
     Raises:
-        web.HTTPException: it is no WebSocket, or the service does not answer.
+        web.HTTPException: the request is not a WebSocket, or the service does not answer.
     """
     socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=FRAME_LIMIT_BYTES, compress=False)
     if not socket.can_prepare(request).ok:
@@ -73,7 +75,7 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
 
 
 async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, quiet_s: float) -> None:
-    """Carry what the client sends."""
+    """Send the client's frames to the service."""
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             await socket.close(code=1003, message=b"bytes are expected")
@@ -87,7 +89,7 @@ async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, qu
 
 
 async def _back(reader: asyncio.StreamReader, socket: web.WebSocketResponse, quiet_s: float) -> None:
-    """Carry what the service sends; when it ends, so does the WebSocket."""
+    """Send the service's bytes to the client; close the WebSocket when the service ends."""
     try:
         while piece := await reader.read(_PIECE_BYTES):
             await asyncio.wait_for(socket.send_bytes(piece), quiet_s)
@@ -102,23 +104,23 @@ _HOP_BY_HOP = frozenset({
     "transfer-encoding",
     "upgrade",
 })  # fmt: skip
-"""Headers that are between two machines only (RFC 9110 §7.6.1)."""
+"""Headers for one hop only (RFC 9110 §7.6.1)."""
 _OURS = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
-"""What clients say to us alone, or what we say ourselves."""
+"""Headers for the gateway only, or headers that the gateway sets itself."""
 _NOT_THEIRS = frozenset(
     {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
 )
-"""What a service cannot decide for our origin; `location` is looked at."""
+"""Headers that a service may not set for our origin; `location` is checked and rewritten."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class ProxyLimits(Struct, frozen=True):
-    """What requests may cost.
+    """Limits of forwarded requests.
 
     Args:
-        connect_s: until the service takes the connection; `quiet_s` between two pieces of what either side sends.
-        request_bytes, response_bytes: longest bodies.
-        at_once: requests and relays of one client; `in_all` of all.
+        connect_s: timeout of the connection to the service; `quiet_s` is the longest pause between two pieces of a body.
+        request_bytes, response_bytes: maximum sizes of bodies.
+        at_once: maximum number of requests of one client at a time; `in_all` of all clients.
     """
 
     connect_s: float = 5.0
@@ -130,7 +132,7 @@ class ProxyLimits(Struct, frozen=True):
 
 
 class ProxyTarget(Struct, frozen=True):
-    """A service: `base` is its URL without a slash at its end, "" = raw TCP to `host` and `port`."""
+    """A service: `base` is its URL without a final slash, "" = raw TCP to `host` and `port`."""
 
     base: str
     host: str
@@ -138,7 +140,7 @@ class ProxyTarget(Struct, frozen=True):
 
 
 class Proxy:
-    """All configured services, and how busy they are."""
+    """All configured services, and the number of running requests."""
 
     def __init__(self, known: Mapping[str, ProxyTarget], limits: ProxyLimits | None = None) -> None:
         self.known, self.limits = dict(known), limits or ProxyLimits()
@@ -147,7 +149,7 @@ class Proxy:
         self._busy: Counter[str] = Counter()
 
     async def open(self) -> None:
-        """Make what asks."""
+        """Open the HTTP session."""
         limit = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_s, sock_read=self.limits.quiet_s)
         self.http = aiohttp.ClientSession(
             auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), timeout=limit, trust_env=False,
@@ -156,17 +158,17 @@ class Proxy:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the HTTP session."""
         if self.http is not None:
             await self.http.close()
             await self._wires.end()
 
     @contextlib.contextmanager
     def place(self, identity: ClientIdentity) -> Iterator[None]:
-        """Take one of the places.
+        """Count a request of a client during the `with` block.
 
         Raises:
-            web.HTTPException: there is none left.
+            web.HTTPException: too many requests are running.
         """
         if self._busy[identity.name] >= self.limits.at_once or self._busy.total() >= self.limits.in_all:
             raise web.HTTPServiceUnavailable(text="too much is being forwarded already\n", headers={hdrs.RETRY_AFTER: "1"})
@@ -222,7 +224,7 @@ class Proxy:
         try:
             await self._pour(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):
-            # Half an answer must not look like a whole one.
+            # An incomplete answer must not look complete.
             if request.transport is not None:
                 request.transport.abort()
         return response
@@ -238,17 +240,17 @@ class Proxy:
 
 
 class _Body:
-    """What a client sends, piece by piece."""
+    """The body of a client's request, piece by piece."""
 
     def __init__(self, request: web.Request, limits: ProxyLimits) -> None:
         self._request, self._limits = request, limits
         self.is_too_long = False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield it.
+        """Yield the pieces.
 
         Raises:
-            ValueError: it is too long. TimeoutError: the client stopped sending.
+            ValueError: the body is too long. TimeoutError: the client stopped sending.
         """
         taken = 0
         while piece := await asyncio.wait_for(self._request.content.readany(), self._limits.quiet_s):
@@ -264,17 +266,17 @@ def _is_same(known: ClientIdentity, asks: ClientIdentity) -> bool:
 
 
 def _pass_headers(headers: Mapping[str, str], withheld: frozenset[str]) -> CIMultiDict[str]:
-    """Return the headers that go through; those that `Connection` names are between two machines too."""
+    """Return the headers to forward; headers that `Connection` names are for one hop only, too."""
     named = {word.strip().lower() for word in headers.get(hdrs.CONNECTION, "").split(",")}
     barred = _HOP_BY_HOP | withheld | named
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in barred)
 
 
 def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
-    """Return what is asked of the service: below its base, as the client wrote it.
+    """Return the URL at the service: the client's path below the service's base.
 
     Raises:
-        web.HTTPException: the path would lead out of it.
+        web.HTTPException: the path leads out of the base.
     """
     _, _, rest = request.rel_url.raw_path.removeprefix(PREFIX).partition("/")
     if _leads_out(rest):
@@ -284,22 +286,22 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
 
 
 def _leads_out(path: str) -> bool:
-    """Whether anybody may understand a path as one above it, however often its percent signs are decoded."""
+    """Whether any server could read a path as one above it, with any number of percent-decodings."""
     for word in path.split("/"):
         plain = word
-        while (decoded := unquote(plain)) != plain:  # each turn is shorter
+        while (decoded := unquote(plain)) != plain:  # each turn makes it shorter
             plain = decoded
-        name = plain.partition(";")[0]  # Tomcat and others take what follows for parameters (RFC 3986 §3.3)
+        name = plain.partition(";")[0]  # Tomcat and other servers take the rest for parameters (RFC 3986 §3.3)
         if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
             return True
     return False
 
 
 def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> str:
-    """Return the place that a service sends to, as clients reach it.
+    """Return the target of a service's redirect as an address of the gateway.
 
     Raises:
-        web.HTTPException: it is not below the service's base.
+        web.HTTPException: the target is not below the service's base.
     """
     try:
         place = str(answer.url.join(URL(answer.headers.get(hdrs.LOCATION, ""), encoded=True)))
@@ -314,7 +316,7 @@ def targets(proxies: Iterable[tuple[str, str]]) -> dict[str, ProxyTarget]:
     """Return {name: service}.
 
     Raises:
-        UserError: a URL is none of `http://…`, `https://…` and `tcp://host:port`.
+        UserError: a URL is not `http://…`, `https://…` or `tcp://host:port`.
     """
     return {name: _target(name, url) for name, url in proxies}
 
@@ -337,7 +339,7 @@ PROXY = web.AppKey("proxy", Proxy)
 
 
 def add_routes(app: web.Application) -> None:
-    """Forward to the configured services, if there are any."""
+    """Forward to the configured services."""
     proxy = app[PROXY] = Proxy(targets(app[CONTEXT].config.serve.proxies))
 
     async def living(_app: web.Application) -> AsyncIterator[None]:

@@ -1,6 +1,6 @@
-"""Answers about assets: their state, what they are made of and need, their jobs, their bytes; every list is bounded.
+"""Answers about assets: status, sources, products, dependencies, jobs and bytes. Every list has a maximum length.
 
-Tests: `tests/features/gateway/ws/test_client_sessions.py`.
+Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_routing.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aptui.features.gateway.ws.client_sessions import WireSession
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""The escalations that O3DE's Asset Processor gives status, job information and synchronous asset requests."""
+"""Priorities of status, job information and synchronous asset requests in O3DE's Asset Processor."""
 _MOST = 1_000
 _SOURCES_MOST = 200
 _UNSETTLED = ("pending", "processing")
@@ -54,7 +54,7 @@ _PIECE_BYTES = 256 << 10
 
 
 class _AssetLookup(Struct, frozen=True):
-    """What a question names; `uuid` b"" = by term."""
+    """The asset that a request names; `uuid` b"" = by term."""
 
     platform: str
     uuid: bytes
@@ -64,7 +64,7 @@ class _AssetLookup(Struct, frozen=True):
 
 
 class _FoundAsset(Struct, frozen=True):
-    """What there is of it: jobs that are owed, others that count, products, sources."""
+    """What the database has of an asset: pending jobs, other jobs, products, sources."""
 
     unsettled: tuple[JobRow, ...] = ()
     rested: tuple[JobRow, ...] = ()
@@ -135,7 +135,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether there is nothing current of it; where nothing but a final is to come, its draft is served."""
+    """Whether the job has no current result; if only its final is pending, its draft is served."""
     return row.status in _UNSETTLED and not row.is_finishing
 
 
@@ -171,17 +171,17 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup, urgency: int) -> int:
-    """Have what is owed done soon, if the client may ask for that; also what is named and not known yet.
+    """Raise the priority of pending jobs if the client has the scope; also of a term that matches nothing yet. Return their number.
 
     Raises:
-        Mistake: the client escalates more than `guard.ESCALATIONS_PER_S` things.
+        RequestMistake: the client exceeds `guard.ESCALATIONS_PER_S`.
     """
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):
         return 0
     keys = {source.lower() for source in found.sources if found.unsettled}
     if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
-        keys.add(lookup.term)  # a term is literal, and to the engine a star is a pattern
+        keys.add(lookup.term)  # a term is literal, but for the engine a star is a pattern
     if keys or found.unsettled:
         if not context.guard.may_escalate(session.identity):
             what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
@@ -195,7 +195,7 @@ async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup,
 
 
 async def asset_status(session: WireSession, request: wire_records.AssetStatus, is_synced: bool) -> AssetState:
-    """Say how far an asset is, and hurry what is owed."""
+    """Return the status of an asset and raise the priority of its pending jobs."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
     await _hurry(session, found, lookup, STATUS_URGENCY)
@@ -203,14 +203,14 @@ async def asset_status(session: WireSession, request: wire_records.AssetStatus, 
 
 
 async def escalate(session: WireSession, request: wire_records.Escalate, _is_synced: bool) -> wire_records.Escalated:
-    """Hurry everything that makes some assets."""
+    """Raise the priority of all jobs of some assets."""
     lookup = _lookup_of(session.context, request)
     found = await _look_up(session.context, lookup)
     return wire_records.Escalated(await _hurry(session, found, lookup, WAIT_URGENCY))
 
 
 async def wait_ready(session: WireSession, request: wire_records.WaitReady, is_synced: bool) -> AssetState:
-    """Hurry what is owed and say how far it is when that is over: all of it well, or any of it failed."""
+    """Raise the priority of pending jobs; return the status when all have succeeded or one has failed."""
     context, loop = session.context, asyncio.get_running_loop()
     lookup = _lookup_of(context, request)
     deadline = loop.time() + min(max(0.0, request.timeout_s), _WAIT_LIMIT_S)
@@ -233,7 +233,7 @@ def _list_failed(reader: Reader, job_ids: frozenset[int]) -> list[JobRow]:
 
 
 async def jobs_info(session: WireSession, request: wire_records.JobsInfo, is_synced: bool) -> wire_records.JobList:
-    """List the jobs of what is named."""
+    """List the jobs of an asset."""
     context = session.context
     lookup = _lookup_of(context, request)
     if request.job_key:
@@ -260,7 +260,7 @@ def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobR
 
 
 async def source_info(session: WireSession, request: wire_records.SourceInfo, _is_synced: bool) -> wire_records.SourceFacts:
-    """Return a source and everything made of it."""
+    """Return a source with its products and jobs."""
     context = session.context
     if not (request.path or request.asset):
         raise RequestMistake("'path' or 'asset' is missing")
@@ -295,7 +295,7 @@ def _source_meant(context: GatewayContext, reader: Reader, path: str, asset: str
 
 
 def _relatives(context: GatewayContext, path: str) -> list[str]:
-    """Return what an absolute path is called in the scan folders, the one that wins first; a relative one is what it is."""
+    """Return the paths of an absolute path relative to the scan folders, the winning folder first; a relative path stays."""
     text = normalize(path)
     if not text.startswith("/"):
         return [text.lower()]
@@ -304,7 +304,7 @@ def _relatives(context: GatewayContext, path: str) -> list[str]:
 
 
 def _product_names(context: GatewayContext, path: str, platform: str) -> list[str]:
-    """Return the names that products at this path would have, `platform` "" = on all."""
+    """Return the names of products at a path; `platform` "" = on all platforms."""
     text = normalize(path)
     cache = to_text(os.fsencode(context.config.cache_dir))
     if text.startswith("/"):
@@ -315,7 +315,7 @@ def _product_names(context: GatewayContext, path: str, platform: str) -> list[st
 
 
 async def product_info(session: WireSession, request: wire_records.ProductInfo, _is_synced: bool) -> wire_records.ProductFacts:
-    """Return products, and what they are made of."""
+    """Return products and their source."""
     context = session.context
 
     def find(reader: Reader) -> tuple[list[Served], SourceRow | None]:
@@ -343,7 +343,7 @@ def _products(context: GatewayContext, reader: Reader, asset: str, path: str, pl
 
 
 async def resolve_path(session: WireSession, request: wire_records.ResolvePath, _is_synced: bool) -> wire_records.ResolvedPath:
-    """Say what a path is; a file that is no source yet is resolved too, if it lies in a scan folder."""
+    """Resolve a path; also of a file in a scan folder that is not a source yet."""
     context = session.context
     if not request.path:
         raise RequestMistake("'path' is missing")
@@ -363,9 +363,9 @@ async def resolve_path(session: WireSession, request: wire_records.ResolvePath, 
 
 
 def _resolve_on_disk(context: GatewayContext, path: str) -> wire_records.ResolvedPath:
-    """Find the scan folder in which a path lies, or would.
+    """Find the scan folder of a path.
 
-    The first one that has such a file wins; `..` may lead from one to another.
+    The first folder that has the file wins; `..` may lead from one folder to another.
     """
     folders = sorted(context.config.project.scan_folders, key=lambda folder: folder.order)
     text = os.path.normpath(normalize(path))
@@ -381,7 +381,7 @@ def _resolve_on_disk(context: GatewayContext, path: str) -> wire_records.Resolve
 
 
 async def dependencies(session: WireSession, request: wire_records.Dependencies, _is_synced: bool) -> wire_records.DependencyList:
-    """List what a product needs at run time."""
+    """List the run-time dependencies of a product."""
     context = session.context
 
     def find(reader: Reader) -> list[wire_records.DependencyInfo] | None:
@@ -415,7 +415,7 @@ def _walk_dependencies(reader: Reader, start: int, is_all: bool) -> list[wire_re
 async def count_unresolved(
     session: WireSession, request: wire_records.UnresolvedCounts, _is_synced: bool
 ) -> wire_records.Unresolved:
-    """Count the dependencies of a product that lead to nothing."""
+    """Count the dependencies of a product that have no target."""
     context = session.context
 
     def count(reader: Reader) -> tuple[int, int] | None:
@@ -434,7 +434,7 @@ async def count_unresolved(
 async def read_product(
     session: WireSession, request: wire_records.ReadProduct
 ) -> tuple[wire_records.ProductBytes, AsyncIterator[bytes], Callable[[], object]]:
-    """Return a product, the bytes of it that are wanted, and what closes it."""
+    """Return a product, its requested bytes, and a function that closes it."""
     context = session.context
     if request.offset < 0 or request.length < 0:
         raise RequestMistake("'offset' and 'length' are not below zero")

@@ -1,8 +1,10 @@
-"""The open WebSockets, one client each: handshake, outgoing queue and requests; `answers/` answers them.
+"""The open WebSockets, one client each: handshake, outgoing queue and requests; `routing` answers them.
 
-Notifications are encoded once for all clients that want the same and go out at once; for a client that has not read what was said
-before they wait in a queue, and who has more than a thousand waiting has them thrown away and begins again with `resync`. So a
-client that reads slowly, or never, costs a bounded amount and slows nobody.
+Notifications are encoded once for all clients with the same subscription and sent at once. For a client that has not read the
+previous ones they wait in a queue; above a thousand they are dropped, and the client starts again with `resync`. So a slow client
+costs a bounded amount of memory and does not delay others.
+
+Tests: `tests/features/gateway/ws/test_client_sessions.py`, `tests/features/gateway/ws/test_frames.py`.
 """
 
 from __future__ import annotations
@@ -39,28 +41,26 @@ if TYPE_CHECKING:
     from aptui.features.gateway.gateway_context import Database, GatewayContext
 
 
-# Messages to clients as WebSocket frames, built once for all receivers and written as they are (RFC 6455, RFC 7692).
+# WebSocket frames (RFC 6455, RFC 7692), built once for all receivers: for a thousand clients with the same subscription, JSON,
+# frame and compression are made once, and each client costs one system call. Each message is compressed on its own, for clients
+# that offered `permessage-deflate`; connections keep no compression context.
 #
-# A thousand clients who want the same get the same bytes: JSON, frame and compression are made once, and what is left for each
-# of them is one system call. Compressed is a message on its own, for clients who offered `permessage-deflate`: no context is
-# kept between messages, so that connections share them and hold no memory for it.
-#
-# aiohttp makes the connection, reads, and does what frames of control are for. Its writer keeps a compressor for each
-# connection, whose context would not know of frames that went past it: so all that is said after the upgrade is written here.
+# aiohttp makes the connection, reads, and handles control frames. Its writer keeps a compressor per connection, whose context would
+# not know frames that bypass it. So all messages after the upgrade are written here.
 
 _LAST, _DEFLATED = 0x80, 0x40
 _WINDOW = 15
-"""Of the compression; who wants a smaller one hears everything as it is."""
+"""Window size of the compression; a client that requires a smaller one gets uncompressed messages."""
 _WORTH_BYTES = 512
-"""What is shorter goes as it is."""
+"""Minimum length of a compressed message."""
 _TAIL = b"\x00\x00\xff\xff"
-"""The end of what was flushed, which is left out (RFC 7692 §7.2.1)."""
+"""End of a flushed block, which is removed (RFC 7692 §7.2.1)."""
 
 Socket: TypeAlias = web.WebSocketResponse | ClientWebSocketResponse
 
 
 class FrameMessage:
-    """Something to be said, to one or to many."""
+    """A message to one or many clients."""
 
     __slots__ = ("_deflated", "_plain", "data", "kind")
 
@@ -69,7 +69,7 @@ class FrameMessage:
         self._plain = self._deflated = b""
 
     def frame(self, *, is_deflated: bool) -> bytes:
-        """Return its frame, made when it is first wanted; deflated only where that is worth it."""
+        """Return the frame, made on first use; compressed only if the message is long enough."""
         if is_deflated and self.kind is WSMsgType.TEXT and len(self.data) >= _WORTH_BYTES:
             self._deflated = self._deflated or _frame(_LAST | _DEFLATED | self.kind, _deflate(self.data))
             return self._deflated
@@ -93,12 +93,12 @@ def _deflate(data: bytes) -> bytes:
 
 
 class Wire:
-    """The way to one client.
+    """Sends messages to one client.
 
     Args:
-        socket: its WebSocket.
-        transport, writer: below it, where it called us; of one that we dialled, frames are masked, each for itself, which aiohttp
-            does.
+        socket: the WebSocket.
+        transport, writer: below it, if the client connected to us; None for a device that the gateway called: its frames are masked
+            one by one, by aiohttp.
     """
 
     __slots__ = ("_is_deflated", "_socket", "_transport", "_writer", "sent_bytes")
@@ -111,7 +111,7 @@ class Wire:
         self.sent_bytes = 0
 
     def takes(self, message: FrameMessage) -> bool:
-        """Send a message if that needs no waiting, because all that was said before is gone; return whether it was sent."""
+        """Send a message if all earlier ones have left the buffer; return whether it was sent."""
         transport = self._transport
         if transport is None or self._socket.closed or transport.is_closing() or transport.get_write_buffer_size():
             return False
@@ -122,7 +122,7 @@ class Wire:
         """Send a message; waits while the client does not read.
 
         Raises:
-            ConnectionError: it is gone.
+            ConnectionError: the connection has ended.
         """
         if self._transport is None or self._writer is None:
             self.sent_bytes += len(message.data)
@@ -139,11 +139,8 @@ class Wire:
         transport.write(frame)
 
 
-# The catalog for a client: every asset of its platforms, page by page, each page a short look at the database.
-
-
 async def pages(database: Database, platforms: Sequence[str], size: int) -> AsyncIterator[tuple[tuple[int, int], Catalog]]:
-    """Yield ((epoch, seq) of the first page, part); the last part says that it is.
+    """Yield the catalog of some platforms as ((epoch, seq) of the first page, part), each page by a short query.
 
     Raises:
         KnownError: the database cannot be read.
@@ -168,24 +165,24 @@ def _page(reader: Reader, platform: str, after: str, size: int) -> tuple[tuple[i
 HELLO_LIMIT_S = 30.0
 _HEARTBEAT_S = 30.0
 _CLOSE_LIMIT_S = 2.0
-"""How long a client may take to answer a good-bye."""
+"""Timeout for a client's answer to a close frame."""
 _REQUESTS_AT_ONCE = 16
-"""Of one client; who asks more waits, and is not read meanwhile."""
+"""Maximum number of running requests per client; with more, the gateway stops reading from it."""
 _CATALOG_PAGE = 500
 _NAME_LENGTH = 80
-"""What is kept of what a client calls itself: the engine and every screen are told."""
+"""Maximum length of a client's name, which is sent to the engine and every screen."""
 _FALLEN_BEHIND = "you have fallen behind"
 
 _CHECK_S = 0.005
-"""How often is looked whether clients have read."""
+"""Interval of checks whether clients have read."""
 Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
-"""(platforms, names of notifications) that a client wants; empty = all."""
+"""(platforms, names of notifications) of a subscription; empty = all."""
 Subscription: TypeAlias = tuple[Wanted, bool]
-"""What a client wants, and whether it learns the places of folders: who hears alike gets the same bytes."""
+"""(subscription, whether absolute paths are included): clients with equal values get the same bytes."""
 
 
 class Frame(Struct, frozen=True):
-    """Notifications as a client gets them, up to the moment (`epoch`, `seq`)."""
+    """Notifications as sent to a client, up to the event (`epoch`, `seq`)."""
 
     epoch: int
     seq: int
@@ -194,7 +191,7 @@ class Frame(Struct, frozen=True):
 
 
 def frame_of(epoch: int, seq: int, notices: Sequence[object]) -> Frame:
-    """Return some notifications as a frame."""
+    """Return notifications as a frame."""
     return Frame(epoch, seq, tuple(notices), FrameMessage(wire_codec.encode_notices(epoch, seq, notices).encode()))
 
 
@@ -202,7 +199,7 @@ REVOKED = "your token was revoked, or its time is over"
 
 
 class RequestAnswer(NamedTuple):
-    """An answer, the bytes that follow it, and what is to be closed when they were sent, or cannot be."""
+    """An answer, the bytes that follow it, and a function to call after they were sent or failed."""
 
     record: object
     stream: AsyncIterator[bytes] | None = None
@@ -214,11 +211,11 @@ class WireSession:
 
     Args:
         context: shared objects of the gateway.
-        sessions: those it is one of.
+        sessions: all clients.
         socket: the WebSocket.
-        identity: who it is.
-        number: of the connection.
-        wire: the way to it, unless aiohttp is to send.
+        identity: identity of the client.
+        number: number of the connection.
+        wire: sends its messages; None = aiohttp sends them.
     """
 
     def __init__(
@@ -243,31 +240,31 @@ class WireSession:
         self._lost = ""
         self._catalog_due = False
         self._is_writing = False
-        """Whether something else is being said: what comes meanwhile waits for its end."""
+        """Whether another message is being sent; notifications wait for its end."""
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def wanted(self) -> Wanted:
-        """What it wants to hear of."""
+        """The client's subscription."""
         hello = self.hello
         return (frozenset(hello.platforms), frozenset(hello.notices)) if hello else (frozenset(), frozenset())
 
     @property
     def sent_bytes(self) -> int:
-        """How much was sent to it."""
+        """Number of sent bytes."""
         return self._wire.sent_bytes
 
     @property
     def waiting_count(self) -> int:
-        """How many notifications wait to be sent."""
+        """Number of queued notifications."""
         return self._waiting
 
     # ------------------------------------------------------------------------------------------------------------- sending
 
     def queue(self, frame: Frame) -> None:
-        """Send notifications, now if it has read what was said before, else when it has; too many, and all are dropped."""
+        """Send notifications now if the client has read the earlier ones, else queue them; drop all if they are too many."""
         if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
             return
         if self._waiting + len(frame.notices) > wire_codec.QUEUE_LIMIT:
@@ -278,18 +275,18 @@ class WireSession:
         self._wake.set()
 
     def lose(self, why: str) -> None:
-        """Drop what waits; the client begins again when it reads, and goes on with what comes from now on."""
+        """Drop the queue; the client gets a `resync` and then the notifications from now on."""
         self._queue.clear()
         self._waiting, self._lost = 0, why
         self._wake.set()
 
     def send_catalog(self) -> None:
-        """Have the whole catalog sent."""
+        """Send the whole catalog."""
         self._catalog_due = True
         self._wake.set()
 
     async def _write(self) -> None:
-        """Send what waits, in order; alone in sending notifications."""
+        """Send the queue in order; the only task that sends notifications."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -310,7 +307,7 @@ class WireSession:
             self._is_writing = False
 
     async def _write_catalog(self) -> None:
-        """Send every asset, page by page: a client that reads slowly must not keep a transaction open.
+        """Send the catalog page by page: a slow client must not keep a transaction open.
 
         Older notifications are not sent after it.
         """
@@ -337,17 +334,17 @@ class WireSession:
         self._waiting = sum(len(frame.notices) for frame in remaining)
 
     async def send(self, text: str) -> None:
-        """Send a frame; waits while the client does not read."""
+        """Send a text message; waits while the client does not read."""
         await self._wire.send(FrameMessage(text.encode()))
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send a binary frame."""
+        """Send a binary message."""
         await self._wire.send(FrameMessage(data, WSMsgType.BINARY))
 
     # ----------------------------------------------------------------------------------------------------------- receiving
 
     async def serve(self) -> None:
-        """Say hello, then answer until the client goes."""
+        """Exchange hello and welcome, then answer requests until the connection ends."""
         writer = tasks.begin(self._write(), "telling a client news")
         try:
             if await self._greet():
@@ -398,10 +395,10 @@ class WireSession:
         return True
 
     def _refuse_unknown(self, number: int, request: object) -> None:
-        """Refuse who speaks otherwise, or means somebody else.
+        """Refuse a client with another protocol, another project, or unknown names.
 
         Raises:
-            Mistake: why.
+            RequestMistake: the reason.
         """
         config = self.context.config
         known = [platform.id for platform in config.project.platforms]
@@ -473,20 +470,20 @@ class WireSession:
         await self.send_bytes(head)
 
     async def close(self, code: int, why: str) -> None:
-        """End the connection, saying why."""
+        """End the connection with a reason."""
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._socket.close(code=code, message=why.encode()[:120]), 2 * _CLOSE_LIMIT_S)
 
 
 Answering: TypeAlias = Callable[[WireSession, str, Any], Awaitable[RequestAnswer]]
-"""(client, name of the request, the request) → its answer; raises `RequestMistake` or `KnownError` where it is refused."""
+"""(client, name of the request, the request) → its answer; raises `RequestMistake` or `KnownError` if it is refused."""
 
 
 class WireSessions:
     """All clients.
 
     Args:
-        limit: how many there may be.
+        limit: maximum number of clients.
         answer: answers their requests.
     """
 
@@ -494,9 +491,9 @@ class WireSessions:
         self.limit, self.answer = limit, answer
         self.all: dict[int, WireSession] = {}
         self.greets: list[Callable[[WireSession], object]] = []
-        """Told of each client that has said hello; it has every notification from then on."""
+        """Called with each client after its hello; it gets every notification from then on."""
         self.leaves: list[Callable[[WireSession], object]] = []
-        """Told of each client that is gone."""
+        """Called with each client that has disconnected."""
         self._count = self._opening = 0
 
     def __iter__(self) -> Iterator[WireSession]:
@@ -504,11 +501,11 @@ class WireSessions:
 
     @property
     def is_anybody_here(self) -> bool:
-        """Whether anybody hears notifications."""
+        """Whether any client receives notifications."""
         return any(session.hello is not None for session in self.all.values())
 
     def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
-        """Have notifications sent to everybody who wants them; return for whom they wait who had taken all before."""
+        """Send notifications to all subscribed clients; return the clients that had an empty queue and now have not."""
         frames: dict[Subscription, Frame | None] = {}
         late = []
         for session in self:
@@ -526,17 +523,17 @@ class WireSessions:
         return late
 
     def lose(self, why: str) -> None:
-        """Have everybody begin again."""
+        """Drop the queues of all clients, which get a `resync`."""
         for session in self:
             session.lose(why)
 
     def note_greeting(self, session: WireSession) -> None:
-        """Tell that a client has said hello."""
+        """Report a client's hello to the callbacks."""
         for greet in self.greets:
             greet(session)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
-        """Open a WebSocket: requests, answers and news, as `/v1/protocol` describes them."""
+        """Open a WebSocket for requests, answers and notifications; `/v1/protocol` describes them."""
         identity = require(request, Scope.READ)
         if self._opening >= self.limit:
             raise web.HTTPServiceUnavailable(
@@ -545,7 +542,7 @@ class WireSessions:
         return await self.hold(request, identity)
 
     async def hold(self, request: web.Request, identity: ClientIdentity) -> web.StreamResponse:
-        """Open the WebSocket and serve it to its end."""
+        """Open the WebSocket and serve it until it ends."""
         self._opening += 1
         try:
             socket = web.WebSocketResponse(
@@ -562,14 +559,14 @@ class WireSessions:
             self._opening -= 1
             transport = request.transport
             if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
-                transport.abort()  # whoever does not read would keep it open for ever
+                transport.abort()  # a client that does not read would keep it open forever
         return socket
 
     @contextlib.contextmanager
     def take_in(
         self, context: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
     ) -> Iterator[WireSession]:
-        """Count a client among ours for as long as it is served; whoever opened its WebSocket closes it."""
+        """Register a client while it is served; the caller closes its WebSocket."""
         self._count += 1
         session = self.all[self._count] = WireSession(context, self, socket, identity, self._count, wire)
         try:
@@ -580,7 +577,7 @@ class WireSessions:
                 leave(session)
 
     async def close(self) -> None:
-        """Say good-bye to everybody."""
+        """End all sessions."""
         await asyncio.gather(
             *(session.close(1001, "the gateway stops") for session in list(self.all.values())), return_exceptions=True
         )
@@ -594,14 +591,14 @@ def _once(words: Sequence[str]) -> tuple[str, ...]:
 
 
 async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> None:
-    """Return when nothing waits for these clients any more, or after a time."""
+    """Return when these clients' queues are empty, or after `limit_s`."""
     deadline_s = monotonic() + limit_s
     while any(session.waiting_count for session in sessions) and monotonic() < deadline_s:
         await asyncio.sleep(_CHECK_S)
 
 
 def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) -> bool:
-    """Return whether who wants these wants that."""
+    """Whether a subscription includes a notification."""
     if names and wire_codec.name_of(notice) not in names:
         return False
     platform = _platform_of(notice)
@@ -609,7 +606,7 @@ def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) 
 
 
 def _platform_of(notice: object) -> str:
-    """Return whose clients hear a notification; "" = all."""
+    """Return the platform of a notification; "" = all platforms."""
     about = getattr(notice, "asset", None) or getattr(notice, "job", None) or notice
     platform: str = getattr(about, "platform", "")
     return "" if platform in ("all", "common") else platform

@@ -1,4 +1,4 @@
-"""The engine's events as notifications of the protocol: completed from the database, batched, sent to all sessions.
+"""Makes notifications of the engine's notices: completed from the database, batched, and sent to all sessions.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions
 
 _MOST = 20_000
-"""News that may wait to be told; more, and everybody begins again."""
+"""Maximum number of waiting notices; above it all are dropped and every client gets a `resync`."""
 _ROWS_TRIES, _ROWS_PAUSE_S = 50, 0.01
-"""How long rows are waited for that news have run ahead of."""
+"""Number of tries, and their interval, until the database has the rows of a notice."""
 _READINESS_S = 0.25
 _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""After telling, as long as that took times this is waited, and as sending took times that: much is told to many in few frames, to
-few at once."""
+"""Pause after publishing, as a multiple of its duration and of the sending time; many clients get few large frames, few clients get
+them at once."""
 _SLICE = wire_codec.QUEUE_LIMIT // 2
-"""Notifications of one frame at most: one that waits for a client must not make it fall behind."""
+"""Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
 _TAKING_S = 0.05
-"""How long those who had taken all before may take for the next."""
+"""How long to wait for clients that have read everything so far."""
 
 
 class NewsPublisher:
-    """Makes notifications of news.
+    """Makes notifications of notices.
 
     Args:
-        config: of the project.
-        database: where what news leave out is found.
-        sessions: whom they are told.
+        config: configuration of the project.
+        database: completes the notices.
+        sessions: the receivers.
     """
 
     engine: EngineLink
@@ -68,26 +68,26 @@ class NewsPublisher:
         self._ids: dict[str, tuple[bytes, int]] | None = None
         self._started: set[int] = set()
         self._changed: dict[str, str] = {}
-        """{source: why its jobs ran, as it was told last}: several jobs of one source are one change."""
+        """{source: reason of its last reported change}: several jobs of one source are one change."""
         self._ready: dict[str, bool] = {}
         self._is_unsure = True
-        """Whether what is critical may have changed since it was asked for."""
+        """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """How often everybody had to begin again: what was to be told before is void."""
+        """Number of times that all clients had to start again; earlier notices are void."""
         self._tasks: list[asyncio.Task[None]] = []
         sessions.greets.append(self._greet)
         sessions.leaves.append(self._on_leave)
 
     def start(self) -> None:
-        """Begin to tell; called in the event loop."""
+        """Start publishing; called in the event loop."""
         self._tasks = [
             tasks.begin(self._publish_all(), "telling news"),
             tasks.begin(self._watch_readiness(), "the watch over what is critical"),
         ]
 
     async def close(self) -> None:
-        """Tell no more."""
+        """Stop publishing."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -95,7 +95,7 @@ class NewsPublisher:
     # ------------------------------------------------------------------------------------------------------------- hearing
 
     def take_news(self, batch: Sequence[NoticeLine]) -> None:
-        """Take news of the engine."""
+        """Queue notices of the engine."""
         self._is_unsure = True
         if self._sessions.is_anybody_here:
             self._pending.extend(batch)
@@ -106,7 +106,7 @@ class NewsPublisher:
         self._wake.set()
 
     def engine_came(self, is_here: bool) -> None:
-        """Take note that an engine is there, or gone: what was heard before may have a gap."""
+        """Handle an engine that has connected or disconnected: notices may be missing."""
         self._gaps += 1
         self._pending.clear()
         self._started.clear()
@@ -158,7 +158,7 @@ class NewsPublisher:
         self._ids = {name: (uuid, sub_id) for name, uuid, sub_id in rows}
 
     async def _publish(self, pending: Sequence[NoticeLine]) -> None:
-        """Tell in their order; of a product that changed several times only the last."""
+        """Publish in order; of a product that changed several times, the last change only."""
         epoch, seq, gaps = pending[-1].epoch, max(news.seq for news in pending), self._gaps
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
@@ -192,7 +192,7 @@ class NewsPublisher:
         return ()
 
     async def _rows(self, digests: dict[str, str], moment: tuple[int, int]) -> dict[str, Served]:
-        """Return the rows of these products as they are after `moment`."""
+        """Return the rows of these products, as new as `moment`."""
         for _try in range(_ROWS_TRIES):
             now, rows = await self._database.ask(partial(_products, names=tuple(digests)))
             found = {row.name: row for row in rows}
@@ -202,7 +202,7 @@ class NewsPublisher:
         return found
 
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
-        digest = digests.pop(name, None)  # once
+        digest = digests.pop(name, None)  # each product once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
             return None
@@ -213,7 +213,7 @@ class NewsPublisher:
             return notices.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
-            return None  # gone again, which is told when its turn comes; or nothing that a runtime knew
+            return None  # removed again, which a later notice reports; or not an asset of a runtime
         return notices.AssetRemoved(asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
@@ -248,15 +248,15 @@ class NewsPublisher:
     # ----------------------------------------------------------------------------------------------------------- readiness
 
     async def readiness(self) -> dict[str, Any]:
-        """Return what the engine says is owed.
+        """Return the engine's pending work.
 
         Raises:
-            KnownError: there is no engine, or it does not answer.
+            KnownError: no engine is running, or it does not answer.
         """
         return await self.engine.ask(engine_requests.Readiness())
 
     async def _watch_readiness(self) -> None:
-        """Tell when nothing critical is owed any more; asked only while something happens and somebody listens."""
+        """Report platforms without pending critical jobs; queries the engine only after events and while clients are subscribed."""
         while True:
             await self.pulse.wait(3600.0)
             while self._is_unsure and self._sessions.is_anybody_here and self.engine.is_here:
@@ -264,7 +264,7 @@ class NewsPublisher:
                 try:
                     readiness = await self.readiness()
                 except KnownError:
-                    self._is_unsure = True  # asked again at the next beat
+                    self._is_unsure = True  # the next beat tries again
                     break
                 self._publish_readiness(readiness)
                 if readiness["state"] != "idle":
@@ -282,7 +282,7 @@ class NewsPublisher:
 
 
 def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
-    """Whether the answer to `engine_requests.Readiness` says that nothing critical is owed for a platform ("" = any)."""
+    """Whether an answer to `engine_requests.Readiness` has no pending critical jobs for a platform ("" = any)."""
     pending_counts: dict[str, int] = readiness["critical"]
     return bool(readiness["is_ready"]) and not sum(
         count for name, count in pending_counts.items() if platform in ("", name) or name == "common"
@@ -290,13 +290,13 @@ def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
 
 
 def _is_of_its_source(notice: JobChanged) -> bool:
-    """Whether a job is owed because the bytes of its own source are others (`core.fingerprint.explain`)."""
+    """Whether a job is pending because the bytes of its own source changed (`core.fingerprint.explain`)."""
     is_unfinished = notice.status in ("pending", "processing", "failed") or (notice.status == "completed" and notice.run_key)
     return bool(is_unfinished) and f"source '{notice.source.lower()}' changed" in notice.reason.lower()
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
-    """Return what news leave out: ({product: its last digest, "" = gone}, sources)."""
+    """Return what the notices do not contain: ({product: its last digest, "" = removed}, sources)."""
     digests: dict[str, str] = {}
     paths: set[str] = set()
     for _epoch, _seq, notice in pending:

@@ -1,4 +1,7 @@
-"""Requests of clients → records of the protocol: permissions, what is synced and audited, and which part answers."""
+"""Answers requests of clients: permissions, waiting for earlier changes, audit, and the answers about engine and project.
+
+Tests: `tests/features/gateway/ws/test_routing.py`, `tests/features/gateway/ws/test_client_sessions.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from aptui.features.gateway.ws.client_sessions import WireSession
 
 
-# Answers about engine and project (pending jobs, logs, scan folders, relocation), and commands to the engine.
-
 _LINES_MOST = 5_000
 _CLEARED_MOST = 1_000
 _CATALOG_LIMIT_S = 300.0
@@ -43,7 +44,7 @@ _RELOCATION_LIMIT_S = 120.0
 async def processor_status(
     session: WireSession, request: wire_records.ProcessorStatus, _is_synced: bool
 ) -> wire_records.ProcessorState:
-    """Say what is owed, and whether everything critical is done."""
+    """Return the pending work, and whether all critical jobs have ended."""
     context = session.context
     _refuse_unknown(context, request.platform)
     if not context.engine.is_here:
@@ -68,7 +69,7 @@ def _sum(counts: Any, platform: str) -> int:
 async def platform_status(
     session: WireSession, request: wire_records.PlatformStatus, _is_synced: bool
 ) -> wire_records.PlatformState:
-    """Say which platforms products are made for."""
+    """Return the enabled platforms."""
     enabled = tuple(platform.id for platform in session.context.config.project.platforms)
     return wire_records.PlatformState(request.platform in enabled, enabled)
 
@@ -80,7 +81,7 @@ def _refuse_unknown(context: GatewayContext, platform: str) -> None:
 
 
 async def scan_folders(session: WireSession, _request: wire_records.ScanFolders, _is_synced: bool) -> wire_records.ScanFolderList:
-    """Say where sources are."""
+    """Return the scan folders."""
     folders = sorted(session.context.config.project.scan_folders, key=lambda folder: folder.order)
     return wire_records.ScanFolderList(
         tuple(wire_records.ScanFolderInfo(each.name, each.path, each.order, each.recursive) for each in folders)
@@ -88,7 +89,7 @@ async def scan_folders(session: WireSession, _request: wire_records.ScanFolders,
 
 
 async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced: bool) -> wire_records.JobLogText:
-    """Return what a job logged."""
+    """Return the log of a job."""
     log_dir = session.context.config.log_dir
 
     def read(reader: Reader) -> tuple[logs.StoredRunLog | None, str]:
@@ -110,7 +111,7 @@ async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced
 async def check_relocation(
     session: WireSession, request: wire_records.CheckMove | wire_records.CheckDelete, _is_synced: bool
 ) -> wire_records.RelocationCheck:
-    """Say what would come of moving or deleting a source."""
+    """Return the effects of moving or deleting a source."""
     is_delete = isinstance(request, wire_records.CheckDelete)
     destination = "" if isinstance(request, wire_records.CheckDelete) else request.destination
     if not request.source or not (is_delete or destination):
@@ -133,13 +134,13 @@ async def check_relocation(
 
 
 async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog, _is_synced: bool) -> Done:
-    """Have the catalogs written."""
+    """Write the catalogs."""
     await session.context.engine.ask(engine_requests.WriteCatalog(), _CATALOG_LIMIT_S)
     return Done()
 
 
 async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint, _is_synced: bool) -> Counted:
-    """Have the jobs of the sources that a term means run again, whatever they were made of."""
+    """Run the jobs of the sources that match a term again, whatever their inputs."""
     term = normalize(request.term).lower()
     if not term:
         raise RequestMistake("'term' is missing")
@@ -156,7 +157,7 @@ async def clear_fingerprint(session: WireSession, request: wire_records.ClearFin
 
 
 async def reprocess(session: WireSession, request: wire_records.Reprocess, _is_synced: bool) -> Counted:
-    """Have jobs run again."""
+    """Run jobs again."""
     keys = tuple(normalize(path).lower() for path in request.sources)
     if not keys and not request.job_ids:
         raise RequestMistake("'sources' or 'job_ids' is missing", "'*' means all sources")
@@ -165,13 +166,13 @@ async def reprocess(session: WireSession, request: wire_records.Reprocess, _is_s
 
 
 async def rescan(session: WireSession, _request: wire_records.Rescan, _is_synced: bool) -> Done:
-    """Have everything looked at again."""
+    """Check all sources again."""
     await session.context.engine.ask(port.RescanSources())
     return Done()
 
 
 async def shutdown(session: WireSession, request: wire_records.Shutdown, _is_synced: bool) -> Done:
-    """Have the engine stop."""
+    """Stop the engine."""
     try:
         await session.context.engine.ask(port.StopEngine(request.is_when_idle))
     except HostError as error:
@@ -180,16 +181,14 @@ async def shutdown(session: WireSession, request: wire_records.Shutdown, _is_syn
     return Done()
 
 
-# What a client looks at, as sources whose jobs come first.
-
 _BUSY = 4
 
 
 async def interest(session: WireSession, request: wire_records.Interest, _is_synced: bool) -> wire_records.Interested:
-    """Tell the engine what a client looks at.
+    """Raise the priority of the sources that a client shows.
 
     Raises:
-        RequestMistake: that is too much, or too often.
+        RequestMistake: too many assets, or too many requests.
     """
     context = session.context
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
@@ -207,7 +206,7 @@ async def interest(session: WireSession, request: wire_records.Interest, _is_syn
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of sources; a path that is nothing yet may be a source soon."""
+    """Return the keys of the sources; an unknown path may become a source."""
     sql = "SELECT path_key FROM aptui_sources WHERE source_id = ?"
     found = [key for uuid in uuids for number in source_ids(reader, uuid) for (key,) in reader.ask(sql, (number,))]
     for path in paths:
@@ -228,7 +227,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
     """Return the answer to a request.
 
     Raises:
-        Mistake, KnownError: it is refused.
+        RequestMistake, KnownError: the request is refused.
     """
     scope = scope_of(name, request)
     identity, guard = session.identity, session.context.guard
@@ -252,12 +251,12 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
 
 
 def for_client(identity: ClientIdentity, answered: RequestAnswer) -> RequestAnswer:
-    """Return an answer as this client may hear it."""
+    """Return an answer without absolute paths if this client may not see them."""
     return answered if identity.learns_places else answered._replace(record=without_places(answered.record))
 
 
 def scope_of(name: str, request: Any) -> Scope:
-    """Return the scope that a request takes; where a log lies is told to those who control."""
+    """Return the scope of a request; the path of a log needs the scope `control`."""
     if isinstance(request, wire_records.JobLog) and request.wants_path:
         return Scope.CONTROL
     if isinstance(request, wire_records.JobsInfo) and request.escalates:
@@ -281,7 +280,7 @@ async def _answer(session: WireSession, name: str, request: Any) -> RequestAnswe
 
 
 async def wait_until_synced(session: WireSession) -> bool:
-    """Wait until the engine knows what changed on the disk before now; return whether it does."""
+    """Wait until the engine has processed all earlier changes on the disk; return whether it has."""
     engine = session.context.engine
     if not engine.is_here:
         return False
@@ -320,4 +319,4 @@ _HANDLERS: dict[str, _Handler] = {
     "rescan": rescan,
     "shutdown": shutdown,
 }
-"""{request: who answers it}."""
+"""{request: function that answers it}."""
