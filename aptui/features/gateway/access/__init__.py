@@ -1,1 +1,1 @@
-"""Access to the gateway: tokens, scopes, lists, limits."""
+"""Access to the gateway: addresses, tokens, scopes and limits."""

@@ -1,1 +1,1 @@
-"""Messages of the outer wire: requests, notices, models, codec and the generated documents. No socket."""
+"""Messages of the gateway's WebSocket: records, names and JSON form; this package opens no sockets."""

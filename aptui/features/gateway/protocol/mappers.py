@@ -1,4 +1,4 @@
-"""Rows of the database as records of the protocol, and asset ids as text; no question is asked here.
+"""Rows of the database as records of the protocol, and asset ids as text; this module makes no queries.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -20,15 +20,15 @@ _ASSET_ID = re.compile(
 
 
 def asset_id(uuid: bytes, sub_id: int) -> str:
-    """Return an asset id as it stands on the wire: `{UUID}:<sub id in hexadecimal>`."""
+    """Return an asset id in text form: `{UUID}:<sub id in hexadecimal>`."""
     return f"{uuid_text(uuid)}:{sub_id & 0xFFFFFFFF:x}"
 
 
 def parse_asset_id(text: str) -> tuple[bytes, int | None]:
-    """Return (UUID, sub id or None) of an asset id, or of a UUID alone; braces and hyphens may be missing.
+    """Return (UUID, sub id or None) of an asset id or a UUID; braces and hyphens are optional.
 
     Raises:
-        Mistake: it is none.
+        RequestMistake: the text is not an asset id.
     """
     found = _ASSET_ID.fullmatch(text.strip())
     if found is None:
@@ -37,7 +37,7 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None]:
 
 
 def asset_of(row: Served) -> Asset:
-    """Return a product as clients know it."""
+    """Return a product as a record."""
     platform, _, path = row.name.partition("/")
     needs = tuple((asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
     former = tuple(asset_id(row.uuid, sub_id) for sub_id in row.legacy)
@@ -47,7 +47,7 @@ def asset_of(row: Served) -> Asset:
 
 
 def job_of(row: JobRow, builder: str) -> JobInfo:
-    """Return a job as clients know it."""
+    """Return a job as a record."""
     return JobInfo(
         row.job_id, row.run_key, row.source, row.platform, row.job_key, builder, row.status, row.error, row.warnings, row.errors,
         round(1000 * row.duration_s), row.completed_ms, row.is_draft,
@@ -55,7 +55,7 @@ def job_of(row: JobRow, builder: str) -> JobInfo:
 
 
 def job_of_news(notice: JobChanged) -> JobInfo:
-    """Return a job that news were about."""
+    """Return the job of a notice as a record."""
     return JobInfo(
         notice.job_id, notice.run_key, notice.source, notice.platform, notice.job_key, notice.builder, notice.status, notice.error,
         notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms, notice.is_draft,

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# Answers for clients that may not learn where this machine has its folders: the same without absolute paths.
-
-
 def without_places(record: object) -> object:
-    """Return an answer or a notification without absolute paths; one that was not found keeps what was asked."""
+    """Return a record without absolute paths, for clients that may not see them; unknown paths stay as requested."""
     match record:
         case wire_records.SourceFacts():
             return replace(record, scan_folder_path="")
@@ -63,16 +60,16 @@ A client may offer `permessage-deflate`; notifications then need a tenth of the 
 Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to the folder of their platform and use `/`."""
 
 VERSION = 1
-"""Raised when a record changes its form in a way that older clients do not survive."""
+"""Raised when a record changes so that older clients fail."""
 FRAME_LIMIT_BYTES = 1 << 20
-"""Longest frame of a client."""
+"""Maximum length of a client's frame."""
 QUEUE_LIMIT = 1_000
-"""Notifications that may wait for one client; with more, they are dropped and it gets `resync`."""
+"""Maximum number of notifications in a client's queue; above it they are dropped and the client gets `resync`."""
 PATH = "/v1/connect"
 
 
 class Scope(StrEnum):
-    """What a token allows."""
+    """Scope of a token; see `SCOPES`."""
 
     READ = "read"
     ESCALATE = "escalate"
@@ -93,7 +90,7 @@ SCOPES = {
 
 
 class Exchange(NamedTuple):
-    """A request, its answer, and the scope that it takes."""
+    """A request, its answer, and the required scope."""
 
     request: type[Any]
     answer: type[Any]
@@ -127,7 +124,7 @@ REQUESTS: dict[str, Exchange] = {
     "rescan": Exchange(wire_records.Rescan, wire_records.Done, Scope.CONTROL),
     "shutdown": Exchange(wire_records.Shutdown, wire_records.Done, Scope.SHUTDOWN),
 }
-"""{name on the wire: what is said and answered, and who may}."""
+"""{name of the request: its records and scope}."""
 
 NOTICES: dict[str, type[Any]] = {
     "catalog": notices.Catalog,
@@ -145,15 +142,15 @@ NOTICES: dict[str, type[Any]] = {
     "engine_changed": notices.EngineChanged,
     "resync": notices.Resync,
 }
-"""{name on the wire: record}."""
+"""{name of the notification: record}."""
 
 _NOTICE_NAMES = {record: name for name, record in NOTICES.items()}
 _REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
-"""Largest id of a request: four bytes name it before the bytes of a file."""
+"""Largest id of a request: it is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
-"""What one field of a request may hold; no path of a file system is longer."""
+"""Limits of a request's fields; no path of a file system is longer."""
 ADVICE = "'GET /v1/protocol' says what every request is made of"
 _encoder = msgspec.json.Encoder()
 
@@ -162,7 +159,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class RequestMistake(Exception):
-    """A frame is not what it should be. `number` is the id it carried, 0 if none can be read; `code` as in a refusal."""
+    """A frame is invalid. `number` is its id, 0 if it cannot be read; `code` as in a refusal."""
 
     def __init__(self, what: str, hint: str = "", *, number: int = 0, code: int = 3) -> None:
         super().__init__(what)
@@ -170,7 +167,7 @@ class RequestMistake(Exception):
 
 
 class WireMessage(NamedTuple):
-    """What a gateway says: an answer, a refusal (`refusal` not None), or notices (`number` 0)."""
+    """A message of a gateway: an answer, a refusal (`refusal` not None), or notices (`number` 0)."""
 
     number: int
     answer: dict[str, Any] | None
@@ -181,12 +178,12 @@ class WireMessage(NamedTuple):
 
 
 def name_of(notice: object) -> str:
-    """Return the name of a notification on the wire."""
+    """Return the name of a notification."""
     return _NOTICE_NAMES[type(notice)]
 
 
 def encode_request(number: int, request: object) -> str:
-    """Return the frame that says `request`."""
+    """Return the frame of a request."""
     return encode_value({"id": number, "request": _REQUEST_NAMES[type(request)], **_fields(request)})
 
 
@@ -194,7 +191,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     """Return the id of a request, its name and its record.
 
     Raises:
-        Mistake: it is no JSON, no request of ours, or a field is unknown, missing, of another type or too large; the text names it.
+        RequestMistake: the frame is not JSON, the request is unknown, or a field is unknown, missing, invalid or too large.
     """
     given = _decode(frame, dict[str, msgspec.Raw], 0, "a frame is an object in JSON: ")
     number = _number(given)
@@ -208,7 +205,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number, f"'{name}': ")
-    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):  # of a hello no more is kept than is of use
+    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):  # the names in a hello are cut and deduplicated later
         raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request
 
@@ -233,31 +230,31 @@ def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> str
 
 
 def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
-    """Return the frame of some notifications."""
+    """Return the frame of notifications."""
     return encode_value({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
 
 
 def decode_message(frame: str) -> WireMessage:
-    """Return what a gateway says.
+    """Return the message in a gateway's frame.
 
     Raises:
-        Mistake: it is nothing that a gateway says.
+        RequestMistake: the frame is invalid.
     """
     message = _decode(frame, _WireForm, 0)
     return WireMessage(message.id, message.answer, message.refusal, message.epoch, message.seq, message.notices)
 
 
 def record_of(notice: dict[str, Any]) -> object | None:
-    """Return the record of a notification, None for one that only a newer gateway knows."""
+    """Return the record of a notification, None = only newer versions know it."""
     record = NOTICES.get(str(notice.get("notice")))
     return as_record(notice, record) if record is not None else None
 
 
 def as_record(data: object, record: type[T]) -> T:
-    """Return JSON data as a record; fields that a newer gateway adds are left out.
+    """Return JSON data as a record; unknown fields of a newer gateway are dropped.
 
     Raises:
-        Mistake: it has another form.
+        RequestMistake: the data does not have this form.
     """
     try:
         return msgspec.convert(data, prepare_form(record))
@@ -266,7 +263,7 @@ def as_record(data: object, record: type[T]) -> T:
 
 
 def encode_value(value: object) -> str:
-    """Return a value as JSON; half a surrogate pair, which no text of ours should hold, becomes a question mark."""
+    """Return a value as JSON; half a surrogate pair becomes a question mark."""
     try:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:

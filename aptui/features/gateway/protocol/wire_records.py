@@ -1,6 +1,8 @@
-"""Requests of clients to the gateway and their answers, one record each; scopes and JSON are `codec`'s.
+"""Records of the gateway's WebSocket: requests and their answers, notifications, and the values in them.
 
-Tests: `tests/features/gateway/ws/test_routing.py`.
+`wire_codec` has their names and scopes. The docstrings are published in `config/aptui-serve.asyncapi.json`.
+
+Tests: `tests/features/gateway/protocol/test_wire_codec.py`, `tests/features/gateway/ws/test_routing.py`.
 """
 
 from __future__ import annotations
@@ -9,13 +11,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-# What the outer wire speaks of, in requests, answers and notifications alike: assets, jobs, and closed sets of words.
+# ------------------------------------------------------------------------------------------------------------------ values
 
 
 class Match(StrEnum):
-    """How a search term is meant: `exact` finds endings only.
+    """How a search term is matched.
 
-    `default` also finds names without extension, and the term cut at its last `_`.
+    `exact` finds paths that end with the term. `default` also finds names without extension, and the term cut at its last `_`.
     """
 
     DEFAULT = "default"
@@ -23,10 +25,9 @@ class Match(StrEnum):
 
 
 class Status(StrEnum):
-    """How far an asset is."""
+    """Status of an asset; `unknown`: the request named no asset."""
 
     UNKNOWN = "unknown"
-    """The question named nothing."""
     MISSING = "missing"
     QUEUED = "queued"
     PROCESSING = "processing"
@@ -35,16 +36,16 @@ class Status(StrEnum):
 
 
 class Reach(StrEnum):
-    """Which dependencies are meant."""
+    """Which dependencies are listed: direct ones, or all."""
 
     DIRECT = "direct"
     ALL = "all"
 
 
 class Asset(Struct, frozen=True):
-    """A product, as runtimes know it.
+    """A product.
 
-    `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` SHA-256 in hex.
+    `dependencies` are (asset id, flags), `legacy` its former asset ids, `digest` its SHA-256 in hexadecimal.
     """
 
     id: str
@@ -58,9 +59,9 @@ class Asset(Struct, frozen=True):
 
 
 class JobInfo(Struct, frozen=True):
-    """A job: `status` is pending, processing, completed, failed or cancelled; `run_key` that of its last run, 0 = none.
+    """A job. `status` is pending, processing, completed, failed or cancelled; `run_key` names its last run, 0 = none.
 
-    `is_draft`: its products are drafts, whose finals are still to come or failed.
+    `is_draft`: its products are drafts; their finals are pending or failed.
     """
 
     job_id: int
@@ -95,9 +96,9 @@ class ScanFolderInfo(Struct, frozen=True):
 
 
 class DependencyInfo(Struct, frozen=True):
-    """A product that another needs; `path` is "" when there is no such product.
+    """A product that another product needs; `path` is "" if it does not exist.
 
-    `flags` bits 0 to 3 are 0 load before, 1 right after, 2 on demand.
+    Bits 0 to 3 of `flags`: 0 load before, 1 load right after, 2 load on demand.
     """
 
     id: str
@@ -105,16 +106,19 @@ class DependencyInfo(Struct, frozen=True):
     flags: int
 
 
+# ---------------------------------------------------------------------------------------------------- requests and answers
+
+
 class Hello(Struct, frozen=True):
-    """Who calls. Before it nothing else is answered.
+    """The first request of a connection.
 
     Args:
         protocol: the version that the client speaks.
-        client: its name, for people.
-        platforms: those it wants to hear of; none = all.
-        project: the name of the project it expects; "" = any. Case does not matter.
-        wants_catalog: every asset of these platforms first, then what changes.
-        notices: the names of the notifications it wants; none = all.
+        client: display name of the client.
+        platforms: platforms whose notifications it gets; none = all.
+        project: name of the expected project; "" = any. Case does not matter.
+        wants_catalog: send every asset of these platforms first, then changes.
+        notices: names of the notifications it gets; none = all.
     """
 
     protocol: int
@@ -126,9 +130,9 @@ class Hello(Struct, frozen=True):
 
 
 class Welcome(Struct, frozen=True):
-    """Who answers.
+    """The answer to `hello`.
 
-    `connection` is this connection's number, `scopes` what the client may do, `epoch` 0 = no engine runs just now.
+    `connection` is the number of this connection, `scopes` are those of its token; `epoch` 0 = no engine is running.
     """
 
     protocol: int
@@ -142,24 +146,23 @@ class Welcome(Struct, frozen=True):
 
 
 class Ping(Struct, frozen=True):
-    """Ask whether anybody is there."""
+    """Check whether the gateway answers."""
 
 
 class Done(Struct, frozen=True):
-    """Nothing more to say than that it was done."""
+    """The request was carried out."""
 
 
 class AssetStatus(Struct, frozen=True):
-    """How far an asset is; what is owed is hurried.
+    """Return the status of an asset; its pending jobs get a higher priority.
 
     Args:
         platform: "" = any.
-        asset: an asset id or the UUID of a source; then `term` is not looked at.
+        asset: an asset id, or the UUID of a source; `term` is then ignored.
         term: part of the path of a source or product.
-        match: how `term` is meant.
-        fence: what changed on the disk before this was asked is taken into account: it is looked at, read and analysed first, also
-            while all workers are in long jobs. Where that takes more than 5 s, the answer tells what is known, and `is_fenced` is
-            false.
+        match: how `term` is matched.
+        fence: wait until the engine has processed all earlier changes on the disk, even while all workers run long jobs. After 5 s
+            the answer is sent with `is_fenced` false.
     """
 
     platform: str = ""
@@ -170,7 +173,7 @@ class AssetStatus(Struct, frozen=True):
 
 
 class WaitReady(Struct, frozen=True):
-    """As `asset_status`, but answered when it is processed, `compiled` or `failed`, or with its state after `timeout_s`."""
+    """As `asset_status`, but answered when the status is `compiled` or `failed`, or after `timeout_s`."""
 
     platform: str = ""
     asset: str = ""
@@ -181,10 +184,10 @@ class WaitReady(Struct, frozen=True):
 
 
 class AssetState(Struct, frozen=True):
-    """The state; `jobs` are those that are pending, or that failed.
+    """The status of an asset; `jobs` are its pending and failed jobs.
 
-    `is_fenced` is false where what changed on the disk may not be in it. `is_draft`: some of `assets` are drafts, whose finals are
-    still to come, or failed.
+    `is_fenced` is false if recent changes on the disk may be missing. `is_draft`: some of `assets` are drafts; their finals are
+    pending or failed.
     """
 
     status: Status
@@ -195,7 +198,7 @@ class AssetState(Struct, frozen=True):
 
 
 class Escalate(Struct, frozen=True):
-    """Hurry everything that makes these assets, and what they depend on. Named as in `asset_status`."""
+    """Raise the priority of all jobs of some assets and of their dependencies. The assets are named as in `asset_status`."""
 
     asset: str = ""
     term: str = ""
@@ -205,16 +208,16 @@ class Escalate(Struct, frozen=True):
 
 
 class Escalated(Struct, frozen=True):
-    """How many jobs were hurried."""
+    """The number of jobs with a raised priority."""
 
     count: int
 
 
 class Interest(Struct, frozen=True):
-    """What an editor or a running game looks at: assets by id, sources and products by path, 1,000 in all at most.
+    """Report what an editor or game shows: assets by id, sources and products by path, at most 1,000 in all.
 
-    Their jobs come before others, and what these depend on, the newest look first; what was looked at 90 seconds ago counts as
-    nothing. It may be said often; who escalates comes before who looks.
+    The jobs of these sources and of their dependencies come before others, those of the newest report first. A report expires after
+    90 seconds and may be repeated at any rate. `escalate` has priority over it.
     """
 
     assets: tuple[str, ...] = ()
@@ -222,21 +225,21 @@ class Interest(Struct, frozen=True):
 
 
 class Interested(Struct, frozen=True):
-    """How many sources that are."""
+    """The number of sources with a raised priority."""
 
     count: int
 
 
 class ProcessorStatus(Struct, frozen=True):
-    """What is owed for a platform ("" = all), and whether everything critical is done."""
+    """Return the pending work for a platform ("" = all), and whether all critical jobs have ended."""
 
     platform: str = ""
 
 
 class ProcessorState(Struct, frozen=True):
-    """`state` is idle, working, paused, draining, drained, held, in trouble, or "gone" while no engine runs.
+    """`state` is idle, working, paused, draining, drained, held, in trouble, or "gone" while no engine is running.
 
-    `is_ready`: the first scan is over and no critical job is owed, so that an editor can open.
+    `is_ready`: the first scan is complete and no critical job is pending, so that an editor can open.
     """
 
     state: str
@@ -248,20 +251,23 @@ class ProcessorState(Struct, frozen=True):
 
 
 class PlatformStatus(Struct, frozen=True):
-    """Which platforms products are made for."""
+    """Return the enabled platforms, and whether this one is enabled."""
 
     platform: str = ""
 
 
 class PlatformState(Struct, frozen=True):
-    """`is_enabled` is about the platform that was asked for; `platforms` are all enabled ones."""
+    """`is_enabled` is about the requested platform; `platforms` are all enabled ones."""
 
     is_enabled: bool
     platforms: tuple[str, ...]
 
 
 class JobsInfo(Struct, frozen=True):
-    """The jobs of a source or asset, by search term, asset id or job key; those that are owed are hurried if `escalates`."""
+    """Return the jobs of a source or asset, by search term, asset id or job key.
+
+    `escalates` raises the priority of the pending ones.
+    """
 
     asset: str = ""
     term: str = ""
@@ -272,7 +278,7 @@ class JobsInfo(Struct, frozen=True):
 
 
 class JobList(Struct, frozen=True):
-    """Jobs; `is_cut` = there are more; `is_fenced` as in `AssetState`."""
+    """Jobs; `is_cut`: there are more; `is_fenced` as in `AssetState`."""
 
     jobs: tuple[JobInfo, ...]
     is_cut: bool = False
@@ -280,10 +286,7 @@ class JobList(Struct, frozen=True):
 
 
 class JobLog(Struct, frozen=True):
-    """What a job logged: of the run `run_key`, or of the last run of `job_id`.
-
-    With `wants_path` also where it lies (scope control).
-    """
+    """Return the log of the run `run_key`, or of the last run of `job_id`; with `wants_path` also its file (scope control)."""
 
     run_key: int = 0
     job_id: int = 0
@@ -291,7 +294,7 @@ class JobLog(Struct, frozen=True):
 
 
 class JobLogText(Struct, frozen=True):
-    """A log; `is_cut` = its beginning was left out."""
+    """A log; `is_cut`: its beginning is left out."""
 
     lines: tuple[LogLine, ...]
     note: str = ""
@@ -300,14 +303,14 @@ class JobLogText(Struct, frozen=True):
 
 
 class SourceInfo(Struct, frozen=True):
-    """A source by its path (relative, absolute, or of one of its products), or by its UUID or the asset id of a product."""
+    """Return a source by path (relative, absolute, or of one of its products), or by its UUID or the asset id of a product."""
 
     path: str = ""
     asset: str = ""
 
 
 class SourceFacts(Struct, frozen=True):
-    """A source and everything made of it; `is_found` false: nothing has that name, and `path` is what was asked."""
+    """A source with its products and jobs; if `is_found` is false, `path` repeats the request."""
 
     is_found: bool
     path: str
@@ -319,7 +322,7 @@ class SourceFacts(Struct, frozen=True):
 
 
 class ProductInfo(Struct, frozen=True):
-    """A product by its path or asset id, of one platform or ("") of all."""
+    """Return a product by path or asset id, of one platform or ("") of all."""
 
     path: str = ""
     asset: str = ""
@@ -327,7 +330,7 @@ class ProductInfo(Struct, frozen=True):
 
 
 class ProductFacts(Struct, frozen=True):
-    """The products, and the source that they are made of, relative and absolute; no products = nothing has that name."""
+    """The products and their source, relative and absolute; `products` is empty if none has this name."""
 
     products: tuple[Asset, ...]
     source: str = ""
@@ -336,14 +339,17 @@ class ProductFacts(Struct, frozen=True):
 
 
 class ResolvePath(Struct, frozen=True):
-    """What a path is, whoever's it is: an absolute one of a source or product, or a relative one of either."""
+    """Resolve an absolute or relative path of a source or product."""
 
     path: str
     platform: str = ""
 
 
 class ResolvedPath(Struct, frozen=True):
-    """`relative` to its scan folder, `file` absolute; of a source its products' paths. Not found, it echoes what was asked."""
+    """A path `relative` to its scan folder, `file` absolute; `products` are paths.
+
+    If `is_found` is false, `relative` repeats the request.
+    """
 
     is_found: bool
     relative: str
@@ -353,7 +359,7 @@ class ResolvedPath(Struct, frozen=True):
 
 
 class Dependencies(Struct, frozen=True):
-    """What a product needs at run time: one step far, or all the way."""
+    """Return the run-time dependencies of a product, direct or all."""
 
     asset: str
     platform: str = ""
@@ -361,78 +367,78 @@ class Dependencies(Struct, frozen=True):
 
 
 class DependencyList(Struct, frozen=True):
-    """The products that are needed, the asked one not among them; `is_cut` = there are more."""
+    """The required products, without the requested one; `is_cut`: there are more."""
 
     dependencies: tuple[DependencyInfo, ...]
     is_cut: bool = False
 
 
 class UnresolvedCounts(Struct, frozen=True):
-    """How many dependencies of a product lead to nothing."""
+    """Count the dependencies of a product that have no target."""
 
     asset: str
     platform: str = ""
 
 
 class Unresolved(Struct, frozen=True):
-    """By asset id, and by path."""
+    """The number of dependencies without a target, by asset id and by path."""
 
     by_id: int
     by_path: int
 
 
 class ScanFolders(Struct, frozen=True):
-    """Where sources are."""
+    """Return the scan folders."""
 
 
 class ScanFolderList(Struct, frozen=True):
-    """The scan folders, the one that wins first."""
+    """The scan folders, the winning one first."""
 
     folders: tuple[ScanFolderInfo, ...]
 
 
 class ClearFingerprint(Struct, frozen=True):
-    """Forget what the jobs of the sources that `term` means were made of: they run again."""
+    """Forget the fingerprints of the jobs of the sources that `term` matches: these jobs run again."""
 
     term: str
 
 
 class Reprocess(Struct, frozen=True):
-    """Run jobs again: those of sources (paths or `*` patterns), or these."""
+    """Run jobs again: those of sources (paths or `*` patterns), or those with these ids."""
 
     sources: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
 
 
 class Counted(Struct, frozen=True):
-    """How many."""
+    """The number of sources or jobs that the request applies to."""
 
     count: int
 
 
 class Rescan(Struct, frozen=True):
-    """Look at all sources again."""
+    """Check all sources again."""
 
 
 class SaveCatalog(Struct, frozen=True):
-    """Write the catalogs, and answer when they are on the disk."""
+    """Write the catalogs; answered when they are on the disk."""
 
 
 class CheckMove(Struct, frozen=True):
-    """What would come of moving a source; nothing is moved."""
+    """Return the effects of moving a source; nothing is moved."""
 
     source: str
     destination: str
 
 
 class CheckDelete(Struct, frozen=True):
-    """What would come of deleting a source; nothing is deleted."""
+    """Return the effects of deleting a source; nothing is deleted."""
 
     source: str
 
 
 class RelocationCheck(Struct, frozen=True):
-    """The files that would move or go as (old, new) relative paths, who depends on them, and what stands in the way."""
+    """The affected files as (old, new) relative paths, the paths that depend on them, and the obstacles."""
 
     files: tuple[tuple[str, str], ...]
     dependants: tuple[str, ...]
@@ -440,11 +446,11 @@ class RelocationCheck(Struct, frozen=True):
 
 
 class SendCatalog(Struct, frozen=True):
-    """Every asset of the client's platforms once more, as after `hello`."""
+    """Send every asset of the client's platforms again, as after `hello`."""
 
 
 class ReadProduct(Struct, frozen=True):
-    """The bytes of a product, by asset id or path, in binary frames after the answer; `length` 0 = to its end."""
+    """Return the bytes of a product, by asset id or path, in binary frames after the answer; `length` 0 = to the end."""
 
     asset: str = ""
     path: str = ""
@@ -454,7 +460,7 @@ class ReadProduct(Struct, frozen=True):
 
 
 class ProductBytes(Struct, frozen=True):
-    """The product whose bytes follow, and how many they are."""
+    """The product, and the number of bytes that follow."""
 
     product: Asset
     length: int
@@ -466,11 +472,11 @@ class Shutdown(Struct, frozen=True):
     is_when_idle: bool = False
 
 
-# What clients are told on the outer wire without asking: one record each.
+# ----------------------------------------------------------------------------------------------------------- notifications
 
 
 class Catalog(Struct, frozen=True):
-    """Assets that there are; the last part has `is_last`. What was known of their platforms before is void when the first comes."""
+    """A part of the catalog; the first part replaces all earlier assets of the platforms, the last part has `is_last`."""
 
     assets: tuple[Asset, ...]
     is_first: bool = False
@@ -478,13 +484,13 @@ class Catalog(Struct, frozen=True):
 
 
 class AssetChanged(Struct, frozen=True):
-    """A product is there, new or with other bytes."""
+    """A product is new or has other bytes."""
 
     asset: Asset
 
 
 class AssetRemoved(Struct, frozen=True):
-    """A product is gone; `id` "" = it is not known any more."""
+    """A product was removed; `id` "" = unknown."""
 
     id: str
     platform: str
@@ -492,20 +498,20 @@ class AssetRemoved(Struct, frozen=True):
 
 
 class SourceChanged(Struct, frozen=True):
-    """A source appeared or changed."""
+    """A source is new or changed."""
 
     path: str
     uuid: str = ""
 
 
 class SourceRemoved(Struct, frozen=True):
-    """A source is gone."""
+    """A source was removed."""
 
     path: str
 
 
 class SourceFailed(Struct, frozen=True):
-    """A source cannot be processed: it could not be analysed, or a job of it failed."""
+    """The analysis or a job of a source failed."""
 
     path: str
     platform: str
@@ -519,7 +525,7 @@ class JobStarted(Struct, frozen=True):
 
 
 class JobCompleted(Struct, frozen=True):
-    """A job ended well."""
+    """A job succeeded."""
 
     job: JobInfo
 
@@ -531,7 +537,7 @@ class JobFailed(Struct, frozen=True):
 
 
 class Counts(Struct, frozen=True):
-    """How much is owed, over all platforms; `eta_ms` -1 = nobody can say."""
+    """Numbers of jobs over all platforms; `eta_ms` -1 = unknown."""
 
     waiting: int
     running: int
@@ -542,13 +548,13 @@ class Counts(Struct, frozen=True):
 
 
 class CriticalReady(Struct, frozen=True):
-    """Nothing critical is owed for a platform any more: an editor can open while the rest goes on."""
+    """No critical job of a platform is pending: an editor can open while other jobs run."""
 
     platform: str
 
 
 class Show(Struct, frozen=True):
-    """A person at the screen wants to see this in the editor: a source, and the product of it if one was chosen."""
+    """Show this source in the editor, or one product of it; sent when a user of the screen asks for it."""
 
     source: str
     source_file: str
@@ -558,12 +564,12 @@ class Show(Struct, frozen=True):
 
 
 class EngineChanged(Struct, frozen=True):
-    """An engine came (`is_here`) or went; what is asked meanwhile is answered from what rests."""
+    """An engine has connected (`is_here`) or disconnected; without an engine, answers come from the database."""
 
     is_here: bool
 
 
 class Resync(Struct, frozen=True):
-    """Notifications were lost: what the client knows may be wrong. With `wants_catalog` the whole catalog follows."""
+    """Notifications were lost, so the client's data may be wrong. With `wants_catalog` the whole catalog follows."""
 
     why: str

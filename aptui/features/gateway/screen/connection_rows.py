@@ -1,6 +1,6 @@
-"""What stands in the tables of the Connections screen: columns, and rows of what the engine answered; nothing is drawn here.
+"""Columns and rows of the tables on the Connections screen, and its lines of facts; this module does not draw tables.
 
-Tests: `tests/features/gateway/screen/test_connection_rows.py` and `test_pane.py`.
+Tests: `tests/features/gateway/screen/test_connection_rows.py`, `tests/features/gateway/screen/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,14 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# Lines of facts on the Connections screen: key and value, in as many lines as they need and may have.
-
 _BETWEEN = "   "
 
 
 class Fact(Line):
-    """Facts, (key, value, role) each, one beside the other; those at the end go where there is no room.
+    """Facts as (key, value, role), side by side on one or more lines; facts that do not fit are left out.
 
     Args:
-        most_lines: so many lines it may take.
+        most_lines: maximum number of lines.
     """
 
     def __init__(self, *, id: str | None = None, most_lines: int = 1) -> None:  # noqa: A002  # Textual's name
@@ -57,7 +55,7 @@ class Fact(Line):
         self._lay_out(self.size.width)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Take the lines that are needed now."""
+        """Adapt the number of lines."""
         self._lay_out(event.size.width)
 
     def _lay_out(self, width: int) -> None:
@@ -68,7 +66,7 @@ class Fact(Line):
             self.refresh()
 
     def lines(self, width: int) -> list[Parts]:
-        """Return the lines: no fact is parted that has room in one; what has no room in the last is cut, or left out."""
+        """Return the lines. A fact is split only if it is longer than a line; the last line is cut."""
         lines: list[Parts] = [()]
         for key, value, role in self.facts:
             parts = _parts(key, value, role)
@@ -97,7 +95,7 @@ def _parts(key: str, value: str, role: str) -> Parts:
 
 
 def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
-    """Return a fact in as many lines as it needs; of more than `most` the last one is cut."""
+    """Return a fact on as many lines as needed, at most `most`; the last one is cut."""
     key, value = parts
     rows = wrap(value.text, max(1, width - key.width))
     texts = [value.text[start:end].rstrip() for start, end in rows[: most - 1]]
@@ -107,18 +105,16 @@ def _break_fact(parts: Parts, width: int, most: int) -> list[Parts]:
     return [(*lead[at > 0], Part(text, value.role)) for at, text in enumerate(texts)]
 
 
-# Tables of both pages of the Connections screen: sort by a heading, open the menu at the pointer, copy rows.
-
 _PREFIX = "connections-"
 
 
 class ConnectionTables(Container):
-    """Holds tables whose ids are `connections-<name>`; `lists` are their models by name."""
+    """Tables with the ids `connections-<name>` that sort by heading, open a menu and copy rows; `lists` are their models."""
 
     lists: dict[str, ListedRows]
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Say what can be done with the row under the cursor."""
+        """Open the menu of the row under the cursor."""
         raise NotImplementedError
 
     def table(self, name: str) -> Table:
@@ -131,11 +127,11 @@ class ConnectionTables(Container):
 
     @property
     def focused(self) -> str:
-        """The table that has the focus, "" = none."""
+        """Name of the table with the focus, "" = none."""
         return next((name for name in self.lists if self.table(name).has_focus), "")
 
     def action_copy(self) -> None:
-        """Copy the row, or those that are marked."""
+        """Copy the marked rows or the row under the cursor."""
         if self.focused and self.current(self.focused) is not None:
             table = self.table(self.focused)
             cast("Shell", self.app).copy_text("\n".join(table.row_text(key) for key in table.list_selected_keys()))
@@ -148,7 +144,7 @@ class ConnectionTables(Container):
 
     @on(Table.HeaderClicked)
     def _sort(self, event: Table.HeaderClicked) -> None:
-        """Sort by the column; again: the other way round."""
+        """Sort by the column; a second click reverses the order."""
         event.stop()
         table = cast(Table, event.rows)
         table.sort = (event.column_id, table.sort == (event.column_id, False))
@@ -183,7 +179,7 @@ ROOTS = (
     Column("detail", "Detail", 0, 10, weight=3),
 )
 _MUCH_BYTES = 64 << 10
-"""So much waits only for who does not read; less is an answer under way."""
+"""More waiting bytes than this mean that the client does not read; fewer are an answer being sent."""
 _STATES = {
     "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
     "unfit": "warning",
@@ -202,7 +198,7 @@ class ConnectionsAnswer(Struct, frozen=True):
 
 
 class EngineStatus(Struct, frozen=True):
-    """The answer to `ReadStatus`, as far as it is shown."""
+    """The displayed fields of the answer to `ReadStatus`."""
 
     pid: int = 0
     version: str = ""
@@ -216,7 +212,7 @@ class EngineStatus(Struct, frozen=True):
 
 
 def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
-    """Return who is connected and who works; an answer of another form says nothing."""
+    """Return the clients and workers in an answer; empty if the answer is invalid."""
     try:
         return msgspec.convert(answer, prepare_form(ConnectionsAnswer))
     except msgspec.ValidationError:
@@ -224,7 +220,7 @@ def read_answer(answer: dict[str, object]) -> ConnectionsAnswer:
 
 
 def read_status(answer: dict[str, object]) -> EngineStatus:
-    """Return how the engine is; an answer of another form says nothing."""
+    """Return the status of the engine in an answer; empty if the answer is invalid."""
     try:
         return msgspec.convert(answer, prepare_form(EngineStatus))
     except msgspec.ValidationError:
@@ -232,7 +228,7 @@ def read_status(answer: dict[str, object]) -> EngineStatus:
 
 
 def client_rows(connections: Sequence[Connection]) -> list[ListedRow]:
-    """Return a row for each client; this screen says that it is."""
+    """Return a row for each client; the row of this screen says so."""
     return [_client(each) for each in connections]
 
 
@@ -271,11 +267,11 @@ def _worker(each: WorkerInfo) -> ListedRow:
 
 
 def root_rows(health: Health | None, project: Project | None = None, cache_dir: str = "") -> list[ListedRow]:
-    """Return a row for each scan folder, the one first that overrides the others, and then for whatever else is watched.
+    """Return a row for each scan folder, the winning one first, then for each other watched folder.
 
     Args:
-        project: whose scan folders these are; one inside another is watched with that.
-        cache_dir: where products lie.
+        project: the project with the scan folders; a folder inside another one is watched with that one.
+        cache_dir: folder of the products.
     """
     roots = {root.path: root for root in (health.roots if health else ())}
     folders = project.scan_folders if project else ()
@@ -302,7 +298,7 @@ def _scan_folder(
 
 
 def root_columns(found: Sequence[ListedRow]) -> tuple[Column, ...]:
-    """Return the columns of watched roots: those alone in which a row says anything."""
+    """Return the columns of watched folders without the columns that are empty in all rows."""
     empty = {name for name in ("order", "name", "detail") if not any(row.cells[name].text for row in found)}
     return tuple(column for column in ROOTS if column.id not in empty)
 
@@ -321,7 +317,7 @@ def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> Li
 
 
 def troubles(health: Health | None) -> list[tuple[str, str]]:
-    """Return (what, why) of all that may need a person."""
+    """Return (what, why) of all problems of the engine."""
     if health is None:
         return []
     found = [
@@ -332,12 +328,10 @@ def troubles(health: Health | None) -> list[tuple[str, str]]:
 
 
 def source_of(job: str) -> str:
-    """Return the source that a worker is at, of what it says: `images: textures/a.png (linux, image)`; "" = none."""
+    """Return the source in a worker's text `images: textures/a.png (linux, image)`; "" = none."""
     name, colon, rest = job.partition(": ")
     return rest.rpartition(" (")[0] if colon and name and rest.endswith(")") else ""
 
-
-# Rows of the gateway's page: its connections, and the allowed and rejected lists.
 
 PEERS = (
     Column("state", "Status", 14),
@@ -357,18 +351,18 @@ _PEER_ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending"
 
 
 class RowKeys:
-    """Numbers for what has none: a row keeps its own while it is shown."""
+    """Row keys for names; a name keeps its key."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """Return the number of a name."""
+        """Return the key of a name."""
         return self._known.setdefault(name, len(self._known) + 1)
 
 
 def peers_of(report: GatewayReport | None, settings: PeerSettings) -> tuple[Peer, ...]:
-    """Return the connections; without a gateway those that people made, none of them connected."""
+    """Return the connections; without a gateway the configured ones, all disconnected."""
     if report is not None:
         return report.peers
     return tuple(
@@ -403,7 +397,7 @@ def _peer_row(each: Peer, keys: RowKeys) -> ListedRow:
 
 
 def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
-    """Return what more there is to say about a connection."""
+    """Return further facts about a connection."""
     if each is None:
         return []
     if not each.number:
@@ -420,13 +414,13 @@ def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
 
 
 def list_allowed_rows(settings: PeerSettings, keys: RowKeys) -> list[ListedRow]:
-    """Return a row for each entry of the allowed list; this machine is always first."""
+    """Return a row for each entry of the allowed list, after a row for this machine."""
     here = ListedRow(keys.of(""), {"entry": Cell("this machine", "muted"), "note": Cell("always", "muted")})
     return [here, *(ListedRow(keys.of(entry), {"entry": Cell(entry)}, data=entry) for entry in settings.allowed)]
 
 
 def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: RowKeys) -> list[ListedRow]:
-    """Return a row for each entry of the rejected list, and for each address that was turned away besides."""
+    """Return a row for each entry of the rejected list, and for each other refused address."""
     came = {each.address: each for each in turned_away}
     parts = [
         ListedRow(

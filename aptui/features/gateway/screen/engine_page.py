@@ -1,6 +1,7 @@
-"""The engine's page of the Connections screen: itself, its clients, its workers and what it watches, and the keys for them.
+"""The engine's page of the Connections screen: the engine, its clients, its workers and the watched folders, and their keys.
 
-Tests: `tests/features/gateway/screen/test_screen.py`.
+Tests: `tests/features/gateway/screen/test_screen.py`, `tests/features/gateway/screen/test_inquiry.py`,
+`tests/features/gateway/screen/test_steering.py`.
 """
 
 from __future__ import annotations
@@ -38,21 +39,18 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# What people do to clients and workers of the engine: drop the one, restart the other, after a question where work is lost.
-
-
 class EngineSteering:
-    """Questions, and the orders they lead to.
+    """Disconnects clients and restarts workers, after a question if work is lost.
 
     Args:
-        done: called once the engine did what it was told.
+        done: called when the engine has carried an order out.
     """
 
     def __init__(self, shell: Shell, done: Callable[[], object]) -> None:
         self._shell, self._done = shell, done
 
     def disconnect(self, row: ListedRow | None, typed: str = "") -> None:
-        """Drop a client, after asking.
+        """Disconnect a client after confirmation.
 
         Args:
             row: the client's row, None if no client has the typed number.
@@ -70,7 +68,7 @@ class EngineSteering:
         )
 
     def restart(self, row: ListedRow | None, typed: str = "") -> None:
-        """Restart a worker; what it is at is done again, so that is asked."""
+        """Restart a worker; after confirmation if it runs a job, which then runs again."""
         if row is None:
             self._shell.show_toast(f"there is no worker {typed}".rstrip(), "warning")
             return
@@ -92,21 +90,19 @@ class EngineSteering:
         self._shell.ask(verb, done, lambda _answer: self._done())
 
 
-# What the engine says of itself, its clients and its workers, and when it is asked again.
-#
-# Who is connected comes as news. Ages and memory do not: they are asked for while the screen is visible and a worker works,
-# once a second, and after news of work that ended. An idle engine is asked nothing.
-
 ASK_S = 1.0
-"""The engine is asked no more often."""
+"""Minimum interval between two queries to the engine, in seconds."""
 _NOT_AT_REST = frozenset({"working", "starting", "ending", "lost"})
 
 
 class EngineInquiry:
-    """The newest that is known, and the questions that keep it new.
+    """The latest facts about the engine, its clients and its workers, and the queries for them.
+
+    Clients come by notices. Ages and memory do not: while the screen is visible and a worker runs, the engine is queried once per
+    second, and after notices of ended work. An idle engine is not queried.
 
     Args:
-        later: calls what it is given after that many seconds, in the app's thread.
+        later: calls a function after a number of seconds in the app's thread.
     """
 
     def __init__(self, shell: Shell, later: Callable[[float, Callable[[], None]], object]) -> None:
@@ -117,35 +113,35 @@ class EngineInquiry:
         self._progress: Progress | None = shell.session.latest_progress
         self._is_visible = self._shall_ask = False
         self.is_armed = False
-        """Whether a timer runs that asks again."""
+        """Whether a timer for the next query runs."""
         self._asked_s = -ASK_S
         self._answers_pending = 0
 
     def open(self) -> None:
-        """Hear when the engine comes and goes."""
+        """Subscribe to the state of the engine's connection."""
         self._shell.session.on_state.append(self.renew)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Unsubscribe."""
         if self.renew in self._shell.session.on_state:
             self._shell.session.on_state.remove(self.renew)
 
     def show(self, *, is_visible: bool) -> None:
-        """Ask how things are, now that somebody looks; or nothing any more."""
+        """Query the engine if the screen is visible now; else stop querying."""
         self._is_visible = is_visible
         self._shall_ask = self._shall_ask or is_visible
 
     def renew(self) -> None:
-        """Ask with the next frame, for something is otherwise now; any thread may call."""
+        """Query the engine in the next frame, because something changed; any thread may call."""
         self._shall_ask = True
         self._shell.wake()
 
     def force(self) -> None:
-        """Ask with the next frame, however short a time ago it was asked."""
+        """Query the engine in the next frame, without the minimum interval."""
         self._shall_ask, self._asked_s = True, -ASK_S
 
     def note(self, batch: Batch) -> None:
-        """Note who came and went, and that work went on."""
+        """Note connected and disconnected clients, and progress."""
         if batch.connections is not None:
             self.connections = batch.connections
         if batch.progress is not None:
@@ -155,13 +151,13 @@ class EngineInquiry:
 
     @property
     def is_working(self) -> bool:
-        """Whether work goes on, so that ages and memory change without news."""
+        """Whether jobs run, so that ages and memory change without notices."""
         counts = self._progress
         runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
         return runs or any(worker.state in _NOT_AT_REST for worker in self.workers)
 
     def ask_if_due(self) -> None:
-        """Ask where something happened: now, or when a second has passed since it was asked last."""
+        """Query the engine if something changed: now, or when the minimum interval has passed."""
         if not self._shall_ask:
             return
         if self._shell.session.state is not SessionState.ATTACHED:
@@ -190,7 +186,7 @@ class EngineInquiry:
             self.renew()
 
     def _hand_over(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
-        """Hand an answer to the app's thread; what is refused is not worth a word, for nobody asked for it."""
+        """Pass an answer to the app's thread; a refusal is ignored, because the user did not ask."""
         self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
 
     def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
@@ -219,7 +215,7 @@ _PARTS = (
 
 
 class EnginePage(ConnectionTables):
-    """The page; the pane tells it when to draw. Its tables are `clients`, `workers` and `roots`."""
+    """The page; the pane calls `put` to draw it. Its tables are `clients`, `workers` and `roots`."""
 
     DEFAULT_CSS = """
     EnginePage { width: 1fr; height: 1fr; layout: vertical; }
@@ -245,7 +241,7 @@ class EnginePage(ConnectionTables):
     # ------------------------------------------------------------------------------------------------------------- the parts
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Yield the widgets."""
         for _ in range(4):
             yield Fact()
         for name, title, columns in _PARTS:
@@ -253,17 +249,17 @@ class EnginePage(ConnectionTables):
             yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
-        """Show what is known already."""
+        """Show the known facts."""
         for name, model in self.lists.items():
             self.table(name).set_model(model)
         self.inquiry.open()
 
     def on_unmount(self) -> None:
-        """Let go."""
+        """Unsubscribe."""
         self.inquiry.close()
 
     def on_resize(self) -> None:
-        """Share the height anew."""
+        """Adapt the heights."""
         self._share_height()
 
     def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -273,7 +269,7 @@ class EnginePage(ConnectionTables):
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
     def put(self) -> None:
-        """Draw what is known."""
+        """Draw the known facts."""
         session = self._shell.session
         health = session.latest_health
         for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
@@ -330,7 +326,7 @@ class EnginePage(ConnectionTables):
         return {"workers": "none; they start with the first work", "roots": "nothing is watched"}.get(name, "nobody")
 
     def _share_height(self) -> None:
-        """Give each table what it needs; where that is too much, the largest give way, and with `z` the others go."""
+        """Give each table its height. If they do not fit, the largest ones shrink; after `z` only the focused one is shown."""
         tables = [self.table(name) for name in self.lists]
         is_attached = self._shell.session.state is SessionState.ATTACHED
         focused = next((table for table in tables if table.has_focus), tables[0])
@@ -349,12 +345,12 @@ class EnginePage(ConnectionTables):
                 table.styles.height = height
 
     def action_zoom(self) -> None:
-        """Show one table alone, or all again."""
+        """Show one table only, or all tables."""
         self._is_zoomed = not self._is_zoomed
         self._share_height()
 
     def on_descendant_focus(self) -> None:
-        """Offer other keys."""
+        """Update the offered keys."""
         if self._is_zoomed:
             self._share_height()
         self.refresh_bindings()
@@ -362,7 +358,7 @@ class EnginePage(ConnectionTables):
     # ------------------------------------------------------------------------------------------------------ clients and workers
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of this page."""
         return tuple(
             Command(name, words, partial(self._run_command, do, which), partial(self._numbers, which), needs_engine=True)
             for name, words, do, which in (
@@ -378,14 +374,14 @@ class EnginePage(ConnectionTables):
         do(self.lists[name].row(int(rest)) if rest.isdecimal() else self.current(name), rest)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer what makes sense: for the table that has the focus, and where there is an engine to ask."""
+        """Offer the keys of the focused table if an engine is connected."""
         if action in {"disconnect", "restart"}:
             name = "clients" if action == "disconnect" else "workers"
             return self._shell.can_ask and self.is_mounted and self.focused == name and self.lists[name].row_count() > 0
         return super().check_action(action, parameters)
 
     def action_disconnect(self) -> None:
-        """Drop the client under the cursor, after asking."""
+        """Disconnect the client under the cursor after confirmation."""
         self._steering.disconnect(self.current("clients"))
 
     def action_restart(self) -> None:
@@ -398,17 +394,17 @@ class EnginePage(ConnectionTables):
         self.go_to_job()
 
     def go_to_job(self) -> None:
-        """Show what the worker under the cursor is at among the jobs."""
+        """Show the current job of the worker under the cursor on the Jobs screen."""
         if source := self._source():
             self._shell.reveal("jobs", term("source", source, is_whole=True))
 
     def _source(self) -> str:
-        """Return the source of the job that the worker under the cursor is at, "" = it is at none."""
+        """Return the source of that job, "" = the worker is idle."""
         row = self.current("workers")
         return connection_rows.source_of(row.data.job) if row else ""
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Say what can be done here."""
+        """Open the menu of this page."""
         has, has_job = self.check_action, self.focused == "workers" and bool(self._source())
         actions: dict[str, tuple[MenuItem, Callable[[], object]]] = {
             "disconnect": (MenuItem("disconnect", "Disconnect…", "d", has("disconnect", ()) is True), self.action_disconnect),

@@ -1,4 +1,4 @@
-"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and the keys for them.
+"""The gateway's page of the Connections screen: connections, the allowed and the rejected list, and their keys.
 
 Tests: `tests/features/gateway/screen/test_screen.py`.
 """
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 _Found = tuple[PeerSettings, PeerSettings, str, str]
-"""(what is kept, what is configured, what is wrong with what is kept, why no gateway runs)."""
+"""(stored settings, configured settings, problem of the stored file, why no gateway is running)."""
 
 
 class Orders:
-    """The settings as they are known, and the way to change them.
+    """The settings of connections, and changes of them: through the engine if a gateway is running, else in the stored file.
 
     Args:
-        changed: called, in the app's thread, when what the file says was read.
+        changed: called in the app's thread when the stored settings were read.
     """
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
@@ -57,32 +57,32 @@ class Orders:
         self._waiting: list[tuple[PeerOrder, str]] = []
         self.trouble = ""
         self.problem = ""
-        """Why no gateway runs although the configuration wants one, as the engine says; "" = nobody knows of a reason."""
+        """Why no gateway is running although it is enabled, as the engine reports; "" = unknown."""
 
     @property
     def report(self) -> GatewayReport | None:
-        """What the gateway tells, None = none runs as far as anybody knows."""
+        """The gateway's report, None = no gateway is running."""
         return self._shell.session.gateway if self.is_attached else None
 
     @property
     def is_attached(self) -> bool:
-        """Whether an engine is there, which would have a gateway started."""
+        """Whether an engine is connected, which would start a gateway."""
         return self._shell.session.state is SessionState.ATTACHED
 
     @property
     def settings(self) -> PeerSettings:
-        """The gateway's, or those that are kept."""
+        """The settings of the gateway, or the stored ones."""
         report = self.report
         return report.settings if report is not None else self._settings
 
     @property
     def overridden(self) -> tuple[str, ...]:
-        """Which keys of the configuration do not hold, because they were changed here and could not be written."""
+        """Keys of the configuration that are overridden, because a change could not be written there."""
         report = self.report
         return report.overridden if report is not None else self._overridden
 
     def follow(self) -> None:
-        """Note what the gateway says; when there is none any more, look what it left."""
+        """Take the settings of the gateway; read the stored ones when the gateway has ended."""
         report = self.report
         had_gateway, self._had_gateway = self._had_gateway, report is not None
         if report is not None:
@@ -91,16 +91,16 @@ class Orders:
             self.read()
 
     def close(self) -> None:
-        """Wait for what is being written."""
+        """Wait for the file that is being written."""
         self._task.close()
 
     def read(self) -> None:
-        """Look what is kept, while no gateway says."""
+        """Read the stored settings if no gateway is running."""
         if self.report is None:
             self._task.start(lambda _task: self._read(), self._take_gateway, self._show_failure)
 
     def do(self, order: PeerOrder, done: str) -> None:
-        """Have something done; `done` is said when it was taken. What cannot be is told."""
+        """Carry an order out and show `done` when it is accepted, or the reason why not."""
         if not self._shell.can_ask:
             self._shell.show_toast("nothing can be changed here: the screen only reads", "warning")
             return
@@ -116,7 +116,7 @@ class Orders:
             self._write()
 
     def _write(self) -> None:
-        """Do what waits, one after the other."""
+        """Write the waiting orders, one after the other."""
         if not self._waiting:
             return
         order, done = self._waiting[0]
@@ -140,15 +140,15 @@ class Orders:
         return settings.in_force(configured), configured, settings.trouble, record.problem if record is not None else ""
 
     def _read_configured(self) -> PeerSettings:
-        """Return what the configuration says now, which may be more than when the screen began."""
+        """Return the configured settings, which may have changed since the screen started."""
         config = self._shell.config
         if config is None:
             return PeerSettings()
-        from aptui.config.load import load  # for start-up
+        from aptui.config.load import load  # keeps the start fast
 
         try:
             config = load(config.project_dir)
-        except KnownError:  # somebody is writing it: the engine tells what is wrong with it
+        except KnownError:  # the file is being written: the engine reports its errors
             pass
         return peer_settings.read_peer_settings(config.serve)
 
@@ -180,7 +180,7 @@ _FORM_FIELDS = ("id", "address", "port")
 
 
 class GatewayPage(ConnectionTables):
-    """The page; the pane tells it when to draw. Its tables are `peers`, `allowed` and `rejected`."""
+    """The page; the pane calls `put` to draw it. Its tables are `peers`, `allowed` and `rejected`."""
 
     DEFAULT_CSS = """
     GatewayPage { width: 1fr; height: 1fr; layout: vertical; }
@@ -217,7 +217,7 @@ class GatewayPage(ConnectionTables):
     # ------------------------------------------------------------------------------------------------------------- the parts
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Yield the widgets."""
         yield Fact(id="gateway-facts", most_lines=2)
         yield Fact(id="gateway-trouble", most_lines=3)
         yield Bar(partial(self._ends, "peers", "Connections"), id="connections-peers-bar", rules=True)
@@ -230,14 +230,14 @@ class GatewayPage(ConnectionTables):
                     yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
-        """Show what is known already."""
+        """Show the known facts."""
         for name, model in self.lists.items():
             self.table(name).set_model(model)
         self.table("peers").empty_text = "none: 'a' adds a device to connect to"
         self.table("rejected").empty_text = "no refused connections"
 
     def on_unmount(self) -> None:
-        """Let go."""
+        """Wait for the file that is being written."""
         self.orders.close()
 
     def _ends(self, name: str, title: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
@@ -249,7 +249,7 @@ class GatewayPage(ConnectionTables):
         return (Part(title, "title"),), right
 
     def put(self) -> None:
-        """Draw what is known."""
+        """Draw the known facts."""
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
         self.lists["peers"].put(rows.peer_rows(rows.peers_of(report, settings), self._keys))
@@ -283,7 +283,7 @@ class GatewayPage(ConnectionTables):
         ]
 
     def count_text(self) -> str:
-        """Say how many are connected."""
+        """Return the number of connected clients as text."""
         peers = [row.data for row in self.lists["peers"].records]
         return f"{sum(each.number > 0 for each in peers)} of {len(peers)} connected" if peers else "no connections"
 
@@ -297,7 +297,7 @@ class GatewayPage(ConnectionTables):
         self._note_what_is_meant()
 
     def _note_what_is_meant(self) -> None:
-        """Offer other keys where they mean something else than before."""
+        """Update the offered keys if the row under the cursor changed their meaning."""
         possible = self._possible()
         if possible != self._offered:
             self._offered = possible
@@ -314,7 +314,7 @@ class GatewayPage(ConnectionTables):
         return str(row.data or "") if row is not None else ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer what makes sense for the row under the cursor."""
+        """Offer the keys that apply to the row under the cursor."""
         if not self.is_mounted:
             return True
         if action in _ORDERS:
@@ -322,7 +322,7 @@ class GatewayPage(ConnectionTables):
         return super().check_action(action, parameters)
 
     def _possible(self) -> frozenset[str]:
-        """Return which actions make sense for what is under the cursor."""
+        """Return the actions that apply to the row under the cursor."""
         peer, found = self._peer(), {"list"}
         if self.focused:
             found.add("add")
@@ -335,7 +335,7 @@ class GatewayPage(ConnectionTables):
         return frozenset(found)
 
     def on_descendant_focus(self) -> None:
-        """Offer other keys."""
+        """Update the offered keys."""
         if self.has_class("-alone") or self.has_class("-lists"):
             self._zoom()
         self.refresh_bindings()
@@ -343,14 +343,14 @@ class GatewayPage(ConnectionTables):
     # ------------------------------------------------------------------------------------------------------------ connections
 
     def action_add(self) -> None:
-        """Add a connection, or an entry to the list that has the focus."""
+        """Add a connection, or an entry to the focused list."""
         if self.focused in _ADDS:
             self._ask_entry(self.focused)
         else:
             self._ask_dial(None)
 
     def action_edit(self) -> None:
-        """Change the connection under the cursor."""
+        """Edit the connection under the cursor."""
         peer = self._peer()
         known = self.orders.settings.dial(peer.id) if peer is not None else None
         if known is not None:
@@ -384,7 +384,7 @@ class GatewayPage(ConnectionTables):
         Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, take_answer, check)
 
     def action_switch(self) -> None:
-        """Dial the connection under the cursor, or no more."""
+        """Enable or disable the connection under the cursor."""
         peer = self._peer()
         if peer is not None and peer.is_dialled:
             change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
@@ -392,7 +392,7 @@ class GatewayPage(ConnectionTables):
             self._do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
 
     def action_disconnect(self) -> None:
-        """Disconnect who is under the cursor, after asking."""
+        """Disconnect the client under the cursor after confirmation."""
         peer = self._peer()
         if peer is None or not peer.number:
             return
@@ -401,7 +401,7 @@ class GatewayPage(ConnectionTables):
         self._ask(f"disconnect {peer.id}{again}?", "disconnect", partial(self._do, order, f"{peer.id} is disconnected"))
 
     def action_remove(self) -> None:
-        """Remove the connection or the entry under the cursor, after asking."""
+        """Remove the connection or the entry under the cursor after confirmation."""
         peer, entry = self._peer(), self._entry()
         if peer is not None and peer.is_dialled:
             order = PeerOrder(PeerAction.REMOVE, peer.id)
@@ -438,7 +438,7 @@ class GatewayPage(ConnectionTables):
         Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
     def list_entry(self, change: PeerAction, word: str) -> None:
-        """Put an entry on a list, or take it off."""
+        """Put an entry on a list, or remove it from both."""
         try:
             entry = canonical(word)
         except KnownError as error:
@@ -448,7 +448,7 @@ class GatewayPage(ConnectionTables):
         self._do(PeerOrder(change, entry=entry), f"{entry} {done}")
 
     def action_list(self) -> None:
-        """Switch the allow list on; or off, after asking."""
+        """Switch the allowed list on; or off, after confirmation."""
         if not self.orders.settings.has_allow_list:
             self._do(PeerOrder(PeerAction.LIST_ON), "only those on the allowed list may connect")
             return
@@ -468,7 +468,7 @@ class GatewayPage(ConnectionTables):
     # ---------------------------------------------------------------------------------------------------------------- more
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of this page."""
         entries = self._entries
         return (
             Command("allow", "let a host name, address or range connect", partial(self._take_entries, PeerAction.ALLOW), entries),
@@ -499,7 +499,7 @@ class GatewayPage(ConnectionTables):
         self.action_edit()
 
     def action_zoom(self) -> None:
-        """Show the connections alone, or the lists alone, or all again."""
+        """Show the connections only, the lists only, or both."""
         if self.has_class("-alone") or self.has_class("-lists"):
             self.remove_class("-alone", "-lists")
         else:
@@ -511,7 +511,7 @@ class GatewayPage(ConnectionTables):
         self.set_class(not is_list, "-alone")
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
-        """Say what can be done here."""
+        """Open the menu of this page."""
         actions: dict[str, tuple[str, str, Callable[[], None]]] = {
             "add": ("Add…", "a", self.action_add),
             "edit": ("Edit…", "e", self.action_edit),
@@ -527,10 +527,10 @@ class GatewayPage(ConnectionTables):
 
 
 def dial_of(values: dict[str, str]) -> Dial:
-    """Return the connection that a form says.
+    """Return the connection in a form.
 
     Raises:
-        UserError: its port or its last line is no such thing; the text begins with which.
+        UserError: the port or the last field is invalid; the text begins with the field.
     """
     port, auto = values["port"] or f"{DEVICE_PORT}", values["auto"].lower() or "yes"
     if not port.isdecimal() or len(port) > 5:

@@ -1,4 +1,7 @@
-"""The Connections screen: two pages, the gateway's connections (`connections.gateway`) and the engine's (`connections.engine`)."""
+"""The Connections screen: two pages, the gateway's connections (`gateway_page`) and the engine's (`engine_page`).
+
+Tests: `tests/features/gateway/screen/test_screen.py`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _GATEWAY, _ENGINE = 0, 1
 
 
 class ConnectionsPane(Pane):
-    """The screen: which page is shown, and what both are told."""
+    """The screen: shows one of the pages and passes events to both."""
 
     DEFAULT_CSS = "ConnectionsPane { layout: vertical; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,7 +35,7 @@ class ConnectionsPane(Pane):
     _page = _ENGINE
 
     def compose(self) -> ComposeResult:
-        """Make the parts."""
+        """Yield the widgets."""
         yield TabLine(lambda: (_PAGES, self._page), self._words, self.show_page, id="connections-pages")
         yield GatewayPage(self.shell)
         yield EnginePage(self.shell)
@@ -53,7 +56,7 @@ class ConnectionsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- the pages
 
     def show_page(self, page: int) -> None:
-        """Show the gateway's page, or the engine's, and let the keys go there."""
+        """Show a page and move the focus to it."""
         self._turn_to(page)
         self.shell.memory.put("connections.page", page)
         self._put()
@@ -62,14 +65,14 @@ class ConnectionsPane(Pane):
     def _turn_to(self, page: int) -> None:
         self._page = page
         for number, part in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
-            part.display = part.visible = number == page  # what is not visible gets no focus either
+            part.display = part.visible = number == page  # an invisible page cannot get the focus
 
     def action_page(self) -> None:
         """Show the other page."""
         self.show_page(1 - self._page)
 
     def _first_page(self) -> int:
-        """Return the page that was shown last; else the gateway's where there is one, or shall be."""
+        """Return the last shown page; by default the gateway's if a gateway runs or is enabled."""
         config = self.shell.config
         has_gateway = self.gateway.orders.report is not None or (config is not None and config.serve.is_enabled)
         page = self.shell.memory.get("connections.page", _GATEWAY if has_gateway else _ENGINE)
@@ -82,42 +85,42 @@ class ConnectionsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- the hooks
 
     def on_mount(self) -> None:
-        """Show what is known already."""
+        """Show the known facts."""
         self._turn_to(self._first_page())
         self.gateway.orders.read()
         self._put()
 
     def activate(self) -> None:
-        """Ask how things are."""
+        """Query the engine."""
         self.engine.inquiry.show(is_visible=True)
         self.gateway.orders.read()
 
     def deactivate(self) -> None:
-        """Ask nothing any more."""
+        """Stop querying."""
         self.engine.inquiry.show(is_visible=False)
 
     def on_news(self, batch: Batch) -> None:
-        """Note what happened."""
+        """Note events."""
         self.engine.inquiry.note(batch)
-        if batch.messages:  # that no gateway could be started, perhaps
+        if batch.messages:  # a message may be about a gateway that could not start
             self.gateway.orders.read()
 
     def on_frame(self) -> None:
-        """Draw what is known, and ask for more where something happened."""
+        """Draw the known facts, and query the engine if something changed."""
         self.engine.inquiry.ask_if_due()
         self._put()
 
     def reload(self) -> None:
-        """Ask again."""
+        """Query again."""
         self.engine.inquiry.force()
         self.gateway.orders.read()
 
     def status(self) -> str:
-        """Say how many there are."""
+        """Return the numbers of connections and workers as text."""
         gateway = f"gateway: {self.gateway.count_text()}; " if self.gateway.orders.report else ""
         inquiry = self.engine.inquiry
         return f"{gateway}{len(inquiry.connections)} clients, {len(inquiry.workers)} workers"
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of both pages."""
         return (*self.gateway.commands(), *self.engine.commands())

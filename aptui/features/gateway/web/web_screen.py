@@ -1,8 +1,10 @@
-"""The screen in a browser: textual-serve's terminal on the loopback, behind a token that gives full control of the engine.
+"""The screen in a browser: textual-serve's terminal on the loopback, behind a token with full control of the engine; and the demo.
 
-textual-serve itself asks nobody anything: no token, no Origin. So it gets no socket of its own; its WebSocket handler is called
-here, after the guard, and only for a ticket. A ticket is good for one screen and for half a minute, and is given for the token
-alone: the terminal's script can send no header with its WebSocket, and what stands in an address must not be worth keeping.
+textual-serve checks neither a token nor the Origin. So it gets no socket of its own: the guard runs first, then its WebSocket
+handler is called if the request has a ticket. A ticket is valid for one screen and 30 seconds, and costs the token: the terminal's
+script cannot send headers with its WebSocket, and a secret in an address must not be worth stealing.
+
+Tests: `tests/features/gateway/web/test_web_screen.py`, `tests/features/gateway/web/test_web_demo.py`.
 """
 
 from __future__ import annotations
@@ -42,13 +44,13 @@ if TYPE_CHECKING:
 
 
 SCREENS_LIMIT = 4
-"""Each is a process."""
+"""Maximum number of open screens; each is a process."""
 TICKET_LIMIT_S = 30.0
 _TICKETS_LIMIT = 32
 _FOLDER = Path(__file__).parent / "screen"
 _OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
 _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}
-"""Files of textual-serve that the page needs; its own page loads a font from elsewhere, and is not served."""
+"""Files of textual-serve that the page needs. Its own page is not served, because it loads a font from another server."""
 # textual-serve's script writes its styles into the page.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
@@ -58,13 +60,13 @@ _IDENTITY = guard.ClientIdentity("web", frozenset(Scope), "")
 
 
 class Tickets(Struct):
-    """Tickets that were given and not used."""
+    """Tickets that were issued and not used."""
 
     clock: Callable[[], float] = time.monotonic
     _given: dict[str, float] = field(default_factory=dict)
 
     def give(self) -> str:
-        """Return a new one; the oldest gives way when there are many."""
+        """Return a new ticket; the oldest ones expire if there are many."""
         ticket = tokens.fresh()
         while len(self._given) >= _TICKETS_LIMIT:
             del self._given[next(iter(self._given))]
@@ -72,7 +74,7 @@ class Tickets(Struct):
         return ticket
 
     def take(self, ticket: str) -> bool:
-        """Whether this is one; it is none any more."""
+        """Return whether a ticket is valid, and invalidate it."""
         given = self._given.pop(tokens.digest_of(ticket), None)
         return given is not None and self.clock() - given <= TICKET_LIMIT_S
 
@@ -81,8 +83,8 @@ class Web:
     """The application.
 
     Args:
-        terminal: textual-serve, whose handler runs a screen.
-        rules: who may come in.
+        terminal: textual-serve; its handler runs a screen.
+        rules: access rules.
     """
 
     def __init__(self, terminal: Server, rules: Guard) -> None:
@@ -91,7 +93,7 @@ class Web:
         self._screens: dict[int, web.Request] = {}
 
     def application(self) -> web.Application:
-        """Return what listens."""
+        """Return the application with all routes."""
         app = web.Application(middlewares=[_checking(self._rules)], client_max_size=1 << 16)
         app.on_response_prepare.append(guard.mark_response)
         for path in _OWN:
@@ -103,7 +105,7 @@ class Web:
 
     async def _send_page(self, request: web.Request) -> web.Response:
         file, kind = _OWN[request.path]
-        policy = _POLICY.format(socket=f"ws://{request.host}")  # the guard knows this host
+        policy = _POLICY.format(socket=f"ws://{request.host}")  # the guard has checked the host
         headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache"}
         return web.Response(body=(_FOLDER / file).read_bytes(), content_type=kind, charset="utf-8", headers=headers)
 
@@ -157,12 +159,12 @@ def _checking(rules: Guard) -> Middleware:
 
 
 class TerminalPage:
-    """A browser's way to a screen: `open`, then `close`.
+    """Serves screens to browsers: `open`, then `close`.
 
     Args:
-        command: draws a screen on a terminal.
+        command: command that draws a screen on a terminal.
         audit: file of the audit log.
-        port: of the loopback, 0 = any that is free.
+        port: port of the loopback, 0 = any free port.
     """
 
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
@@ -183,14 +185,14 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = gateway.listen(serve)
         try:
-            # No file has tokens for this: what opens it is this one alone.
+            # Tokens of files are not accepted here, only this one.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             self._web = Web(server(shlex.join(bridge)), rules)
             self._runner = LimitedRunner(
                 self._web.application(),
                 self._connections,
                 access_log=None,
-                auto_decompress=False,  # no browser packs what it says, and nobody has us unpack a bomb
+                auto_decompress=False,  # browsers do not compress requests, and a client cannot send a decompression bomb
                 handler_cancellation=True,
                 shutdown_timeout=2.0,
             )
@@ -206,7 +208,7 @@ class TerminalPage:
         return f"http://127.0.0.1:{place[1]}/#token={token}"
 
     async def close(self) -> None:
-        """End every screen and listen no more."""
+        """End every screen and stop listening."""
         if self._acceptor is not None:
             await self._acceptor.close()
         if self._web is not None:
@@ -225,13 +227,13 @@ def _textual_serve() -> type[Server]:
 
 
 def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:
-    """Show screens to browsers until a signal comes.
+    """Serve screens to browsers until a signal arrives.
 
     Args:
-        config: of the project.
-        command: draws its screen on a terminal.
-        port: of the loopback, 0 = any that is free.
-        say: told the address, once it is there.
+        config: configuration of the project.
+        command: command that draws its screen on a terminal.
+        port: port of the loopback, 0 = any free port.
+        say: called with the address.
 
     Raises:
         KnownError: it cannot listen.
@@ -251,15 +253,12 @@ async def _run(stage: TerminalPage, say: Callable[[str], object]) -> None:
         await stage.close()
 
 
-# The demo in a browser: a gateway with a token that can only read, opened for the page of a demo project (`http.demo_page`).
-
-
 def run_demo(config: Config, opened: Callable[[str], object]) -> None:
-    """Be the gateway of a demo project, on a free port of the loopback, until a signal comes.
+    """Run a gateway with a read-only token for the page of a demo project (`http.demo_page`) until a signal arrives.
 
     Args:
-        config: of the project, whose engine runs.
-        opened: told the address of the page, once it is there.
+        config: configuration of the project, whose engine runs.
+        opened: called with the address of the page.
 
     Raises:
         KnownError: it cannot listen.

@@ -24,21 +24,21 @@ from collections.abc import Iterator, Mapping, Sequence
 _READY = b"__GANGLION__\n"
 _PIECE_BYTES = 1 << 16
 _TYPED_LIMIT_BYTES = 1 << 20
-"""What was typed and not taken; more than that is thrown away."""
+"""Maximum number of typed bytes that the screen has not read; more are dropped."""
 _PACKET_LIMIT_BYTES = 8 << 20
 _SIZES = ((1, 500), (1, 300))
-"""Columns and rows."""
+"""Ranges of columns and rows."""
 _END_LIMIT_S = 3.0
 _FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_COLOR")
-"""What the environment says of other terminals."""
+"""Prefixes of variables that describe other terminals."""
 
 
 def main(command: Sequence[str]) -> int:
-    """Run `command` on a terminal of its own, until it ends or we are told to quit; return its exit code."""
+    """Run `command` on its own terminal until it ends or the browser quits; return its exit code."""
     size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
     environ = environment(os.environ)
     master, screens = os.openpty()
-    set_size(master, *size)  # before there is anybody to ask for it: who draws once would draw for a terminal of no size
+    set_size(master, *size)  # before the screen starts: a screen that draws once would draw for a terminal of size 0
     child = os.fork()
     if child == 0:
         _exec(command, environ, screens)
@@ -46,14 +46,14 @@ def main(command: Sequence[str]) -> int:
     os.write(1, _READY)
     with contextlib.suppress(BrokenPipeError):
         Bridge(master).run()
-    os.close(master)  # hangs up: the kernel tells the screen
+    os.close(master)  # hangs up: the kernel signals the screen
     return _reap(child)
 
 
 def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> None:
     try:
         os.login_tty(terminal)
-        os.execvpe(command[0], list(command), environ)  # noqa: S606  # the command is ours, and its words go as they are
+        os.execvpe(command[0], list(command), environ)  # noqa: S606  # the command is ours and needs no shell
     except OSError as error:
         os.write(2, f"'{command[0]}': {error.strerror}\n".encode())
     finally:
@@ -61,18 +61,18 @@ def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> 
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the screen: it draws for xterm.js, and knows nothing of textual-serve."""
+    """Return the environment of the screen: it draws for xterm.js and must not detect textual-serve."""
     inherited = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
     return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Tell a terminal, and who draws on it, how large it is."""
+    """Set the size of a terminal; the kernel signals the program on it."""
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _size(columns: object, rows: object) -> tuple[int, int]:
-    """Return a size that may be; what is none is 80 × 24."""
+    """Return a size within the ranges; 80 × 24 if it is invalid."""
     try:
         (low, high), (lowest, highest) = _SIZES
         return min(max(int(str(columns)), low), high), min(max(int(str(rows)), lowest), highest)
@@ -96,9 +96,9 @@ class Bridge:
     """Carries bytes between a terminal and our standard streams.
 
     Args:
-        terminal: its descriptor.
-        words: the stream that packets come from.
-        output_stream: the stream that packets go to.
+        terminal: descriptor of the terminal.
+        words: descriptor that packets are read from.
+        output_stream: descriptor that packets are written to.
     """
 
     def __init__(self, terminal: int, words: int = 0, output_stream: int = 1) -> None:
@@ -109,7 +109,7 @@ class Bridge:
             os.set_blocking(each, False)
 
     def run(self) -> None:
-        """Carry until the screen ends or we are told to quit."""
+        """Carry bytes until the screen ends or the browser quits."""
         while not self._is_over or self._drawn:
             self._turn()
 
@@ -117,7 +117,7 @@ class Bridge:
         readers = [self._words] + ([self._terminal] if not self._drawn else [])
         writers = ([self._terminal] if self._typed else []) + ([self._output_stream] if self._drawn else [])
         if self._is_over:
-            readers, writers = [self._words], [self._output_stream]  # the last picture; who hangs up meanwhile does not want it
+            readers, writers = [self._words], [self._output_stream]  # the last picture; a browser that quits does not need it
         readable, writable, _ = select.select(readers, writers, [])
         if self._output_stream in writable:
             del self._drawn[: os.write(self._output_stream, self._drawn)]
@@ -134,7 +134,7 @@ class Bridge:
             data = os.read(self._terminal, _PIECE_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # the screen is gone: that is how a terminal says it
+        except OSError:  # reading fails when the screen has ended
             data = b""
         self._drawn += packet(b"D", data) if data else packet(b"M", b'{"type": "exit"}')
         self._is_over = not data
@@ -169,7 +169,7 @@ def packet(kind: bytes, payload: bytes) -> bytes:
 
 
 def packets(received: bytearray) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (kind, payload) of the packets that are whole, and take them away."""
+    """Yield (kind, payload) of the complete packets, and remove them from the buffer."""
     while len(received) >= 5:
         end = 5 + int.from_bytes(received[1:5], "big")
         if len(received) < end:

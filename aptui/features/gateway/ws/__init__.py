@@ -1,1 +1,1 @@
-"""WebSocket sessions: what is asked, answered and told."""
+"""The gateway's WebSocket: sessions, requests, answers and notifications."""
