@@ -320,7 +320,7 @@ def _bytes_message() -> _Json:
     return {
         "title": "bytes",
         "summary": "A piece of a file: the id of the request (four bytes, most significant first), then bytes; "
-        "the last piece has none.",
+        "the last piece is empty.",
         "contentType": "application/octet-stream",
         "payload": {"type": "string", "format": "binary"},
     }
@@ -345,7 +345,7 @@ def add_routes(app: web.Application) -> None:
 async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.StreamResponse:
     """Name the list of addresses in the answer to an unknown address."""
     if isinstance(request.match_info.http_exception, web.HTTPNotFound):
-        raise web.HTTPNotFound(text="there is no such address: 'GET /' lists them\n")
+        raise web.HTTPNotFound(text="this address does not exist: 'GET /' lists the addresses\n")
     return await handler(request)
 
 

@@ -168,7 +168,7 @@ class Gateway:
                 refuses=parts.guard.refusal,
             )
             self._acceptor.start()
-            self._revoking = tasks.begin(_keep_watch(parts, connections), "the watch over tokens")
+            self._revoking = tasks.begin(_keep_watch(parts, connections), "checking tokens")
             parts.engine.start()
             parts.publisher.start()
         except BaseException:
@@ -239,7 +239,7 @@ def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
         )
     if not tokens.read(token_file):
         raise UserError(
-            f"'serve.address' {serve.address} can be reached from other machines, and nobody has a token",
+            f"'serve.address' {serve.address} can be reached from other machines, and there is no token",
             hint="'aptui token add NAME' makes one",
         )
 
@@ -258,7 +258,7 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
         context.load_cert_chain(serve.tls_cert, serve.tls_key)
     except ssl.SSLError as error:
         raise UserError(
-            f"'{serve.tls_cert}' and '{serve.tls_key}' are no certificate and its key: {error.reason or error}",
+            f"'{serve.tls_cert}' and '{serve.tls_key}' are not a certificate and its key: {error.reason or error}",
             hint="both are PEM files: 'serve.tls_cert' the chain, 'serve.tls_key' its key",
         ) from None
     except OSError as error:
@@ -281,8 +281,8 @@ def listen(serve: GatewaySettings) -> socket.socket:
         )[0]
     except (OSError, UnicodeError):
         raise UserError(
-            f"'serve.address' {serve.address} is no address",
-            hint="'serve.address' is an address of this machine, such as 127.0.0.1",
+            f"'serve.address' {serve.address} is not an address",
+            hint="use an address of this machine, such as 127.0.0.1",
         ) from None
     bound = socket.socket(family, kind, number)
     try:
@@ -296,7 +296,7 @@ def listen(serve: GatewaySettings) -> socket.socket:
             ) from None
         raise UserError(
             f"cannot listen at {serve.address} port {serve.port}: {error.strerror}",
-            hint="set another 'serve.port', or end what listens there",
+            hint="set another 'serve.port', or stop the program that uses it",
         ) from None
     return bound
 

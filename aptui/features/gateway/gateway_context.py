@@ -1,4 +1,4 @@
-"""What all parts of the gateway share: configuration, database, connection to the engine, access rules, and the event pulse.
+"""The shared objects of the gateway: configuration, database, connection to the engine, access rules, and the event pulse.
 
 Tests: `tests/features/gateway/peers/test_proxy.py`, `tests/features/gateway/access/test_guard.py`.
 """
@@ -102,7 +102,7 @@ class Database:
             inode = os.stat(self.path).st_ino
         except OSError:
             raise HostError(
-                "nothing was processed yet: there is no asset database", hint="ask again when the engine has begun"
+                "nothing was processed yet: there is no asset database", hint="try again when the engine has started"
             ) from None
         with contextlib.suppress(queue.Empty):
             while True:

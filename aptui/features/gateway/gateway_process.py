@@ -136,7 +136,7 @@ class GatewaySupervisor:
         if why != self._problem:
             self._problem = why
             if self._live.engine is not None:
-                self._live.engine.news.say(f"there is no gateway: {why}", LogLevel.ERROR)
+                self._live.engine.news.say(f"the gateway does not run: {why}", LogLevel.ERROR)
 
     def _last_words(self) -> str:
         """Return the last error message in the gateway's log."""

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 _TOKEN_VARIABLE = "APTUI_TOKEN"
 _TOKEN_LIMIT = 4_096
-_TOKEN_HELP = (
-    f"a token itself is seen by everybody in the list of processes: set ${_TOKEN_VARIABLE}; none is needed for your own gateway"
-)
+_TOKEN_HELP = f"other users see this token in the list of processes: use ${_TOKEN_VARIABLE}; your own gateway needs no token"
 _SCOPES = "read,escalate"
 _DAY_MS = 86_400_000
 _MOST_DAYS = 36_500
@@ -63,7 +61,7 @@ def _need_aiohttp() -> None:
 
 def gateway_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `gateway`."""
-    parser.add_argument("--platforms", metavar="A,B", help="exactly these platforms")
+    parser.add_argument("--platforms", metavar="A,B", help="these platforms only")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the configuration")
     parser.add_argument("--supervised", action="store_true", help=SUPPRESS)
 
@@ -96,7 +94,7 @@ def _refuse_second(config: Config) -> None:
     found = gateways.find_gateway(config.cache_dir)
     if found is not None and found.is_alive:
         raise UserError(
-            f"a gateway of this project listens at {found.url} already (process {found.pid})", hint="use that one, or stop it first"
+            f"a gateway of this project already listens at {found.url} (process {found.pid})", hint="use that one, or stop it first"
         )
 
 
@@ -118,7 +116,7 @@ def _start_engine(config: Config, arguments: Namespace) -> bool:
 def _stop_engine(config: Config) -> None:
     from aptui.cli.engine_verbs import stop_engines
 
-    printing.say(f"the engine is stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
+    printing.say(f"the engine was stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
 
 
 # ------------------------------------------------------------------------------------------------------------------ tokens
@@ -127,9 +125,9 @@ def _stop_engine(config: Config) -> None:
 def token_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `token`."""
     parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
-    parser.add_argument("name", nargs="?", default="", help="of the client whose token it is")
+    parser.add_argument("name", nargs="?", default="", help="name of the token")
     parser.add_argument("--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
-    parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="it expires after so many days; never unless given")
+    parser.add_argument("--days", type=_days, default=0.0, metavar="N", help="lifetime in days; it never expires by default")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -139,7 +137,7 @@ def _days(text: str) -> float:
     except ValueError:
         days = 0.0
     if not 0 < days <= _MOST_DAYS:
-        raise ArgumentTypeError(f"'{printing.line(text)}' is no number of days above 0 and up to {_MOST_DAYS:,}")
+        raise ArgumentTypeError(f"'{printing.line(text)}' is not a number of days from 0 to {_MOST_DAYS:,}")
     return days
 
 
@@ -201,14 +199,14 @@ _ACTIONS = "watch, catalog, get PATH, status TERM, wait TERM, or the name of any
 def client_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `client`."""
     parser.add_argument("action", metavar="WHAT", help=_ACTIONS)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="what it is about")
-    parser.add_argument("--url", default="", help="of a gateway; this project's own by default")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="arguments of the request")
+    parser.add_argument("--url", default="", help="address of a gateway; this project's own by default")
     parser.add_argument("--token", default="", help=f"'-' = a line of standard input; {_TOKEN_HELP}")
-    parser.add_argument("--token-file", default="", metavar="FILE", help="that holds the token, for its owner alone")
-    parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) that the gateway's must come from")
-    parser.add_argument("--platform", default="", help="this platform alone")
-    parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications alone")
-    parser.add_argument("--output", default="", metavar="FILE", help="get: where to, instead of standard output")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="a file with the token that only its owner can read")
+    parser.add_argument("--ca", default="", metavar="FILE", help="certificate (PEM) of the gateway or its authority")
+    parser.add_argument("--platform", default="", help="this platform only")
+    parser.add_argument("--notices", default="", metavar="A,B", help="watch: these notifications only")
+    parser.add_argument("--output", default="", metavar="FILE", help="get: write to this file instead of standard output")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -279,7 +277,7 @@ def _trusting(file: str) -> SSLContext:
     try:
         return ssl.create_default_context(cafile=file)
     except OSError as error:
-        raise UserError(f"'{file}' is no certificate: {error.strerror or error}", hint="name a PEM file") from None
+        raise UserError(f"'{file}' is not a certificate: {error.strerror or error}", hint="name a PEM file") from None
 
 
 def _trusting_own(certificate: str) -> SSLContext | None:
@@ -349,7 +347,7 @@ def _catalog(connected: Client, arguments: Namespace) -> int:
 def _get(connected: Client, arguments: Namespace) -> int:
     """Write the bytes of a product."""
     if len(arguments.words) != 1:
-        raise UserError("get one product: its path, or its asset id", hint="for example 'aptui client get textures/hero.webp'")
+        raise UserError("'get' needs one product: a path or an asset id", hint="for example 'aptui client get textures/hero.webp'")
     word = arguments.words[0]
     data = connected.read_product(platform=arguments.platform, **{"asset" if word.startswith("{") else "path": word})
     if arguments.output:
@@ -375,11 +373,11 @@ def _ask(connected: Client, arguments: Namespace) -> int:
         name = short[name]
         words = [word if "=" in word else f"term={word}" for word in words]
     if name not in REQUESTS:
-        raise UserError(f"a client cannot '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
+        raise UserError(f"there is no request '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
     record = REQUESTS[name].request
     if arguments.action in _NEED_TERM and not words:
         raise UserError(
-            f"'{arguments.action}' is about an asset, and none is named",
+            f"'{arguments.action}' needs the name of an asset",
             hint=f"for example 'aptui client {arguments.action} textures/hero.png'",
         )
     given = dict(_pairs(words))
@@ -400,14 +398,14 @@ def _convert(given: dict[str, Any], record: type[Any], converted: Callable[[obje
     try:
         return converted(given, record)
     except RequestMistake as mistake:
-        raise UserError(f"that is no request: {mistake.what}", hint="'aptui client --help' shows the form") from None
+        raise UserError(f"the request is invalid: {mistake.what}", hint="'aptui client --help' shows the form") from None
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
     for word in words:
         key, found, text = word.partition("=")
         if not found:
-            raise UserError(f"'{printing.line(word)}' is no field=value", hint="for example term=hero.png")
+            raise UserError(f"'{printing.line(word)}' is not field=value", hint="for example term=hero.png")
         try:
             value = json.loads(text)
         except ValueError:
@@ -420,23 +418,24 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, Any]]:
 POLL_S = 0.05
 """Interval of checks for changes, in seconds; a check reads memory that SQLite's processes share."""
 _EPILOG = """\
-A record is {seq, kind, id, name, digest, size, type}, of a source without size and type; what is gone is
-{seq, kind, id, name, removed}. Without --since everything that is there is listed first, and {seq, kind: "listed"} follows.
-{seq, kind: "resync"} means that SEQ is not kept any more: take a listing, then go on
-from that seq. 0 is the time before the first change."""
+A record is {seq, kind, id, name, digest, size, type}; records of sources have no size and type. A removed source or
+product is {seq, kind, id, name, removed}. Without --since everything is listed first, then {seq, kind: "listed"} follows.
+{seq, kind: "resync"} means that SEQ is too old: list everything, then continue from that seq. SEQ 0 is before the first change."""
 
 
 def changes_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `changes`."""
-    parser.add_argument("--since", type=_number, metavar="SEQ", help="the last number you know; without it, list everything first")
-    parser.add_argument("--follow", action="store_true", help="go on as changes come, until interrupted")
+    parser.add_argument(
+        "--since", type=_number, metavar="SEQ", help="the last known number; without it, everything is listed first"
+    )
+    parser.add_argument("--follow", action="store_true", help="print changes as they come, until interrupted")
     parser.add_argument("--jsonl", action="store_true", help="print one JSON object a line")
     parser.epilog = _EPILOG
 
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise UserError(f"'{text}' is no number of a change", hint="0, or a 'seq' that 'aptui changes --jsonl' printed")
+        raise UserError(f"'{text}' is not the number of a change", hint="0, or a 'seq' that 'aptui changes --jsonl' printed")
     return min(int(text), (1 << 63) - 1)
 
 
@@ -472,9 +471,9 @@ def _print(record: Record) -> None:
 
     seq, kind = record.get("seq", ""), record["kind"]
     if kind == LISTED:
-        printing.say(f"{seq}  that is everything; changes follow from here", "bold")
+        printing.say(f"{seq}  the listing is complete; changes follow", "bold")
     elif kind == RESYNC:
-        printing.say(f"{seq}  resync: changes before this one are not kept; list everything, then go on from here", "yellow")
+        printing.say(f"{seq}  resync: earlier changes are not stored; list everything, then continue from this number", "yellow")
     else:
         mark, colour = ("-", "red") if record.get("removed") else ("+", "")
         number = f"{seq}  " if seq else ""
@@ -488,15 +487,15 @@ _DESKTOPS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 def web_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `web`."""
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any that is free by default")
-    parser.add_argument("--theme", metavar="NAME", default="", help="instead of the one remembered")
-    parser.add_argument("--read-only", action="store_true", help="only look; start no engine and ask it nothing")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="port of the loopback; any free port by default")
+    parser.add_argument("--theme", metavar="NAME", default="", help="theme to use instead of the saved one")
+    parser.add_argument("--read-only", action="store_true", help="read-only: do not start or query an engine")
 
 
 def web(arguments: Namespace) -> int:
     """Show the screen in a browser until Ctrl-C."""
     if not 0 <= arguments.port < 1 << 16:
-        raise UserError(f"{arguments.port} is no port", hint="0 is any that is free")
+        raise UserError(f"{arguments.port} is not a port", hint="0 is any free port")
     config = load_config(arguments)
     serve = _load_web("web")
     command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]
@@ -508,7 +507,7 @@ def web(arguments: Namespace) -> int:
 
 def _print_screen(address: str) -> None:
     printing.say(f"the screen is at  {address}")
-    printing.say("anyone with this address has full control of the engine, as you have; Ctrl-C ends it")
+    printing.say("this address gives full control of the engine; Ctrl-C ends it")
     sys.stdout.flush()
 
 
@@ -532,7 +531,7 @@ def show_demo(config: Config) -> int:
 
 def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
-    printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}', and look; Ctrl-C ends it")
+    printing.say(f"save any file below '{printing.line(str(config.project_dir / 'assets'))}'and look at the page; Ctrl-C ends it")
     sys.stdout.flush()
     # A text browser would use this terminal. Other users can read a browser's arguments; this token can only read products.
     if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
@@ -574,7 +573,7 @@ def _check_gateway(config: Config) -> DoctorCheck:
     if found is None and not engine_process(config):
         return DoctorCheck("gateway", "ok", "it starts with the engine, which is not running")
     if found is None or not found.is_alive:
-        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' says what is wrong")
+        return DoctorCheck("gateway", "warn", gateways.words(found), "'aptui gateway' prints the reason")
     return DoctorCheck("gateway", "ok", gateways.words(found))
 
 
@@ -582,7 +581,7 @@ def _check_lists(config: Config) -> DoctorCheck:
     """Check whether the configured lists are in effect."""
     changed = _find_changed(config)
     if changed:
-        message = f"{', '.join(changed)} were changed on the Connections screen, which wins over the configuration"
+        message = f"{', '.join(changed)} were changed on the Connections screen, which overrides the configuration"
         file = config.cache_dir / peer_settings.PLACE
         advice = f"'aptui config --explain KEY' shows both; delete '{file}' to go back to the configuration"
         return DoctorCheck("connections", "warn", message, advice)

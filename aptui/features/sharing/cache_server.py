@@ -147,7 +147,7 @@ def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -
     """
     assert runner.server is not None
     if not 0 <= serving.port < 1 << 16:
-        raise UserError(f"{serving.port} is no port", hint="0 is any that is free")
+        raise UserError(f"{serving.port} is not a port", hint="0 is any free port")
     context = _tls(serving)
     try:
         family = socket.AF_INET6 if ":" in serving.host else socket.AF_INET

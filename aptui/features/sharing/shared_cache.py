@@ -77,7 +77,7 @@ _AHEAD = 128
 """So many jobs are looked up at a time, besides those that run."""
 _LEAST_TIMEOUT_S = 0.2
 _GRACE_S = 1.0
-"""What a stopped engine waits for what it is about to keep."""
+"""What a stopped engine waits for arguments of the request to keep."""
 _LONGEST_S = 3600.0
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 

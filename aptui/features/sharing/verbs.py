@@ -53,7 +53,7 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         )
         parser.add_argument("--trust-code", action="store_true", help="ready: let builders that the commit brings along run here")
     if action in ("", "ready", "prefetch"):
-        parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: exactly these platforms")
+        parser.add_argument("--platforms", metavar="A,B", help="ready, prefetch: these platforms only")
     if action in ("", "verify"):
         _rebuild_arguments(parser)
     if action in ("", "gc"):

@@ -97,7 +97,7 @@ def test_people_read_lines(project: Project, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("number", ["-1", "x", "1e3", ""])
 def test_what_is_no_number_is_refused(project: Project, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["changes", f"--since={number}"]) == 3
-    assert "is no number of a change" in capsys.readouterr().err
+    assert "is not the number of a change" in capsys.readouterr().err
 
 
 def test_nothing_processed_yet(tmp_path: Path, project: Project, capsys: pytest.CaptureFixture[str]) -> None:

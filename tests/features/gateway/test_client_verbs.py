@@ -153,7 +153,7 @@ def test_tokens_are_made_listed_and_revoked(
     capsys.readouterr()
     for days in ("-1", "0", "nan", "soon"):
         assert main.main(["token", "add", "x", f"--days={days}"]) == 3
-        assert f"'{days}' is no number of days above 0 and up to" in capsys.readouterr().err
+        assert f"'{days}' is not a number of days from 0 to" in capsys.readouterr().err
 
 
 def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

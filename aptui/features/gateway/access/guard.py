@@ -178,19 +178,19 @@ class Guard(Struct):
         if why:
             raise web.HTTPForbidden(text=f"{why}\n")
         if request.headers.get(hdrs.HOST, "") not in self.hosts(request):
-            raise web.HTTPMisdirectedRequest(text="the name in 'Host' is not among 'serve.hosts'\n")
+            raise web.HTTPMisdirectedRequest(text="the name in 'Host' is not in 'serve.hosts'\n")
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
-            raise web.HTTPUnsupportedMediaType(text="say what you send: 'Content-Type: application/json'\n")
+            raise web.HTTPUnsupportedMediaType(text="'Content-Type: application/json' is missing\n")
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None:
             own = f"{request.scheme}://{request.headers[hdrs.HOST]}"
             if origin != own and origin not in self.serve.origins:
-                raise web.HTTPForbidden(text="pages of that origin may not come in: it is not among 'serve.origins'\n")
+                raise web.HTTPForbidden(text="web pages of this origin are not allowed: it is not in 'serve.origins'\n")
         elif request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise web.HTTPForbidden(text="other pages may not use this\n")
+            raise web.HTTPForbidden(text="other web pages are not allowed\n")
 
     def hosts(self, request: web.Request) -> set[str]:
         """Return every accepted form of `Host` for this request."""
@@ -216,7 +216,7 @@ class Guard(Struct):
             )
         request[_IDENTITY] = identity
         if not identity.may(scope):
-            raise web.HTTPForbidden(text=f"'{identity.name}' may not: its token lacks the scope '{scope}'\n")
+            raise web.HTTPForbidden(text=f"'{identity.name}' is not allowed: its token lacks the scope '{scope}'\n")
         return identity
 
     def identify(self, token: str, address: str) -> ClientIdentity | None:
@@ -258,7 +258,7 @@ def admit(request: web.Request, identity: ClientIdentity) -> None:
     admitted = getattr(request.protocol, "admit_request", None)
     if admitted is not None and not admitted(identity):
         raise web.HTTPServiceUnavailable(
-            text=f"'{identity.name}' has too many connections open\n", headers={hdrs.RETRY_AFTER: "1", hdrs.CONNECTION: "close"}
+            text=f"'{identity.name}' has too many open connections\n", headers={hdrs.RETRY_AFTER: "1", hdrs.CONNECTION: "close"}
         )
 
 

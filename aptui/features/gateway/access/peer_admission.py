@@ -94,7 +94,7 @@ class Admission:
         """Return why a client at `remote` is refused, "" = it is not; nothing is recorded."""
         address = _parsed(remote)
         if address is None:
-            return "where this comes from is not known"
+            return "the address of the client is unknown"
         if address.is_loopback or address in self._local_now():
             return ""
         denied = self.find_denial(address)
@@ -144,7 +144,7 @@ class Admission:
     def _refresh_soon(self) -> None:
         is_due = monotonic() - self._asked_s > _NAMES_AGAIN_S and (self._asking is None or self._asking.done())
         if is_due and host_names((*self._settings.allowed, *self._settings.rejected)):
-            self._asking = tasks.begin(self.refresh(), "the look for addresses")
+            self._asking = tasks.begin(self.refresh(), "resolving names")
 
     async def close(self) -> None:
         """Stop resolving."""

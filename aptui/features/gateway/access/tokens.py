@@ -103,7 +103,7 @@ class Tokens:
         return any(each.digest == digest and each.scopes >= set(scopes) and not each.is_over for each in current)
 
     def read_current(self) -> tuple[Token, ...]:
-        """Return the tokens in the file; an invalid file, or one that other users can read, has none."""
+        """Return the tokens in the file; the result is empty if the file is invalid or other users can read it."""
         stamp = file_stamp(self._file)
         if stamp != self._stamp:
             self._stamp, self._tokens = stamp, ()

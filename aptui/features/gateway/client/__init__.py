@@ -366,7 +366,7 @@ class AsyncClient:
     def _keep(self, received: ClientNotice) -> None:
         if len(self._unread) >= _MOST_UNREAD:
             self._unread.clear()
-            received = ClientNotice(received.epoch, received.seq, Resync("the program did not take its news in time"))
+            received = ClientNotice(received.epoch, received.seq, Resync("the program did not read its notifications in time"))
         self._unread.append(received)
         self._fresh.set()
 
@@ -408,10 +408,10 @@ async def _dial(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLC
 
 def _unreachable(url: str, error: Exception) -> Disconnected:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        hint = "'--ca FILE' names the certificate that is to be trusted ('serve.tls_cert' of its project)"
+        hint = "'--ca FILE' names the certificate to trust ('serve.tls_cert' of its project)"
         return Disconnected(f"the certificate of '{url}' is not trusted: {error.certificate_error}", hint=hint)
     what = f"no gateway answers at '{url}': {error or type(error).__name__}"
-    return Disconnected(what, hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")
+    return Disconnected(what, hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
 
 
 async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SSLContext | None, status: int) -> str:
@@ -434,16 +434,16 @@ async def _reason(http: aiohttp.ClientSession, url: str, token: str, tls: ssl.SS
 def _as_refused_handshake(url: str, status: int, why: str) -> KnownError:
     reason = f": {sanitize(why)}" if why else ""
     reasons = {
-        401: Refusal("the gateway does not know this token", hint="'aptui token add NAME' makes one", code=1),
+        401: Refusal("the gateway does not accept this token", hint="'aptui token add NAME' makes one", code=1),
         403: Refusal(
             f"the gateway refused the connection{reason}",
             hint="check 'serve.allowed', 'serve.rejected' and the token's scopes",
             code=1,
         ),
         421: Refusal(f"the gateway does not answer to the name in '{url}'", hint="'serve.hosts' has its names"),
-        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' says how many there may be", code=4),
+        503: Refusal("the gateway has too many clients", hint="'serve.clients_limit' is the maximum", code=4),
     }
-    return reasons.get(status) or Disconnected(f"'{url}' is no gateway: it answers {status}")
+    return reasons.get(status) or Disconnected(f"'{url}' is not a gateway: it answers {status}")
 
 
 class Device:
@@ -586,5 +586,5 @@ def local(cache_dir: Path) -> tuple[str, str]:
     found = gateways.find_gateway(cache_dir)
     if found is None or not found.is_alive:
         why = f": {found.problem}" if found is not None and found.problem else ""
-        raise HostError(f"no gateway runs{why}", hint="'aptui gateway' runs one; 'serve.enabled' has the engine do it")
+        raise HostError(f"no gateway is running{why}", hint="'aptui gateway' starts one; with 'serve.enabled' the engine starts it")
     return found.url, found.token

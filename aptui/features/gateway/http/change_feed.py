@@ -72,11 +72,11 @@ class FeedPulse:
         limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
         if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:
             raise web.HTTPServiceUnavailable(
-                text=f"'{identity.name}' follows too often, or too many follow\n", headers={"Retry-After": "5"}
+                text=f"'{identity.name}' has too many followers, or all clients together have\n", headers={"Retry-After": "5"}
             )
         self._busy[identity.name] += 1
         if self._looking is None:
-            self._looking = tasks.begin(self._check(), "the look for changes")
+            self._looking = tasks.begin(self._check(), "checking for changes")
         try:
             yield
         finally:
@@ -159,7 +159,7 @@ def _since(request: web.Request) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit():
-        raise web.HTTPBadRequest(text="'since' is the 'seq' of the last change that you know, or 0\n")
+        raise web.HTTPBadRequest(text="'since' must be the 'seq' of a change, or 0\n")
     return min(int(text), (1 << 63) - 1)
 
 

@@ -1,6 +1,6 @@
 """The page that draws a demo project's products; `web.web_screen` opens a gateway for it.
 
-The page is made of files of this package and contains nothing of the project, so the gateways of demo projects serve it without a
+The page consists of files of this package and contains no data of the project, so the gateways of demo projects serve it without a
 token. Its content comes from `/v1/connect` and `/v1/products`, with the token after the `#` of its address. Browsers do not send
 that part. The page removes it at once and keeps the token for its tab (`sessionStorage`); unlike a cookie, no server on another
 port receives it.

@@ -179,7 +179,7 @@ def read_asked_path(request: web.Request, prefix: str) -> str:
     data = unquote_to_bytes(raw[raw.index(prefix) + len(prefix) :]) if prefix in raw else b""
     path = to_text(data.strip(b"/"))
     if b"\0" in data or any(part in ("", ".", "..") for part in path.split("/") if path):
-        raise web.HTTPNotFound(text="nothing can be called so\n")
+        raise web.HTTPNotFound(text="no file can have this name\n")
     return path
 
 
@@ -245,18 +245,18 @@ async def asset(request: web.Request) -> web.StreamResponse:
     require(request, Scope.READ)
     uuid, sub_id = parse_asset_id(request.match_info["id"])
     if sub_id is None:
-        raise web.HTTPBadRequest(text="which of its products? an asset id is '{UUID}:<sub id in hexadecimal>'\n")
+        raise web.HTTPBadRequest(text="the sub id is missing: an asset id is '{UUID}:<sub id in hexadecimal>'\n")
     platform = request.query.get("platform", "").lower()
     if _is_set(request, "wait"):
         if not platform:
-            raise web.HTTPBadRequest(text="for which platform? 'platform' is missing\n")
+            raise web.HTTPBadRequest(text="'platform' is missing: 'wait' needs it\n")
         question = by_id(uuid, platform)
         await _wait(request, question, lambda reader: bool(product_files.names_of(reader, uuid, sub_id, platform)))
     names = await context_of(request).database.ask(lambda reader: product_files.names_of(reader, uuid, sub_id, platform))
     if not names:
         raise web.HTTPNotFound(text=f"there is no asset '{asset_id(uuid, sub_id)}'\n")
     if len({name.partition("/")[0] for name in names}) > 1:
-        raise web.HTTPBadRequest(text="it is made for more than one platform: say 'platform'\n")
+        raise web.HTTPBadRequest(text="'platform' is missing: the asset exists for several platforms\n")
     return await send_product(request, names[0], location=url_of(PRODUCTS, names[0]))
 
 
@@ -274,7 +274,7 @@ async def _wait(
     identity = require(request, Scope.ESCALATE)
     timeout_s = _timeout_s(request)
     if not context.guard.may_escalate(identity):
-        raise web.HTTPTooManyRequests(text="that is too much at once\n", headers={"Retry-After": "1"})
+        raise web.HTTPTooManyRequests(text="too many requests that raise a priority\n", headers={"Retry-After": "1"})
     try:
         await until_processed(context, awaited, is_there, timeout_s)
     except WaitTimeout:
@@ -290,7 +290,7 @@ def _timeout_s(request: web.Request) -> float:
     except ValueError:
         timeout_s = -1.0
     if not 0 <= timeout_s <= TIMEOUT_MOST_S:
-        raise web.HTTPBadRequest(text=f"'timeout' is 0 to {TIMEOUT_MOST_S:g} seconds\n")
+        raise web.HTTPBadRequest(text=f"'timeout' must be 0 to {TIMEOUT_MOST_S:g} seconds\n")
     return timeout_s
 
 
@@ -383,13 +383,13 @@ async def log(request: web.Request) -> web.StreamResponse:
         folder = request.config_dict[LOGS].descriptor()
         descriptor = open_confined(folder, path or b".")
     except OSError:
-        raise web.HTTPNotFound(text="there is no such log\n") from None
+        raise web.HTTPNotFound(text="this log does not exist\n") from None
     try:
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
             return _log_listing(request, descriptor, to_text(path))
         if not stat.S_ISREG(found.st_mode):
-            raise web.HTTPNotFound(text="that is no log\n")
+            raise web.HTTPNotFound(text="this is not a log\n")
         name = to_text(path).rpartition("/")[2]
         return await send(request, descriptor, found.st_size, name=name, etag="", modified_s=int(found.st_mtime))
     finally:

@@ -136,9 +136,9 @@ class OutboundConnections:
             )
             socket = await asyncio.wait_for(opening, _DIAL_LIMIT_S)
         except TimeoutError:
-            return "no answer from there"
+            return "no answer"
         except aiohttp.WSServerHandshakeError as error:
-            return f"that is no aptui device: it answers {error.status}"
+            return f"this is not an aptui device: it answers {error.status}"
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
             return _distrust(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -190,7 +190,7 @@ def trust(serve: GatewaySettings) -> Trust:
     try:
         return ssl.create_default_context(cafile=serve.dial_ca)
     except ssl.SSLError:
-        raise UserError(f"'{serve.dial_ca}' holds no certificate", hint="'serve.dial_ca' is a PEM file") from None
+        raise UserError(f"'{serve.dial_ca}' contains no certificate", hint="'serve.dial_ca' is a PEM file") from None
     except OSError as error:
         raise UserError(
             f"'serve.dial_ca' '{serve.dial_ca}' cannot be read: {error.strerror}",
@@ -206,19 +206,19 @@ def _digest(fingerprint: str) -> bytes:
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
         raise UserError(
-            f"'serve.dial_fingerprints': '{fingerprint}' is no SHA-256 of a certificate",
-            hint="'openssl x509 -noout -fingerprint -sha256 -in FILE' tells it",
+            f"'serve.dial_fingerprints': '{fingerprint}' is not the SHA-256 of a certificate",
+            hint="'openssl x509 -noout -fingerprint -sha256 -in FILE' prints it",
         )
     return digest
 
 
 def _distrust(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
-        return f"its certificate is none of 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
+        return f"its certificate is not in 'serve.dial_fingerprints': it is sha256:{error.got.hex()}"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
-        return f"its certificate is not believed ({why}): 'serve.dial_ca' or 'serve.dial_fingerprints' says which are"
-    return "it speaks no TLS that we know, and without TLS only this machine's own address is dialled"
+        return f"its certificate is not trusted ({why}): set 'serve.dial_ca' or 'serve.dial_fingerprints'"
+    return "it does not support TLS, and without TLS only addresses of this machine are allowed"
 
 
 def open_http(wires: Wires) -> aiohttp.ClientSession:
@@ -230,7 +230,7 @@ def open_http(wires: Wires) -> aiohttp.ClientSession:
 
 
 async def _refuse_redirect(*_arguments: object) -> None:
-    raise aiohttp.ClientError("that is no aptui device: it redirects elsewhere")
+    raise aiohttp.ClientError("this is not an aptui device: it redirects elsewhere")
 
 
 def _reason(error: BaseException) -> str:
@@ -379,7 +379,7 @@ class Peers:
         if order.action is PeerAction.DISCONNECT:
             session = self.sessions.all.get(order.number)
             if session is not None:
-                await session.close(1008, "disconnected by a person")
+                await session.close(1008, "disconnected by a user")
             return
         async with self._alone:
             self.trouble = ""
@@ -421,7 +421,7 @@ class Peers:
         listed = map(_incoming, islice(incoming, _LISTED_MOST))
         turned_away = tuple(reversed(self.admission.turned_away.values()))
         unlisted = len(incoming) - _LISTED_MOST
-        trouble = self.trouble or (f"{unlisted} more clients are connected than are listed" if unlisted > 0 else "")
+        trouble = self.trouble or (f"{unlisted} more clients are connected than this list shows" if unlisted > 0 else "")
         overridden = tuple(peer_settings.overridden(settings, self.configured))
         return GatewayReport(serve.address, self.context.port, settings, (*dialled, *listed), turned_away, trouble, overridden)
 

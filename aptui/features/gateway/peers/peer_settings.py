@@ -1,9 +1,9 @@
 """Connection settings of the gateway (`PeerSettings`): read from the configuration, and changed by users of the screen.
 
-A change is written into the YAML file that sets the key. If that is not possible (no such file, no permission, `--set`), it is
-stored in a file below the cache, with the configured settings of that moment: a key whose configuration changes later has its
-configured value again. Settings that differ from the configuration are overrides; the screen, `config --explain` and `doctor` show
-them and their file.
+A change is written into the YAML file that sets the key. If that is not possible (the file is missing or read-only, or `--set` sets
+the key), it is stored in a file below the cache, with the configured settings of that moment: a key whose configuration changes
+later has its configured value again. Settings that differ from the configuration are overrides; the screen, `config --explain` and
+`doctor` show them and their file.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`, `tests/features/gateway/peers/test_peer_lists.py`.
 """

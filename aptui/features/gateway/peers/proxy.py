@@ -54,7 +54,7 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
     """
     socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=FRAME_LIMIT_BYTES, compress=False)
     if not socket.can_prepare(request).ok:
-        raise web.HTTPUpgradeRequired(text="this service takes raw bytes, over a WebSocket\n")
+        raise web.HTTPUpgradeRequired(text="this service needs a WebSocket for raw bytes\n")
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port, limit=_PIECE_BYTES), connect_s)
     except (OSError, TimeoutError):
@@ -78,13 +78,13 @@ async def _forth(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, qu
     """Send the client's frames to the service."""
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
-            await socket.close(code=1003, message=b"bytes are expected")
+            await socket.close(code=1003, message=b"only binary frames are allowed")
             return
         try:
             writer.write(message.data)
             await asyncio.wait_for(writer.drain(), quiet_s)
         except (OSError, TimeoutError):
-            await socket.close(code=_GONE, message=b"the service takes no more")
+            await socket.close(code=_GONE, message=b"the service does not read")
             return
 
 
@@ -95,7 +95,7 @@ async def _back(reader: asyncio.StreamReader, socket: web.WebSocketResponse, qui
             await asyncio.wait_for(socket.send_bytes(piece), quiet_s)
         await socket.close(code=1000, message=b"the service has ended")
     except (OSError, TimeoutError):
-        await socket.close(code=_GONE, message=b"the service is gone")
+        await socket.close(code=_GONE, message=b"the connection to the service was lost")
 
 
 PREFIX = "/v1/proxy/"
@@ -171,7 +171,7 @@ class Proxy:
             web.HTTPException: too many requests are running.
         """
         if self._busy[identity.name] >= self.limits.at_once or self._busy.total() >= self.limits.in_all:
-            raise web.HTTPServiceUnavailable(text="too much is being forwarded already\n", headers={hdrs.RETRY_AFTER: "1"})
+            raise web.HTTPServiceUnavailable(text="too many requests are being forwarded\n", headers={hdrs.RETRY_AFTER: "1"})
         self._busy[identity.name] += 1
         try:
             yield
@@ -182,7 +182,7 @@ class Proxy:
         """Forward a request to a service of `serve.proxies`, while a WebSocket of the same token is open."""
         identity = require(request, Scope.READ)
         if not any(_is_same(session.identity, identity) for session in request.config_dict[SESSIONS]):
-            raise web.HTTPForbidden(text="connect first: this is for devices that have a WebSocket open\n")
+            raise web.HTTPForbidden(text="open a WebSocket first: this address is for connected devices\n")
         target = self.known.get(request.match_info["name"])
         if target is None:
             raise web.HTTPNotFound(text="there is no service of that name: 'serve.proxies' lists them\n")
@@ -209,11 +209,13 @@ class Proxy:
         except (aiohttp.ClientError, OSError) as error:
             if body.is_too_long:
                 raise web.HTTPRequestEntityTooLarge(self.limits.request_bytes, self.limits.request_bytes + 1) from None
-            raise web.HTTPBadGateway(text=f"the service cannot be reached, or makes no sense: {type(error).__name__}\n") from None
+            raise web.HTTPBadGateway(
+                text=f"the service cannot be reached, or its answer is invalid: {type(error).__name__}\n"
+            ) from None
 
     async def _answer(self, request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if (answer.content_length or 0) > self.limits.response_bytes:
-            raise web.HTTPBadGateway(text="the service answers more than may be forwarded\n")
+            raise web.HTTPBadGateway(text="the answer of the service is too long\n")
         response = web.StreamResponse(
             status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_THEIRS)
         )
@@ -234,7 +236,7 @@ class Proxy:
         async for piece in answer.content.iter_chunked(_PIECE_BYTES):
             sent += len(piece)
             if sent > self.limits.response_bytes:
-                raise aiohttp.ClientPayloadError("longer than may be forwarded")
+                raise aiohttp.ClientPayloadError("the answer is too long")
             await asyncio.wait_for(response.write(piece), self.limits.quiet_s)
         await response.write_eof()
 
@@ -280,7 +282,7 @@ def make_forwarded_url(request: web.Request, target: ProxyTarget) -> URL:
     """
     _, _, rest = request.rel_url.raw_path.removeprefix(PREFIX).partition("/")
     if _leads_out(rest):
-        raise web.HTTPBadRequest(text="that path leads elsewhere\n")
+        raise web.HTTPBadRequest(text="this path leads out of the service\n")
     query = request.rel_url.raw_query_string
     return URL(f"{target.base}/{rest}{'?' if query else ''}{query}", encoded=True)
 
@@ -308,7 +310,7 @@ def _own_place(request: web.Request, target: ProxyTarget, answer: aiohttp.Client
     except ValueError:
         place = ""
     if not place.startswith(f"{target.base}/") or _leads_out(place.removeprefix(target.base).partition("?")[0].partition("#")[0]):
-        raise web.HTTPBadGateway(text="the service redirects elsewhere, and redirects are not followed\n")
+        raise web.HTTPBadGateway(text="the service redirects to another server, which is not allowed\n")
     return f"{PREFIX}{request.match_info['name']}{place.removeprefix(target.base)}"
 
 
@@ -327,12 +329,12 @@ def _target(name: str, url: str) -> ProxyTarget:
         found = urlsplit(url)
         host, port = found.hostname or "", found.port
     except ValueError:
-        raise UserError(f"'serve.proxies': '{name}': '{url}' is no URL", hint=hint) from None
+        raise UserError(f"'serve.proxies': '{name}': '{url}' is not a URL", hint=hint) from None
     if found.scheme in ("http", "https") and host and not found.query and not found.fragment and found.username is None:
         return ProxyTarget(url.rstrip("/"), host, port or 0)
     if found.scheme == "tcp" and host and port and not found.path.strip("/"):
         return ProxyTarget("", host, port)
-    raise UserError(f"'serve.proxies': '{name}': '{url}' cannot be forwarded to", hint=hint)
+    raise UserError(f"'serve.proxies': '{name}': '{url}' cannot be a service", hint=hint)
 
 
 PROXY = web.AppKey("proxy", Proxy)

@@ -151,7 +151,7 @@ _LAST_ID = (1 << 32) - 1
 """Largest id of a request: it is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
 """Limits of a request's fields; no path of a file system is longer."""
-ADVICE = "'GET /v1/protocol' says what every request is made of"
+ADVICE = "'GET /v1/protocol' describes every request"
 _encoder = msgspec.json.Encoder()
 
 

@@ -228,7 +228,7 @@ def read_status(answer: dict[str, object]) -> EngineStatus:
 
 
 def client_rows(connections: Sequence[Connection]) -> list[ListedRow]:
-    """Return a row for each client; the row of this screen says so."""
+    """Return a row for each client; this screen's row is marked."""
     return [_client(each) for each in connections]
 
 
@@ -401,7 +401,7 @@ def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
     if each is None:
         return []
     if not each.number:
-        trouble = each.trouble or ("" if each.is_enabled else "switched off: aptui does not connect to it")
+        trouble = each.trouble or ("" if each.is_enabled else "disabled: aptui does not connect to it")
         return [("", each.id, "title"), ("", trouble, "warning" if each.trouble else "muted")]
     return [
         ("", f"{each.id} at {each.address}", "title"),
@@ -409,7 +409,7 @@ def peer_facts(each: Peer | None) -> list[tuple[str, str, str]]:
         ("may", ", ".join(each.scopes), ""),
         ("token", "" if each.is_dialled else each.identity, ""),
         ("since", clock(each.since_ms) if each.since_ms else "", ""),
-        ("In and Out", "messages, without what is downloaded", "muted"),
+        ("In and Out", "messages, without downloads", "muted"),
     ]
 
 

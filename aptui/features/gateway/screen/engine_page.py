@@ -210,7 +210,7 @@ _LEAST_ROWS = 2
 _PARTS = (
     ("clients", "Clients", connection_rows.CLIENTS),
     ("workers", "Workers", connection_rows.WORKERS),
-    ("roots", "Scan folders, and what else is watched", connection_rows.ROOTS),
+    ("roots", "Scan folders and other watched folders", connection_rows.ROOTS),
 )
 
 

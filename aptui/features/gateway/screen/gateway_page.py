@@ -102,7 +102,7 @@ class Orders:
     def do(self, order: PeerOrder, done: str) -> None:
         """Carry an order out and show `done` when it is accepted, or the reason why not."""
         if not self._shell.can_ask:
-            self._shell.show_toast("nothing can be changed here: the screen only reads", "warning")
+            self._shell.show_toast("nothing can be changed here: the screen is read-only", "warning")
             return
         try:
             apply_order(self.settings, order)
@@ -245,7 +245,7 @@ class GatewayPage(ConnectionTables):
         right = [Part(f"{count:,}", "muted")] if count else []
         if name == "allowed":
             is_on = self.orders.settings.has_allow_list
-            right = [Part("only these may connect", "completed") if is_on else Part("off: everybody may", "warning")]
+            right = [Part("only these may connect", "completed") if is_on else Part("off: all may connect", "warning")]
         return (Part(title, "title"),), right
 
     def put(self) -> None:
@@ -434,7 +434,7 @@ class GatewayPage(ConnectionTables):
             for word in split(text or ""):
                 self.list_entry(_ADDS[name], word)
 
-        what = "Who may connect" if name == "allowed" else "Who may not connect"
+        what = "Allowed" if name == "allowed" else "Rejected"
         Prompt.ask(self._shell.app, f"{what}: host name, address or range", take_answer, check=check)
 
     def list_entry(self, change: PeerAction, word: str) -> None:
@@ -455,7 +455,7 @@ class GatewayPage(ConnectionTables):
 
         def take_answer(is_sure: bool) -> None:
             if is_sure:
-                self._do(PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: everybody may connect who is not rejected")
+                self._do(PeerOrder(PeerAction.LIST_OFF), "the allowed list is off: all clients that are not rejected may connect")
 
         Confirm.ask(
             self._shell.app,

@@ -64,7 +64,7 @@ class _AssetLookup(Struct, frozen=True):
 
 
 class _FoundAsset(Struct, frozen=True):
-    """What the database has of an asset: pending jobs, other jobs, products, sources."""
+    """The rows of an asset: pending jobs, other jobs, products, sources."""
 
     unsettled: tuple[JobRow, ...] = ()
     rested: tuple[JobRow, ...] = ()
@@ -78,7 +78,7 @@ def _lookup_of(
 ) -> _AssetLookup:
     known = [each.id for each in context.config.project.platforms]
     if request.platform and request.platform not in known:
-        raise RequestMistake(f"nothing is made for the platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
+        raise RequestMistake(f"there is no platform '{request.platform[:40]}'", f"there are: {', '.join(known)}")
     uuid, sub_id = parse_asset_id(request.asset) if request.asset else (b"", None)
     match = getattr(request, "match", Match.DEFAULT)
     term = "" if uuid else normalize(request.term).lower().strip("/")
@@ -181,10 +181,10 @@ async def _hurry(session: WireSession, found: _FoundAsset, lookup: _AssetLookup,
         return 0
     keys = {source.lower() for source in found.sources if found.unsettled}
     if lookup.term and "*" not in lookup.term and not (found.sources or found.products):
-        keys.add(lookup.term)  # a term is literal, but for the engine a star is a pattern
+        keys.add(lookup.term)  # a term is literal; the engine would read a star as a pattern
     if keys or found.unsettled:
         if not context.guard.may_escalate(session.identity):
-            what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
+            what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
             raise RequestMistake(what, "ask again in a moment", code=_BUSY)
         ids = tuple(row.job_id for row in found.unsettled if row.job_id)
         await context.engine.ask(port.EscalateJobs(ids, tuple(sorted(keys)), urgency))
@@ -437,7 +437,7 @@ async def read_product(
     """Return a product, its requested bytes, and a function that closes it."""
     context = session.context
     if request.offset < 0 or request.length < 0:
-        raise RequestMistake("'offset' and 'length' are not below zero")
+        raise RequestMistake("'offset' and 'length' must not be negative")
     products = await context.database.ask(lambda reader: _products(context, reader, request.asset, request.path, request.platform))
     if not products:
         raise _no_product()
@@ -455,7 +455,7 @@ def _opener(context: GatewayContext) -> ProductOpener:
 
 
 def _no_product() -> RequestMistake:
-    return RequestMistake("there is no such product", "'asset_status' says how far it is")
+    return RequestMistake("this product does not exist", "'asset_status' returns its status")
 
 
 async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:

@@ -171,7 +171,7 @@ _REQUESTS_AT_ONCE = 16
 _CATALOG_PAGE = 500
 _NAME_LENGTH = 80
 """Maximum length of a client's name, which is sent to the engine and every screen."""
-_FALLEN_BEHIND = "you have fallen behind"
+_FALLEN_BEHIND = "the client reads too slowly"
 
 _CHECK_S = 0.005
 """Interval of checks whether clients have read."""
@@ -195,7 +195,7 @@ def frame_of(epoch: int, seq: int, notices: Sequence[object]) -> Frame:
     return Frame(epoch, seq, tuple(notices), FrameMessage(wire_codec.encode_notices(epoch, seq, notices).encode()))
 
 
-REVOKED = "your token was revoked, or its time is over"
+REVOKED = "the token was revoked or has expired"
 
 
 class RequestAnswer(NamedTuple):
@@ -345,13 +345,13 @@ class WireSession:
 
     async def serve(self) -> None:
         """Exchange hello and welcome, then answer requests until the connection ends."""
-        writer = tasks.begin(self._write(), "telling a client news")
+        writer = tasks.begin(self._write(), "sending notifications")
         try:
             if await self._greet():
                 self._sessions.note_greeting(self)
                 async for message in self._socket:
                     if message.type is not WSMsgType.TEXT:
-                        await self.close(1003, "requests are text")
+                        await self.close(1003, "requests must be text frames")
                         break
                     await self._take(message.data)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -365,11 +365,11 @@ class WireSession:
         try:
             message = await self._socket.receive(timeout=HELLO_LIMIT_S)
         except TimeoutError:
-            await self.close(1002, "no hello came")
+            await self.close(1002, "no hello arrived")
             return False
         if message.type is not WSMsgType.TEXT:
             if message.type is WSMsgType.BINARY:
-                await self.close(1003, "requests are text")
+                await self.close(1003, "requests must be text frames")
             return False
         number = 0
         try:
@@ -403,7 +403,7 @@ class WireSession:
         config = self.context.config
         known = [platform.id for platform in config.project.platforms]
         if not isinstance(request, Hello):
-            raise RequestMistake("the first request is 'hello'", wire_codec.ADVICE, number=number)
+            raise RequestMistake("the first request must be 'hello'", wire_codec.ADVICE, number=number)
         if request.protocol != wire_codec.VERSION:
             raise RequestMistake(
                 f"this gateway speaks protocol {wire_codec.VERSION}, you speak {request.protocol}",
@@ -416,9 +416,7 @@ class WireSession:
             )
         for platform in request.platforms:
             if platform not in known:
-                raise RequestMistake(
-                    f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number
-                )
+                raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(known)}", number=number)
         for name in request.notices:
             if name not in wire_codec.NOTICES:
                 raise RequestMistake(

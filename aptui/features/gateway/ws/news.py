@@ -82,8 +82,8 @@ class NewsPublisher:
     def start(self) -> None:
         """Start publishing; called in the event loop."""
         self._tasks = [
-            tasks.begin(self._publish_all(), "telling news"),
-            tasks.begin(self._watch_readiness(), "the watch over what is critical"),
+            tasks.begin(self._publish_all(), "publishing notifications"),
+            tasks.begin(self._watch_readiness(), "checking critical jobs"),
         ]
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class NewsPublisher:
             if len(self._pending) > _MOST:
                 self._pending.clear()
                 self._ids = None
-                self._sessions.lose("too much happened at once")
+                self._sessions.lose("too many notices at once")
         self._wake.set()
 
     def engine_came(self, is_here: bool) -> None:
@@ -113,7 +113,7 @@ class NewsPublisher:
         self._ids, self._is_unsure = None, True
         self._ready.clear()
         if is_here:
-            self._sessions.lose("another engine is there")
+            self._sessions.lose("another engine has started")
         self._sessions.publish(self.engine.epoch, self.engine.seq, [notices.EngineChanged(is_here)])
         self._wake.set()
         self.pulse.beat()

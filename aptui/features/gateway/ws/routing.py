@@ -77,7 +77,7 @@ async def platform_status(
 def _refuse_unknown(context: GatewayContext, platform: str) -> None:
     known = [each.id for each in context.config.project.platforms]
     if platform and platform not in known:
-        raise RequestMistake(f"nothing is made for the platform '{platform[:40]}'", f"there are: {', '.join(known)}")
+        raise RequestMistake(f"there is no platform '{platform[:40]}'", f"there are: {', '.join(known)}")
 
 
 async def scan_folders(session: WireSession, _request: wire_records.ScanFolders, _is_synced: bool) -> wire_records.ScanFolderList:
@@ -100,7 +100,7 @@ async def job_log(session: WireSession, request: wire_records.JobLog, _is_synced
 
     found, name = await session.context.database.ask(read)
     if found is None:
-        raise RequestMistake("there is no such run", "'jobs_info' says which there are")
+        raise RequestMistake("this run does not exist", "'jobs_info' lists runs")
     lines = found.lines[-_LINES_MOST:]
     path = logs.place_of(log_dir, name) if request.wants_path and name else ""
     return wire_records.JobLogText(
@@ -151,7 +151,7 @@ async def clear_fingerprint(session: WireSession, request: wire_records.ClearFin
 
     keys = await session.context.database.ask(find)
     if not keys:
-        raise RequestMistake(f"no source is meant by '{request.term[:100]}'")
+        raise RequestMistake(f"no source matches '{request.term[:100]}'")
     await session.context.engine.ask(port.ReprocessJobs(tuple(keys)))
     return Counted(len(keys))
 
@@ -194,7 +194,7 @@ async def interest(session: WireSession, request: wire_records.Interest, _is_syn
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
         raise RequestMistake(f"more than {MOST_INTERESTING:,} assets and paths at once", "name those in front")
     if not context.guard.may_escalate(session.identity):
-        what = f"more than {guard.ESCALATIONS_PER_S} requests a second that hurry something"
+        what = f"more than {guard.ESCALATIONS_PER_S} requests per second that raise a priority"
         raise RequestMistake(what, "ask again in a moment", code=_BUSY)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]
     paths = [normalize(path).lower().strip("/") for path in request.paths]
@@ -235,8 +235,8 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
         if scope in _AUDITED:
             guard.audit.write(identity, name, "refused: not allowed", **_details(request))
         raise RequestMistake(
-            f"'{identity.name}' may not: its token lacks the scope '{scope}'",
-            "'aptui token add' makes one that may",
+            f"'{identity.name}' is not allowed: its token lacks the scope '{scope}'",
+            "'aptui token add' makes a token with it",
             code=_NOT_ALLOWED,
         )
     if scope not in _AUDITED:

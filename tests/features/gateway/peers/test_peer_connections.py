@@ -493,7 +493,7 @@ def test_what_devices_are_to_be_known_by_must_be_certificates(tmp_path):
     (tmp_path / "no.pem").write_text("none")
     for serve, why in (
         (GatewaySettings(dial_ca="/no/such"), "cannot be read"),
-        (GatewaySettings(dial_ca=str(tmp_path / "no.pem")), "holds no certificate"),
+        (GatewaySettings(dial_ca=str(tmp_path / "no.pem")), "contains no certificate"),
         (GatewaySettings(dial_fingerprints=("abc",)), "no SHA-256"),
         (GatewaySettings(dial_fingerprints=("ab" * 20,)), "no SHA-256"),
     ):
@@ -513,7 +513,7 @@ def test_many_clients_make_no_endless_report(tmp_path):
             report = there.report()
             there.sessions.all.clear()
         assert len(codec.encode_request(1, ReportPeers(report))) < codec.LINE_LIMIT_BYTES / 4
-        assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than are listed"
+        assert report.trouble == f"{2_000 - len(report.peers)} more clients are connected than this list shows"
 
     asyncio.run(play())
 
@@ -625,7 +625,7 @@ def test_orders_go_through_the_engine_and_reports_come_back(tmp_path):
         live_until(lambda: report()["settings"]["allowed"] == ["10.0.0.0/8"], "the order was done")
         order(PeerAction.DISCONNECT, number=viewer.welcome.connection)
         live_until(lambda: report()["peers"] == [], "the client was dropped")
-        with pytest.raises(Disconnected, match=r"\(code 1008\): disconnected by a person"):
+        with pytest.raises(Disconnected, match=r"\(code 1008\): disconnected by a user"):
             for _ in range(1000):
                 viewer.next_notice(10)
 

@@ -120,7 +120,7 @@ def test_who_asks_for_nothing_is_told_what_there_is(tmp_path: Path, monkeypatch:
         assert reply.status == 200
         assert json.loads(reply.body)["addresses"].keys() == documents.http_document()["paths"].keys()
         unknown = place.get("/v1/product")
-        assert (unknown.status, unknown.body) == (404, b"there is no such address: 'GET /' lists them\n")
+        assert (unknown.status, unknown.body) == (404, b"this address does not exist: 'GET /' lists the addresses\n")
         assert place.get("/v1/openapi", Authorization="").status == 401
         assert json.loads(place.get("/v1/openapi").body)["openapi"] == "3.1.0"
 

@@ -610,7 +610,7 @@ def test_a_screen_that_only_reads_changes_no_lists(tmp_path):
     async def press(app, pilot, session, page):
         await pilot.press("a", "e", "o", "D", "L", "tab", "m")
         page.list_entry(PeerAction.ALLOW, "tv.local")
-        await until(pilot, lambda: "the screen only reads" in text(app))
+        await until(pilot, lambda: "the screen is read-only" in text(app))
         assert session.asked == []
 
     visit_gateway(tmp_path, press, session=session)

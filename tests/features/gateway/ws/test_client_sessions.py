@@ -98,7 +98,7 @@ def test_the_name_of_the_project_is_the_same_in_any_case(there: Garden) -> None:
 def test_another_protocol_and_another_first_request_are_refused(there: Garden) -> None:
     for said, why in (
         ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "you speak 99"),
-        ({"id": 1, "request": "ping"}, "the first request is 'hello'"),
+        ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
         ({"id": 1, "request": "helo"}, "there is no request"),
     ):
         with Bare(there) as bare:

@@ -401,7 +401,7 @@ def test_an_unknown_platform_or_id_is_a_mistake(there: Garden) -> None:
 
     with pytest.raises(Refusal, match="platform 'toaster'"):
         client.ask(wire_records.AssetStatus(term="a", platform="toaster"))
-    with pytest.raises(Refusal, match="is no asset id"):
+    with pytest.raises(Refusal, match="is not an asset id"):
         client.ask(wire_records.AssetStatus(asset="rose"))
 
 
