@@ -1,4 +1,7 @@
-"""Flood control for records that strangers can cause: a bounded number of each kind, the rest counted in one sentence."""
+"""Flood control for log records that clients can cause: a maximum number of each kind, then a count of the rest.
+
+Tests: `tests/shared/test_floods.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 KINDS_LIMIT = 256
-"""Kinds that are remembered: whoever invents names must not fill our memory; all further kinds are one."""
+"""Maximum number of kinds: clients that invent names must not fill our memory; further kinds count as one."""
 _OTHERS = "others"
 
 
@@ -24,11 +27,11 @@ class _Kind(Struct):
 
 
 class FloodGate:
-    """Lets `limit` records of a kind through in `span_s` seconds.
+    """Admits `limit` records of a kind in `span_s` seconds.
 
     Args:
-        limit: records of one kind in one span.
-        span_s: length of a span.
+        limit: maximum number of records of one kind in one span.
+        span_s: length of a span in seconds.
     """
 
     def __init__(self, limit: int = 10, span_s: float = 60.0) -> None:
@@ -36,7 +39,7 @@ class FloodGate:
         self._kinds: dict[str, _Kind] = {}
 
     def admit(self, kind: str, now: float) -> bool:
-        """Return whether a record of this kind may be written now, in seconds of a clock that never goes back."""
+        """Return whether a record of this kind may be written now, in seconds of a monotonic clock."""
         name = kind if kind in self._kinds or len(self._kinds) < KINDS_LIMIT else _OTHERS
         found = self._kinds.setdefault(name, _Kind(now))
         if found.count < self._limit:
@@ -46,14 +49,14 @@ class FloodGate:
         return False
 
     def spans_over(self, now: float) -> list[tuple[str, int]]:
-        """Return (kind, records held back) of each span that has ended with any held back, and begin those kinds anew."""
+        """Return (kind, number of held back records) of each span that has ended, and start new spans for these kinds."""
         over = [name for name, kind in self._kinds.items() if now >= kind.began_s + self._span_s]
         ended = [(name, self._kinds.pop(name).held_back) for name in over]
         return [(name, count) for name, count in ended if count]
 
 
 def more_like_this(count: int) -> str:
-    """Return the sentence for records that were held back."""
+    """Return the sentence about held back records."""
     return f"{count:,} more like this"
 
 

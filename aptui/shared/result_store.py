@@ -1,6 +1,4 @@
-"""What a place for shared results must offer, and how it fails.
-
-Records lie at keys, blobs at their digest; both names are SHA-256 in hex.
+"""The interface of stores for shared results, and their errors. Keys of records and digests of blobs are SHA-256 in hex.
 
 Tests: `tests/features/sharing/stores/test_http_store.py`.
 """
@@ -14,55 +12,55 @@ from aptui.shared.errors import HostError
 
 
 class StoreError(HostError):
-    """A store did not do as it was asked: it is away, slow, full, or says what makes no sense."""
+    """A store failed: it is unreachable, slow, full, or sends invalid data."""
 
 
 class Mismatch(StoreError):
-    """A store gave something else than its name says: other bytes, another length, an unknown or unauthentic record."""
+    """A store has other bytes than a name says: another digest, another length, an unknown or unauthentic record."""
 
 
 class StoreRefused(StoreError):
-    """A store said no for a reason that asking again does not change: no permission, or read-only."""
+    """A store refuses for a reason that a retry does not change: no permission, or read-only."""
 
 
 class StoreFull(StoreError):
-    """A store has no room left."""
+    """A store has no space left."""
 
 
 class Store(Protocol):
-    """A place for records and blobs. Its methods may be called by several threads; all but `close` raise `StoreError`."""
+    """A store of records and blobs. Any thread may call its methods; all but `close` raise `StoreError`."""
 
     address: str
-    """Where it is, for people; without secrets."""
+    """Its address for display, without secrets."""
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the record at `key` as it was put, None when there is none. Its reader checks it (`record.open_record`)."""
+        """Return the record at `key`, None = it does not exist. The reader checks it (`record.open_record`)."""
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record whole or not at all; return False when there is one and `if_absent` holds."""
+        """Publish a record completely or not at all; return False if one exists and `if_absent` is set."""
         ...
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
-        """Write the blob to the new file `target`, verified by length and SHA-256; return False when there is none.
+        """Write the blob to the new file `target`, verified by length and SHA-256; return False if it does not exist.
 
         Raises:
-            Mismatch: it is not what it should be; nothing is left at `target`, whatever was raised.
+            Mismatch: it has other bytes. After any error there is no file `target`.
         """
         ...
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these are there, as far as the store can tell without reading them."""
+        """Return which of these blobs exist, as far as the store can tell without reading them."""
         ...
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Publish the file `source` under its digest, unless it is there already and `replaces` does not hold.
+        """Publish the file `source` under its digest, unless the blob exists and `replaces` is not set.
 
         Raises:
-            Mismatch: the file's bytes do not have this digest any more; nothing was published.
+            Mismatch: the file has another digest now; nothing was published.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

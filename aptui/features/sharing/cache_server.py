@@ -1,10 +1,11 @@
-"""`aptui cache serve`: this machine's store over HTTP in the layout of other build caches.
+"""`aptui cache serve`: this machine's store over HTTP, in the layout of other build caches.
 
-Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`.
+Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`. Files are named by 64 hex digits only, so no path of a client reaches
+the disk. Blobs are checked while they arrive and published completely or not at all. Records are opaque here; their readers check
+the seal. Tokens decide who may write: each token writes to one namespace. `shared.connections.http_sockets` limits slow clients and
+many clients.
 
-What is served is named by 64 hex digits and nothing else, so no path of a client reaches the disk. Blobs are checked while they
-come in and published whole or not at all; records are opaque here: who reads them asks for a seal. Who may write, and where, is
-said by tokens: one token writes to one namespace. Nobody holds it up by being slow, or by being many (`sockets`).
+Tests: `tests/features/sharing/test_cache_server.py`, `tests/features/sharing/test_slow_clients.py`.
 """
 
 from __future__ import annotations
@@ -44,27 +45,27 @@ _PATH = re.compile("/(?:ns/(?P<namespace>[a-z0-9][a-z0-9._-]{0,63})/)?(?P<kind>a
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _STOPS_WITHIN_S = 2.0
 _IDLE_S = 75.0
-"""How long a connection may rest between two requests."""
+"""Timeout of a connection between two requests, in seconds."""
 _LINGERS_S = 5.0
 _SHARE = 0.5
-"""Share of all connections that the uploads of one token may hold."""
+"""Maximum share of all connections for the uploads of one token."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
-"""Bodies that come or go more slowly than this are given up, after `Serving.timeout_s`."""
+"""Minimum rate of a transfer; slower ones are aborted after the additional time `timeout_s`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheServer:
-    """How the store is offered.
+    """Settings of the server.
 
     Args:
-        root: the store's folder.
-        host: an address of this machine; any but the loopback needs tokens, and TLS unless `is_plain` (a proxy in front speaks it).
-        read_tokens: who may read; nobody named = everybody on this machine, and from elsewhere who may write.
-        write_tokens: {token: the namespace that it may write}; nobody named = nobody writes.
-        is_writable: everybody who can connect may write to the trusted namespace; on the loopback alone.
-        max_blob_bytes: longer uploads are refused.
-        most_connections: at a time.
-        timeout_s: maximum time for a request's headers, and the allowance of a slow client beyond the time for its bytes.
+        root: folder of the store.
+        host: an address of this machine. Any address but the loopback needs tokens, and TLS unless `is_plain` (a proxy adds it).
+        read_tokens: tokens that may read. Without any, all clients on this machine may read, and others with a write token.
+        write_tokens: {token: the namespace that it may write}; without any, no client may write.
+        is_writable: all clients may write to the trusted namespace; on the loopback only.
+        max_blob_bytes: maximum size of an upload.
+        most_connections: maximum number of connections.
+        timeout_s: maximum time for a request's headers, and the additional time of a slow transfer.
     """
 
     root: str
@@ -90,7 +91,7 @@ def application(serving: CacheServer) -> web.Application:
     """Return the web application.
 
     Raises:
-        UserError: it would be open to people who should not get in.
+        UserError: clients without permission could use it.
     """
     _check(serving)
     app = web.Application(handler_args={"keepalive_timeout": _IDLE_S, "lingering_time": _LINGERS_S})
@@ -102,11 +103,10 @@ def application(serving: CacheServer) -> web.Application:
 def serve(
     serving: CacheServer, *, started: Callable[[str], None] = lambda _address: None, stop: Callable[[], bool] | None = None
 ) -> None:
-    """Serve until interrupted, or until `stop` returns true; `started` is told the address.
+    """Serve until interrupted, or until `stop` returns true; `started` is called with the address.
 
     Raises:
-        UserError: it would be open to people who should not get in.
-        BusyError: somebody else has the port. HostError: the address cannot be had.
+        UserError: clients without permission could use it. BusyError: the port is taken. HostError: the address cannot be used.
     """
     app = application(serving)
     with contextlib.suppress(KeyboardInterrupt):
@@ -120,7 +120,7 @@ async def _serve(
     asyncio.get_running_loop().set_exception_handler(gate.reports.handle)
     runner = LimitedRunner(
         app, gate, access_log=None, shutdown_timeout=_STOPS_WITHIN_S,
-        auto_decompress=False,  # what is refused for being packed is not unpacked on its way out
+        auto_decompress=False,  # compressed bodies are refused without decompressing them
     )  # fmt: skip
     await runner.setup()
     lease = placing.Lease(serving.root)
@@ -140,10 +140,10 @@ async def _serve(
 
 
 def _acceptor(runner: LimitedRunner, serving: CacheServer, gate: SocketLimits) -> Acceptor:
-    """Return what takes connections in; who does not get through with TLS in time is not let in.
+    """Return the acceptor of connections.
 
     Raises:
-        UserError: the port is none. HostError: the address cannot be had.
+        UserError: the port is invalid. BusyError: the port is taken. HostError: the address cannot be used.
     """
     assert runner.server is not None
     if not 0 <= serving.port < 1 << 16:
@@ -190,10 +190,12 @@ class _Offer:
 
     @contextlib.contextmanager
     def _place(self, request: web.Request) -> Iterator[None]:
-        """Take one of the places of a token; uploads without one come from this machine alone, and share all places.
+        """Count an upload of a token during the `with` block.
+
+        Uploads without a token come from this machine only and are not limited.
 
         Raises:
-            web.HTTPServiceUnavailable: it has none left. Its connection makes room for others then.
+            web.HTTPServiceUnavailable: the token has too many uploads. Its connection may then end for another one.
         """
         client = _token(request)
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
@@ -225,12 +227,12 @@ class _Offer:
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _is_expected(self, request: web.Request) -> bool:
-        """On the loopback a page in a browser could ask under a name of its own (DNS rebinding)."""
+        """Refuse requests of web pages, which could reach the loopback under their own host name (DNS rebinding)."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
         try:
             name = (request.url.host or "").strip("[]")
-        except ValueError:  # `Host` is none
+        except ValueError:  # `Host` is invalid
             return False
         return not self._serving.is_loopback or name in {"localhost", "127.0.0.1", "::1", self._serving.host}
 
@@ -256,7 +258,7 @@ class _Offer:
             return _failure(error)
 
     def _refusal(self, request: web.Request, namespace: str, kind: str) -> web.Response | None:
-        """Say no before anything of a body is read."""
+        """Return a refusal before the body is read, None = the upload may start."""
         if not self._may_write(_token(request), namespace):
             return web.Response(status=403, text="this token does not write here")
         length = request.content_length
@@ -277,7 +279,7 @@ class _Offer:
         return web.Response(status=201 if await asyncio.to_thread(put) else 412)
 
     async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
-        """Write what comes to a temporary file; it becomes the blob only if it is what its name says."""
+        """Write the body to a temporary file, which becomes the blob if its digest is right."""
         path, hasher = await asyncio.to_thread(store.temporary), hashlib.sha256()
         try:
             with await asyncio.to_thread(open, path, "xb", 0) as file:
@@ -293,10 +295,10 @@ class _Offer:
                 os.unlink(path)
 
     async def _body(self, request: web.Request, most_bytes: int) -> AsyncIterator[bytes]:
-        """Yield what a client sends.
+        """Yield the body.
 
         Raises:
-            _TooLong: it is more than may be. TimeoutError: it comes too slowly.
+            _TooLong: it is too long. TimeoutError: it arrives too slowly.
         """
         began_s, size = asyncio.get_running_loop().time(), 0
         while True:
@@ -332,7 +334,7 @@ class _Offer:
 
 
 class _CacheSocket(HttpSocket):
-    """One connection; a refused request whose body still arrives does not keep its place."""
+    """One connection; a refused request does not keep it busy while its body arrives."""
 
     __slots__ = ("_is_refused",)
 
@@ -346,7 +348,7 @@ class _CacheSocket(HttpSocket):
         self._is_refused = False
 
     def note_refused(self) -> None:
-        """Give the place of this connection up: its request is refused before its body was read."""
+        """Let this connection end for another one: its request is refused before its body was read."""
         self._is_refused = True
 
     @property
@@ -361,11 +363,11 @@ class _CacheSockets(SocketLimits):
 
 
 class _TooLong(Exception):
-    """More was sent than may be."""
+    """The body is too long."""
 
 
 def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
-    """Return what is said of an upload that came to nothing."""
+    """Return the answer to a failed upload."""
     if isinstance(error, _TooLong):
         return web.Response(status=413)
     if isinstance(error, TimeoutError):
@@ -378,7 +380,7 @@ def _failure(error: _TooLong | OSError | StoreError) -> web.Response:
 
 
 class _File(web.FileResponse):
-    """A file on its way to a client that takes it in time, or not at all."""
+    """A file that is sent within a time limit."""
 
     def __init__(self, path: str, limit_s: float) -> None:
         super().__init__(path, chunk_size=CHUNK_BYTES, headers={"Content-Type": "application/octet-stream"})
@@ -396,7 +398,7 @@ class _File(web.FileResponse):
 
 
 def _token(request: web.Request) -> str:
-    """Return the token a client names: as Bearer, or as the password of Basic authentication, which every client knows."""
+    """Return the token of a request: as bearer, or as the password of Basic authentication, which every client supports."""
     scheme, _, value = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
@@ -407,12 +409,12 @@ def _token(request: web.Request) -> str:
 
 
 def _is_same(token: str, known: str) -> bool:
-    # A header may hold bytes that are no text.
+    # A header may contain bytes that are not text.
     return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), known.encode("utf-8", "surrogateescape"))
 
 
 def _read_used_bytes(path: str) -> int | None:
-    """Return how long such a file is, None when there is none (a link leads elsewhere), and note that it was used."""
+    """Return the size of a file and note its use; None = it does not exist or is a link."""
     try:
         state = os.stat(path, follow_symlinks=False)
         if not stat.S_ISREG(state.st_mode):

@@ -1,6 +1,4 @@
-"""Runs as results that other machines can use, and back.
-
-Relative names replace this machine's paths, digests replace staged files.
+"""Converts runs to records that other machines can use, and back: relative names for paths, digests for staged files.
 
 Tests: `tests/features/sharing/test_shared_cache.py`.
 """
@@ -30,14 +28,14 @@ if TYPE_CHECKING:
     from aptui.features.sharing.service import CacheHit
 
 _ABI = "1"
-"""Raised when the same code of a builder makes other products because of what the engine or the SDK do around it."""
+"""Raised when the engine or the SDK change so that the same builder code makes other products."""
 _MOST_DIGESTS = 50_000
 _HIDDEN, _PROBED = "!", "?"
-"""No quoted name of a scan folder begins so."""
+"""Marks that no quoted name of a scan folder begins with."""
 
 
 class SharedInput(Struct, frozen=True):
-    """A file that a job was made of, as it was looked at before."""
+    """An input file with its earlier size and times."""
 
     path: str
     size: int
@@ -46,25 +44,25 @@ class SharedInput(Struct, frozen=True):
 
 
 class NotShareable(Exception):
-    """A result that says something of this machine alone."""
+    """A result that depends on this machine."""
 
 
 class FilePlaces(Struct, frozen=True):
-    """Where files lie that a run found: `own` is the scan folder of its source, `named` are all, {name: absolute path}.
+    """The scan folders of the files that a run found: `own` is that of its source, `named` are all, {name: absolute path}.
 
-    In a record such a file is `@FOLDER/PATH`, of the source's own scan folder `@/PATH`: what a run found beside its source counts
-    only where it lies beside that source. One that was read though the file of another scan folder hides it is `@!FOLDER/PATH`.
-    What a run looked for in vain, is `@?FOLDER/PATH`, a folder that it listed `@?FOLDER/PATH/*`: it is not an input of the job.
+    A record names such a file `@FOLDER/PATH`, or `@/PATH` in the source's own scan folder: such a file counts only in the folder of
+    that source. A file that was read although a file of another scan folder hides it is `@!FOLDER/PATH`. A missing file is
+    `@?FOLDER/PATH`, a listed folder `@?FOLDER/PATH/*`; neither is an input of the job.
     """
 
     own: str
     named: Mapping[str, str]
 
     def name_of(self, path: str, hidden: Container[str] = ()) -> str:
-        """Return how a record names a file; what is relative means the file that counts. `hidden` are absolute paths.
+        """Return the name of a file in a record. A relative path means the effective file; `hidden` are absolute paths.
 
         Raises:
-            NotShareable: it lies outside.
+            NotShareable: the file is outside all scan folders.
         """
         if not path.startswith("/"):
             path = to_text(os.fsencode(place_of(os.path.normpath(path), tuple(self.named.values()))))
@@ -75,37 +73,37 @@ class FilePlaces(Struct, frozen=True):
         raise NotShareable(f"it depends on '{path}', which is outside all scan folders")
 
     def name_probed(self, path: str) -> str:
-        """Return how a record names what a run looked for, or a folder that it listed; see `RunResult.probed`."""
+        """Return the name of a missing file or a listed folder in a record; see `RunResult.probed`."""
         name = self.name_of(path)
         return f"@{_PROBED}{name[1:]}"
 
     def path_of(self, name: str) -> str:
-        """Return the absolute path of what a record names, as the system knows it; "" where there is no such scan folder."""
+        """Return the absolute path of a name in a record as the system spells it; "" = the scan folder does not exist."""
         folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{files.os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether what a record names is still what counts, or is hidden, as it was for the run; what is missing counts."""
+        """Whether a name in a record still means the effective file, or a hidden one, as in the run; missing files count."""
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
 
     def find_path(self, name: str) -> str:
-        """Return what a result says that it found: a relative path where that is the file that counts."""
+        """Return a name as the path in a result: relative if it is the effective file."""
         is_hidden = name.startswith(f"@{_HIDDEN}")
         return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
 
 
 class Present:
-    """Answers whether files that a builder found elsewhere are here, with the same bytes; threads may ask."""
+    """Compares files that a builder found on another machine with the local ones; any thread may call."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
         self._named = named
         self._known: dict[str, tuple[files.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return what answers for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
+        """Return a function for sources of the scan folder `own`: whether each file has these bytes here, "" = it is missing."""
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
 
@@ -133,7 +131,7 @@ class Present:
 
 
 def place_of(rel: str, roots: Sequence[str]) -> str:
-    """Return the absolute path that a relative one means: in the first scan folder that has it, or in the first."""
+    """Return the absolute path of a relative one: in the first scan folder that has the file, else in the first folder."""
     paths = _paths_of(rel, roots)
     return next((path for path in paths if os.path.isfile(path)), paths[0])
 
@@ -143,16 +141,16 @@ def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
 
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
-    """Return what the key of a job is made of."""
+    """Return the inputs of a job's key."""
     code = code_digest(builder.code_files).hex() if builder.code_files else ""
     return JobFacts(manifest, job.platform, job.key, builder.uuid, _ABI, builder.name, code)
 
 
 def record_of(facts: JobFacts, result: RunResult, builder: Builder, places: FilePlaces, hidden: Container[str] = ()) -> Record:
-    """Return the record of a run that succeeded; `hidden` are absolute paths of what it found though other files hide that.
+    """Return the record of a successful run; `hidden` are absolute paths of inputs that other files hide.
 
     Raises:
-        NotShareable: it depends on a file that has no relative name.
+        NotShareable: it depends on a file outside all scan folders.
     """
     return Record(
         base_key(facts),
@@ -188,7 +186,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
 
 
 def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
-    """Return a fetched result as the result of this order; `*_ms` is how long it took to fetch."""
+    """Return a fetched result as the result of this order; `milliseconds` is the duration of the fetch."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
     note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)
@@ -213,14 +211,14 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
 
 
 def origin_of(hit: CacheHit) -> str:
-    """Say where a result comes from."""
+    """Return the origin of a result as text."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.record.written_ms / 1000))
     where = "the shared cache" if hit.is_remote else "this machine's store"
     return f"from {where} ({hit.record.writer or 'unknown'}, {when})"
 
 
 def sync(paths: Sequence[str]) -> None:
-    """Make fetched files durable, as a worker does with what it made."""
+    """Sync fetched files to the disk, as a worker does with its products."""
     if len(paths) >= files.SYNC_EACH_BELOW:
         files.sync_file_system(os.path.dirname(paths[0]))
         return
@@ -229,7 +227,7 @@ def sync(paths: Sequence[str]) -> None:
 
 
 def is_untouched(item: SharedInput) -> bool:
-    """Whether no input was touched since its facts were read."""
+    """Whether an input has the size and times of its facts."""
     try:
         now = os.stat(files.os_path(item.path))
     except OSError:

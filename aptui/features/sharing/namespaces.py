@@ -1,6 +1,6 @@
-"""Which namespaces this machine reads and writes, which signatures it trusts in them, and where their results are.
+"""Opens stores: the namespaces that this machine reads and writes, the keys that it trusts, the store of an address, and a probe.
 
-Tests: `tests/features/sharing/test_simulation.py`.
+Tests: `tests/features/sharing/test_simulation.py`, `tests/features/sharing/test_stores.py`, `tests/features/sharing/test_probe.py`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,11 @@ from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.result_store import Mismatch, Store
 
-# Which store an address means.
-
-# What goes wrong with a store is said once, not for each of a thousand jobs.
-
 _MOST = 200
 
 
 class TroubleReporter:
-    """Passes on what it has not said before; any thread may speak, and `say` is called by it."""
+    """Reports each problem once, not once per job; any thread may call, and `say` runs in that thread."""
 
     def __init__(self, say: Callable[[str], None] | None = None) -> None:
         self._say = say or (lambda _text: None)
@@ -39,7 +35,7 @@ class TroubleReporter:
         self._lock = threading.Lock()
 
     def report(self, key: str, text: str) -> None:
-        """Say `text` unless something was said for `key` before, or very much was said already."""
+        """Report `text` unless `key` was reported before, or the maximum number of reports is reached."""
         with self._lock:
             if key in self._reported or len(self._reported) >= _MOST:
                 return
@@ -47,21 +43,21 @@ class TroubleReporter:
         self._say(text)
 
     def about(self, error: BaseException) -> None:
-        """Say what went wrong: each lie of a store, but of other trouble each kind once."""
+        """Report an error: each mismatch, but of other errors each kind once."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
         self.report(key, f"shared cache: {error or type(error).__name__}")
 
 
 TOKEN_VARIABLE = "APTUI_CACHE_TOKEN"
-"""Environment variable with the token for a server of the shared cache: no configuration file holds secrets."""
+"""Environment variable with the token of a cache server: configuration files contain no secrets."""
 
 
 def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) -> Store:
-    """Return the store at an absolute folder, an `http(s)://` address or a bucket (`s3://…` and its kin).
+    """Return the store at an absolute folder, an `http(s)://` address or a bucket (`s3://…` and others).
 
     Raises:
-        UserError: the address means none, or the namespace cannot be one.
+        UserError: the address or the namespace is invalid.
     """
     scheme, separator, rest = address.partition("://")
     if scheme in {"http", "https"} and separator:
@@ -83,7 +79,7 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 class Namespace(Struct, frozen=True):
     """One namespace.
 
-    `local` is where this machine keeps what it makes, `fetched` the same place for what it got from `remote`, the team's store.
+    `local` stores what this machine makes, `fetched` is the same folder for results from `remote`, the team's store.
     """
 
     trust: Seal
@@ -93,10 +89,10 @@ class Namespace(Struct, frozen=True):
 
 
 def seal_of(sharing: SharedCacheSettings) -> Seal:
-    """Return whom the configuration trusts, and what this machine signs with.
+    """Return the configured keys: which records are trusted, and how this machine signs.
 
     Raises:
-        UserError: a key cannot be read or is none.
+        UserError: a key cannot be read or is invalid.
     """
     return Seal(
         sharing.namespace,
@@ -109,11 +105,10 @@ def seal_of(sharing: SharedCacheSettings) -> Seal:
 
 
 def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tuple[Namespace, ...]:
-    """Return the namespaces that are read, this machine's own first; only that one is written.
+    """Return the namespaces to read, this machine's own first; only that one is written.
 
     Raises:
-        UserError: the configuration names a key that cannot be read, or an address that is none; or other users can write to a
-            folder that needs no key.
+        UserError: a key or an address is invalid, or other users can write to a folder without a key.
     """
     if sharing.needs_own_store:
         refuse_others_store(sharing.store)
@@ -147,13 +142,11 @@ def _key_bytes(text: str, where: str) -> bytes:
     raise UserError("an ed25519 key is 64 hex digits", where=where)
 
 
-# Whether the shared cache can be reached and used: asked by `aptui cache test` and by the screen, never by the engine itself.
-
 _PROBE = b"aptui cache test\n"
 
 
 class ProbeAnswer(Struct, frozen=True):
-    """What a test of a shared cache says."""
+    """Result of a probe."""
 
     address: str
     message: str = field(name="said")
@@ -162,14 +155,14 @@ class ProbeAnswer(Struct, frozen=True):
 
 
 def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
-    """Read the keys and a result that cannot be there; if this machine writes, put a small product there and fetch it again."""
+    """Check the shared cache: read the keys and a missing record; as a writer, also store a small blob and fetch it."""
     began_s = time.monotonic()
     try:
         try:
             if sharing.needs_own_store:
                 refuse_others_store(sharing.store)
             seal_of(sharing)
-        except KnownError as error:  # a batch would share nothing
+        except KnownError as error:  # with this error a batch shares no results
             return ProbeAnswer(sharing.store.rpartition("@")[2], str(error), is_bad=True)
         store = open_store(sharing.store, sharing.namespace, limit_s=sharing.deadline_s)
         try:
@@ -183,7 +176,7 @@ def probe(sharing: SharedCacheSettings) -> ProbeAnswer:
         finally:
             store.close()
     except KnownError as error:
-        message = f"{error.what}; {error.hint}" if error.hint else error.what  # where it is, is told beside it
+        message = f"{error.what}; {error.hint}" if error.hint else error.what  # the caller prints the address
         return ProbeAnswer(sharing.store.rpartition("@")[2], message, is_bad=True)
 
 

@@ -1,6 +1,6 @@
-"""Results that were made here on their way into the stores: kept on this machine, then uploaded, in the background.
+"""Results in stores: how records and variants are read and published, and the background upload of results made here.
 
-Tests: `tests/features/sharing/test_service.py`.
+Tests: `tests/features/sharing/test_results.py`, `tests/features/sharing/test_service.py`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Mismatch, Store, StoreError, StoreFull, StoreRefused
 
-# A result in a store: records and lists of variants as one thing that is read, and published, whole.
-#
-# At a base key lies a record, or, once a builder found dependencies, the list of variants (`keys`).
+# A base key has a record, or a list of variants once a builder has found dependencies (`records.record`).
 
 Present = Callable[[Discovered], bool]
 """Whether all these dependencies have these bytes here."""
 Open = Callable[[bytes], tuple[str, bytes]]
-"""`Seal.open_sealed`, or what a store of this machine believes."""
+"""`Seal.open_sealed`, or `open_trusted` for this machine's store."""
 
 
 class SharedResult(Struct, frozen=True):
-    """A record, its bytes as they were sealed, and where it lies."""
+    """A record, its sealed bytes, and its key."""
 
     record: Record
     data: bytes
@@ -42,29 +40,28 @@ class SharedResult(Struct, frozen=True):
 
 
 class Records(Protocol):
-    """The half of a `Store` that this module needs."""
+    """The methods of a `Store` that this module needs."""
 
     def get_record(self, key: str) -> bytes | None:
-        """As `Store.get_record`."""
+        """See `Store.get_record`."""
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """As `Store.put_record`."""
+        """See `Store.put_record`."""
         ...
 
 
 def open_trusted(data: bytes) -> tuple[str, bytes]:
-    """Open a record from this machine's own store, which gives out only what it believes."""
+    """Open a record from this machine's own store, which returns trusted records only."""
     kind, _, body = part_sealed(data)
     return kind, body
 
 
 def read_result(store: Records, opens: Open, base: str, present: Present) -> SharedResult | None:
-    """Return the result of the job with base key `base` whose discovered dependencies are as they are here.
+    """Return the result of the job with base key `base` whose discovered dependencies have the same bytes here.
 
     Raises:
-        Mismatch: what lies there is not to be believed.
-        StoreError: the store does not answer.
+        Mismatch: the record is not trusted or damaged. StoreError: the store does not answer.
     """
     data = store.get_record(base)
     if data is None:
@@ -79,12 +76,12 @@ def read_result(store: Records, opens: Open, base: str, present: Present) -> Sha
 
 
 def publish(store: Records, opens: Open, seal: Seal, result: SharedResult) -> Record | None:
-    """Put a result where `read_result` finds it; return the record that was there before it, which stays (first writer wins).
+    """Publish a result; return the record that was there before, which stays (the first writer wins).
 
-    Its blobs must be there already: whoever reads a record may fetch them at once. What is damaged is replaced.
+    Its blobs must be stored already, because readers of the record may fetch them at once. Damaged records are replaced.
 
     Raises:
-        Mismatch: somebody's record is there that this machine does not trust; it stays too.
+        Mismatch: there is a record that this machine does not trust; it stays.
     """
     base = result.record.base
     if not result.record.discovered:
@@ -106,7 +103,7 @@ def _publish_variant(store: Records, opens: Open, seal: Seal, result: SharedResu
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # its builder found nothing that time: it goes on as a variant
+    if isinstance(there, Record):  # a record of a run that found no dependencies becomes a variant
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)
@@ -126,7 +123,7 @@ def _variant(store: Records, opens: Open, base: str, discovered: Discovered, key
 
 
 def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variants | None:
-    """Return what lies at a key, None when nothing does, or only what is left of a record."""
+    """Return the entry at a key, None = there is no entry or a damaged one."""
     data = store.get_record(key)
     if data is None:
         return None
@@ -138,11 +135,9 @@ def _entry(store: Records, opens: Open, base: str, key: str) -> Record | Variant
 
 
 def _order_by_use(entry: Variants) -> list[tuple[Discovered, str]]:
-    """Return variants in the order in which they are tried: one that found nothing fits always, and says least."""
+    """Return the variants in the order to try: one without dependencies always matches, so it comes last."""
     return sorted(entry.variants, key=lambda pair: -len(pair[0]))
 
-
-# Which results may be shared: of runs that saw one state of their inputs, ended well, and would end so again.
 
 _IS_FULL = re.compile(
     r"no space left on device|\bENOSPC\b|\bdisk (?:is )?full\b|not enough (?:disk )?space|quota exceeded|\bEDQUOT\b|write error",
@@ -151,9 +146,9 @@ _IS_FULL = re.compile(
 
 
 def obstacle(result: RunResult, source_digest: bytes) -> str:
-    """Say why the result of a run is not shared, "" when it may be.
+    """Return why the result of a run is not shared, "" = it may be.
 
-    `source_digest` is that of the source as the job was planned.
+    `source_digest` is the digest of the source when the job was planned.
     """
     if result.outcome != Outcome.SUCCEEDED:
         return "the run did not succeed"
@@ -163,7 +158,7 @@ def obstacle(result: RunResult, source_digest: bytes) -> str:
 
 
 def doubt(record: Record) -> str:
-    """Say why a record is not shared, "" when it may be: what a full disk may have cut short looks like a success (Bazel #4276)."""
+    """Return why a record is not shared, "" = it may be. A result cut short by a full disk looks like a success (Bazel #4276)."""
     for line in record.log:
         if line.level >= LogLevel.WARNING and _IS_FULL.search(line.text):
             return f"the log speaks of a full disk: '{line.text[:100]}'"
@@ -172,11 +167,11 @@ def doubt(record: Record) -> str:
 
 _UPLOADERS = 2
 _MOST_WAITING = 10_000
-"""Results beyond so many that wait are made again by whoever needs them."""
+"""Maximum number of waiting results; further ones are not stored."""
 
 
 class MadeResult(Struct, frozen=True):
-    """A result of this machine: `files` are absolute paths of its products by digest; `is_current` tells unchanged inputs."""
+    """A result of this machine: `files` are the absolute paths of its products by digest; `is_current` checks the inputs."""
 
     facts: JobFacts
     record: Record
@@ -186,16 +181,16 @@ class MadeResult(Struct, frozen=True):
 
     @property
     def builder(self) -> str:
-        """Who made it."""
+        """Name of the builder."""
         return self.facts.builder_name
 
 
 class ResultUploader:
-    """Keeps and uploads what is made here, for the one namespace that this machine writes.
+    """Stores results of this machine and uploads them, for the one namespace that this machine writes.
 
     Args:
-        writes: whether results go to the team's store.
-        may_differ: builders that make other bytes each time and are uploaded all the same.
+        writes: whether results are uploaded to the team's store.
+        may_differ: builders whose results are uploaded although their bytes differ from run to run.
     """
 
     def __init__(
@@ -220,11 +215,11 @@ class ResultUploader:
 
     @property
     def waiting(self) -> int:
-        """How many results are not kept or uploaded yet."""
+        """Number of results that are not stored or uploaded yet."""
         return self._waiting
 
     def put(self, made: MadeResult) -> None:
-        """Keep a result, and upload it, in the background."""
+        """Store and upload a result in the background."""
         if reason := doubt(made.record):
             self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not kept: {reason}")
             return
@@ -237,21 +232,21 @@ class ResultUploader:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
-        """The team's store has a blob that is not what its name says: the next upload of it replaces it."""
+        """Replace a blob with the next upload, because the team's store has other bytes for its digest."""
         self._broken.add(digest)
 
     def settle(self, limit_s: float) -> bool:
-        """Wait until everything is kept and uploaded; return False when that takes longer than `limit_s`."""
+        """Wait until all results are stored and uploaded; return False after `limit_s`."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._waiting, limit_s)
 
     def close(self) -> None:
-        """Let the threads end; they do not keep the process alive."""
+        """End the threads; they do not keep the process alive."""
         self._uploads.close()
         self._uploaders.close()
 
     def _keep(self, made: MadeResult) -> None:
-        """Runs in the keeper's thread."""
+        """Store a result; runs in a thread."""
         goes_on = False
         try:
             if made.is_current():
@@ -260,7 +255,7 @@ class ResultUploader:
                 goes_on = self._goes_out(made)
                 if goes_on:
                     self._uploaders.ask(lambda: self._upload(made, result))
-        except Exception as error:  # noqa: BLE001  # a result that is not kept is made again, no more
+        except Exception as error:  # noqa: BLE001  # a result that is not stored is only made again
             self._reporter.about(error)
         finally:
             if not goes_on:
@@ -283,7 +278,7 @@ class ResultUploader:
         return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
 
     def _upload(self, made: MadeResult, result: SharedResult) -> None:
-        """Runs in an uploader's thread."""
+        """Upload a result; runs in a thread."""
         is_done = False
         try:
             if self._namespace.remote is not None and self._goes_out(made) and self._breaker.allows():
@@ -295,7 +290,7 @@ class ResultUploader:
         except Mismatch as error:
             self._breaker.note_success()
             self._reporter.about(error)
-        except Exception as error:  # noqa: BLE001  # a result that is not uploaded is made again, no more
+        except Exception as error:  # noqa: BLE001  # a result that is not uploaded is only made again
             self._breaker.note_failure()
             self._reporter.about(error)
         finally:
@@ -304,7 +299,7 @@ class ResultUploader:
             self._on_end()
 
     def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
-        """Upload blobs, then the record that names them, unless an input was touched meanwhile."""
+        """Upload blobs, then the record that names them, unless an input has changed in the meantime."""
         for digest in made.record.blobs:
             remote.put_blob(digest, self._place(made, digest), replaces=digest in self._broken)
             self._broken.discard(digest)
@@ -314,7 +309,7 @@ class ResultUploader:
         return True
 
     def _place(self, made: MadeResult, digest: str) -> str:
-        """Return where the bytes are: in this machine's store they stay what they are, in the cache they may be of a later run."""
+        """Return the file of a blob: in this machine's store it does not change, in the cache a later run may replace it."""
         local = self._namespace.local
         try:
             return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]
@@ -322,7 +317,7 @@ class ResultUploader:
             return made.files[digest]
 
     def _compare(self, made: MadeResult, theirs: Record | None) -> None:
-        """Report a builder whose runs differ: what others have stays, and no more of its results go out."""
+        """Report a builder whose runs differ: the stored record stays, and its further results are not uploaded."""
         text = difference(made.record, theirs) if theirs is not None else ""
         if text:
             self._differing.add(made.builder)

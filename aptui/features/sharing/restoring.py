@@ -1,7 +1,7 @@
-"""Products of an earlier run, put back out of this machine's store: the run is the job's result until what it is made of changes.
+"""Restores the products of an earlier run from this machine's store; the result is current until an input of the job changes.
 
-Nothing is pinned by a mark of its own: the job is current with the products of then, as with any other result that was not
-made here, and its origin says so wherever a reason is shown.
+There is no mark for restored jobs: the job is current with these products, as with any result that was not made here, and its
+origin names the run.
 
 Tests: `tests/features/sharing/test_restore_verb.py`.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class StoredProduct(Struct, frozen=True):
-    """A product of then: where its bytes lie, and what it is, as the product of the same name is now."""
+    """A product of the earlier run: the file with its bytes, and the row of the current product with that name."""
 
     path: str
     digest: str
@@ -45,17 +45,17 @@ class StoredProduct(Struct, frozen=True):
 
 
 class StoredRun(Struct, frozen=True):
-    """A run whose products are all in the store."""
+    """A run with all products in the store."""
 
     products: tuple[StoredProduct, ...]
     origin: str
 
 
 def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
-    """Return what is kept of a run.
+    """Return the stored products of a run.
 
     Raises:
-        UserError: the run is not known, or failed, or its products are not in the store (any more).
+        UserError: the run is unknown or failed, or its products are no longer in the store.
     """
     with closing(open_reader(asset_database(config.cache_dir))) as database, database.snapshot():
         runs = database.runs_of(job_id)
@@ -84,7 +84,7 @@ def _moments(database: Reader, job_id: int, known: Mapping[str, ProductRow]) -> 
 
 
 def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:
-    """Return where a product lies; the history knows half of its digest, which is enough to find it."""
+    """Return the file of a product; the history has half of its digest, which is enough to find it."""
     if name not in known:
         raise UserError(
             f"the job makes no '{name}' any more, which that run made",
@@ -99,21 +99,21 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
 
 
 def _place_name(name: str, roots: Sequence[str]) -> str:
-    """Return the absolute path of what a job found, which is relative where it is of a scan folder."""
+    """Return the absolute path of a discovered file; names of files in scan folders are relative."""
     return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
 
 
 def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]:
-    """Return what answers an order with the products of an earlier run: the extension point `restore`.
+    """Return the function that answers an order with the products of an earlier run: the extension point `restore`.
 
     Raises:
-        UserError: as `find_stored_run`.
+        UserError: see `find_stored_run`.
     """
     return partial(restore_run, find_stored_run(config, job_id, run_key))
 
 
 def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
-    """Return the products of a run as the result of this order; one that is not what it was fails."""
+    """Return the products of a run as the result of this order; fails if a stored file is damaged."""
     began_s = time.monotonic()
     staging = files.os_path(order.staging)
     try:

@@ -1,7 +1,9 @@
-"""Sharing as one thing: the store of this machine first, then the team's; found, fetched and verified, kept and uploaded.
+"""Finds, fetches and verifies results, in this machine's store first and then in the team's, and stores and uploads new ones.
 
-Nothing in here is in anybody's way: a store that is away, slow or wrong is a miss, is told once, and is left alone for a while. All
-methods may be called by any thread, and none waits longer for a store than the configuration allows.
+An unreachable, slow or wrong store is a miss: it is reported once and not used for a while. Any thread may call, and no call waits
+longer for a store than the configuration allows.
+
+Tests: `tests/features/sharing/test_service.py`, `tests/features/sharing/test_stopwatch.py`.
 """
 
 from __future__ import annotations
@@ -33,14 +35,12 @@ from aptui.shared.account import Account
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Mismatch, Store, StoreError
 
-# How long something took that several did at once: together they count each moment once.
-
 
 class Stopwatch:
-    """A clock that goes the more slowly the more are at work, so that what all of them took adds up to the time that went by.
+    """A clock that slows down with the number of running lookups, so that their durations add up to the elapsed time.
 
     Args:
-        clock: seconds.
+        clock: returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -48,14 +48,14 @@ class Stopwatch:
         self._lock = threading.Lock()
 
     def now(self) -> float:
-        """Return what the clock shows, in seconds."""
+        """Return the time on the clock, in seconds."""
         with self._lock:
             self._go_on()
             return self._shown_s
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Be one more who is at work."""
+        """Count one more running lookup during the `with` block."""
         self._add(1)
         try:
             yield
@@ -75,15 +75,15 @@ class Stopwatch:
 
 T = TypeVar("T")
 _SHUNNED_S = 600.0
-"""What was not as it should be is not asked for again so soon."""
+"""How long a wrong result is not requested again, in seconds."""
 _RESERVED_BYTES = 1 << 27
-"""What a download leaves free: an engine starts nothing below that, and its database must be written."""
+"""Disk space that a download leaves free: below it the engine starts no jobs, and its database needs space."""
 _LOOKUP_THREADS = 8
 THIS_MACHINE = "this machine"
 
 
 class FoundResult(Struct, frozen=True):
-    """A result that somebody has: its record is here and believed, its blobs are still where they are."""
+    """A result in a store: its record is read and trusted, its blobs are not fetched yet."""
 
     facts: JobFacts
     result: SharedResult
@@ -93,14 +93,14 @@ class FoundResult(Struct, frozen=True):
 
     @property
     def record(self) -> Record:
-        """What it restores."""
+        """The record."""
         return self.result.record
 
 
 class CacheHit(Struct, frozen=True):
-    """A result that is here: `staged` are the absolute paths of its products' files, in the order of the record.
+    """A fetched result: `staged` are the absolute paths of its products' files, in the order of the record.
 
-    `origin` says where it came from, for people; `is_remote` whether anything did come from elsewhere.
+    `origin` is its source as text; `is_remote`: some of it came from the team's store.
     """
 
     builder: str
@@ -118,15 +118,15 @@ class CacheHit(Struct, frozen=True):
 
 
 class Service:
-    """What an engine asks and tells about shared results.
+    """Shared results for one engine.
 
     Args:
-        sharing: the configuration; `local_store` "" means that this machine keeps none of its own.
-        say: is told, once each, what goes wrong; any thread calls it.
-        may_differ: builders that are known to make other bytes each time and are uploaded all the same.
+        sharing: the configuration; `local_store` "" = this machine stores no results.
+        say: called once per problem, by any thread.
+        may_differ: builders whose results are uploaded although their bytes differ from run to run.
 
     Raises:
-        UserError: the configuration names a key that cannot be read, or an address that is none.
+        UserError: a configured key or address is invalid.
     """
 
     def __init__(
@@ -152,24 +152,24 @@ class Service:
     # ------------------------------------------------------------------------------------------------------------- reading
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
-        """Return a job's result with its products in `folder`, None when nobody has it; the account counts either."""
+        """Return a job's result with its products in `folder`, None = no store has it; the account counts both."""
         began, found, hit = self._stopwatch.now(), None, None
         try:
             with self._stopwatch.at_work():
                 found = self.look_up(facts, present, is_shared=is_shared)
                 hit = self.fetch(found, folder) if found is not None else None
-        except Exception as error:  # noqa: BLE001  # whatever is wrong in here must not hold up a job
+        except Exception as error:  # noqa: BLE001  # an error here must not delay a job
             self._reporter.about(error)
         if hit is None:
             self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
         return hit
 
     def look_up(self, facts: JobFacts, present: Present, *, is_shared: bool = True) -> FoundResult | None:
-        """Return a job's result if somebody has it.
+        """Return a job's result if a store has it.
 
         Args:
-            present: whether files that the builder found elsewhere have the same bytes here.
-            is_shared: whether others are asked, not only this machine.
+            present: whether the files that the builder found have the same bytes here.
+            is_shared: whether the team's store is used, too.
         """
         base, began, started_s = base_key(facts), self._stopwatch.now(), self._clock()
         for namespace in self._namespaces:
@@ -187,7 +187,7 @@ class Service:
         return None
 
     def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
-        """Put the products of a result into `folder`, which is made; return None, and leave nothing there, when that fails."""
+        """Put the products of a result into the new folder `folder`; if that fails, remove them and return None."""
         began, products = self._stopwatch.now(), found.record.products
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
         try:
@@ -208,7 +208,7 @@ class Service:
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
     def note_unused(self, hit: CacheHit) -> None:
-        """A result came too late, the job had been done meanwhile: it saved nothing."""
+        """Correct the account: the result came after the job had run here, so it saved no time."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
@@ -223,25 +223,25 @@ class Service:
         is_shared: bool = True,
         is_current: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Keep a result, and upload it where this machine writes, both in the background.
+        """Store a result, and upload it if this machine writes, in the background.
 
         Args:
-            files: {digest in hex: absolute path} of its products; they are verified as they are read.
-            is_current: whether no input was touched since before the run; asked right before anything is published.
+            files: {digest in hex: absolute path} of its products; they are verified while they are read.
+            is_current: whether all inputs are unchanged since before the run; called just before publishing.
         """
         self._uploader.put(MadeResult(facts, record, dict(files), is_current, is_shared))
 
     def settle(self, limit_s: float) -> bool:
-        """Wait until everything that was put is kept and uploaded; return False when that takes longer than `limit_s`."""
+        """Wait until all results are stored and uploaded; return False after `limit_s`."""
         return self._uploader.settle(limit_s)
 
     @property
     def waiting(self) -> int:
-        """How many results wait to be kept or uploaded."""
+        """Number of results that are not stored or uploaded yet."""
         return self._uploader.waiting
 
     def close(self) -> None:
-        """Give the lease back and let the threads end; what is not uploaded yet never is."""
+        """Release the lease and end the threads; results that are not uploaded yet are dropped."""
         self._uploader.close()
         self._lookups.close()
         if self._lease is not None:
@@ -267,9 +267,9 @@ class Service:
     def _check_result(
         self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
-        """Return a result whose run reported to have used what the job is made of.
+        """Return a result if the inputs that its run reported are those of the job.
 
-        Others are forgotten, or not asked for again soon.
+        Other results are dropped, or not requested again for a while.
         """
         flaw = flaw_of_report(result.record, facts) if result is not None else ""
         if result is None or not flaw:
@@ -282,14 +282,14 @@ class Service:
         return None
 
     def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
-        """Whether this machine has all blobs, or may have them from elsewhere."""
+        """Whether this machine has all blobs, or the team's store may have them."""
         with contextlib.suppress(StoreError):
             if namespace.local is not None and namespace.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
                 return True
         return is_shared and namespace.remote is not None and not self._breaker.is_open
 
     def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
-        """Ask a store of others, and remember how that went."""
+        """Call the team's store and update the circuit breaker."""
         if not self._breaker.allows():
             return None
         try:
@@ -302,7 +302,7 @@ class Service:
             self._fail(StoreError(f"no answer within {self._deadline_s:g} s", where=store.address))
         except StoreError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with a store must not hold up a job
+        except Exception as error:  # noqa: BLE001  # an error of a store must not delay a job
             self._fail(StoreError(f"{type(error).__name__}: {error}", where=store.address))
         else:
             self._breaker.note_success()
@@ -327,7 +327,7 @@ class Service:
             return False
 
     def _bring(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:
-        """Download blobs beside `folder`, then move them in: an abandoned download cannot meddle with what is there by then."""
+        """Download blobs next to `folder`, then move them in: an abandoned download must not change files that are used by then."""
         remote, base = found.namespace.remote, found.record.base
         if remote is None or self._is_shunned(base):
             return False
@@ -348,7 +348,7 @@ class Service:
             shutil.rmtree(spool, ignore_errors=True)
 
     def _fits_on_disk(self, folder: str, size: int) -> bool:
-        """Whether so many bytes leave enough space on the disk of `folder`: the size comes from a record that may be wrong."""
+        """Whether the disk of `folder` has enough space: the size comes from a record that may be wrong."""
         disk = os.statvfs(folder)
         free = disk.f_bavail * disk.f_frsize
         if size + _RESERVED_BYTES <= free:
@@ -358,7 +358,7 @@ class Service:
         return False
 
     def _forget(self, found: FoundResult) -> None:
-        """Drop a record of this machine whose blobs nobody has."""
+        """Drop a record of this machine whose blobs are missing."""
         if not found.is_remote and found.namespace.local is not None:
             found.namespace.local.drop_record(found.result.key)
 
@@ -387,7 +387,7 @@ def _reader(store: Store, namespace: Namespace, base: str, present: Present) -> 
 def _download(
     remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
 ) -> bool:
-    """Fetch blobs into the new folder `spool`; return whether all are there."""
+    """Fetch blobs into the new folder `spool`; return whether all were found."""
     is_done = False
     os.mkdir(spool)
     try:
@@ -410,9 +410,9 @@ def _is_fetched(remote: Store, digest: str, path: str, size: int, replaces: Call
 
 
 def _take_in(namespace: Namespace, targets: Mapping[str, StagedProduct], spool: str) -> None:
-    """Put verified blobs where they are wanted, and into this machine's store."""
+    """Put verified blobs at their targets and into this machine's store."""
     for digest in {item.digest.hex() for item in targets.values() if item.is_executable}:
-        placing.make_executable(os.path.join(spool, digest))  # before others may have the file under a name of theirs
+        placing.make_executable(os.path.join(spool, digest))  # before the file gets further names
     for target, item in targets.items():
         path = os.path.join(spool, item.digest.hex())
         if namespace.local is None or not _is_placed(namespace.local, path, target, item):

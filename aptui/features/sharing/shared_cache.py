@@ -1,8 +1,9 @@
-"""The shared cache between loop and pool: jobs with a known result are answered with it, results committed here are shared.
+"""The shared cache between the engine's loop and its pool: answers jobs with stored results, and stores results of this engine.
 
-Orders that take part are looked up in threads; workers never wait for that, and a job whose result is slow to come runs
-here meanwhile: the first to finish wins. Whatever goes wrong in here is a miss, reported once. All methods are the loop's;
-threads come back through `_done`.
+Lookups run in threads, and workers never wait for them. If a lookup is slow, its job runs here as well, and the first result wins.
+Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
+
+Tests: `tests/features/sharing/test_shared_cache.py`.
 """
 
 from __future__ import annotations
@@ -43,14 +44,11 @@ if TYPE_CHECKING:
     from aptui.shared.account import Account, SharingSum
 
 
-# Rules of sharing: which builders' results are stored on this machine, and which are shared with a team; not where.
-
-
 class SharingRules:
-    """What the configuration says about taking part.
+    """Which results are stored on this machine, and which are shared with the team, according to the configuration.
 
-    A builder that is named is as it is said there. Otherwise, where there are patterns, a source takes part that an enabled
-    one matches, or whose builder has the name of one, as with O3DE's `ACS` recognizers.
+    A configured builder decides for itself. Otherwise, if there are patterns, a source is shared if an enabled pattern matches it
+    or has the name of its builder, as with O3DE's `ACS` recognizers.
     """
 
     def __init__(self, sharing: SharedCacheSettings) -> None:
@@ -61,36 +59,36 @@ class SharingRules:
         self._matchers = [re.compile(rule.pattern.regex, re.IGNORECASE) for rule in enabled]
 
     def keeps(self, builder: str) -> bool:
-        """Whether results of a builder are kept at all, on this machine too."""
+        """Whether results of a builder are stored at all."""
         return self._by_builder.get(builder, True)
 
     def shares(self, builder: str, rel: str) -> bool:
-        """Whether the result of a builder for a source is shared with others."""
+        """Whether the result of a builder for a source is shared with the team."""
         if builder in self._by_builder:
             return self._by_builder[builder]
         return not self._has_patterns or builder in self._names or any(regex.fullmatch(rel) for regex in self._matchers)
 
 
 _LOOKUP_THREADS = 8
-"""Threads that look up and fetch."""
+"""Number of threads for lookups."""
 _AHEAD = 128
-"""So many jobs are looked up at a time, besides those that run."""
+"""Maximum number of lookups at a time, besides those of running jobs."""
 _LEAST_TIMEOUT_S = 0.2
 _GRACE_S = 1.0
-"""What a stopped engine waits for arguments of the request to keep."""
+"""Time in seconds for storing the last results when the engine is stopped."""
 _LONGEST_S = 3600.0
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """The orders of one message: what is not found of them runs together, as it was meant to."""
+    """The orders of one message: those without a stored result run together, as planned."""
 
     open_count: int = 0
     misses: list[Order] = field(default_factory=list)
 
 
 class _Lookup(Struct):
-    """A job that is being looked up: `is_running` it runs here meanwhile, `is_over` nobody wants the answer any more."""
+    """A lookup: `is_running`: the job runs here as well; `is_over`: its result is not needed any longer."""
 
     order: ProcessOrder
     facts: JobFacts
@@ -104,15 +102,15 @@ class _Lookup(Struct):
 
 
 def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCache:
-    """Return the part of an engine in what machines and checkouts share: the extension point `results`.
+    """Return the shared cache of an engine: the extension point `results`.
 
     Args:
-        is_patient: no job runs because its result is slow to come.
+        is_patient: wait for lookups of any duration instead of running the jobs.
 
     Raises:
-        KnownError: the stores of the configuration are not usable.
+        KnownError: a configured store is not usable.
     """
-    from aptui.features.sharing.service import Service  # tests bring their own
+    from aptui.features.sharing.service import Service  # tests pass their own
 
     config, notify = context.config, context.news.from_threads.append
     return SharedCache(
@@ -122,14 +120,14 @@ def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCach
 
 
 class SharedCache:
-    """One engine's part in what machines and checkouts share.
+    """Stored and shared results of one engine.
 
     Args:
-        service: finds results and keeps them.
-        builders: of the project.
-        folders: the scan folders, in the order in which they win.
-        wake: ends the loop's sleep; threads call it, and `tell`, which takes a sentence for people.
-        is_patient: no job runs because its result is slow to come.
+        service: finds results and stores them.
+        builders: builders of the project.
+        folders: the scan folders, the winning one first.
+        wake: wakes the loop; any thread may call it and `notify`, which takes a message.
+        is_patient: wait for lookups of any duration instead of running the jobs.
     """
 
     def __init__(
@@ -147,7 +145,7 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last answer was a result: then it is worth to look ahead of the workers."""
+        """Whether the last lookup found a result; then looking ahead of the workers pays off."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}
@@ -157,24 +155,24 @@ class SharedCache:
         self._counted: dict[str, SharingSum] = {}
         self._lookups: dict[int, _Lookup] = {}
         self._fetched: dict[int, str] = {}
-        """{run key: folder} of what was found and is not in the cache yet."""
+        """{run key: folder} of fetched results that are not in the cache yet."""
         self._beaten: set[int] = set()
         self._made_here: set[int] = set()
-        """How many lines of log a run that takes part came back with, by its key."""
+        """Run keys of runs that were made here and may be stored."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
-        """Misses that wait for the next turn."""
+        """Groups of misses for the next turn."""
         self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
 
     @property
     def account(self) -> Account:
-        """What was saved."""
+        """Numbers of hits and misses, and the time they saved."""
         return self._service.account
 
     # ------------------------------------------------------------------------------------------------------------- looking
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
-        """Look some of these orders up; return the others, which are to run."""
+        """Start lookups for some of these orders; return the others, which must run."""
         group = _Group()
         for order in orders:
             job = pipeline.jobs.running.get(order.run_key)
@@ -220,7 +218,7 @@ class SharedCache:
         is_draft = lookup.order.quality == Quality.DRAFT
         finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
         places = results.FilePlaces(lookup.order.root, self._named)
-        for facts in (*finals, lookup.facts):  # where somebody has the final nobody needs the draft
+        for facts in (*finals, lookup.facts):  # if a final result exists, the draft is not needed
             hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
                 lookup.hit = hit
@@ -231,20 +229,20 @@ class SharedCache:
 
     @property
     def free_count(self) -> int:
-        """How many jobs more may be looked up now."""
+        """Number of further lookups that may start now."""
         return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether threads came back with something."""
+        """Whether lookups have ended since the last turn."""
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:
-        """Return the next deadline (monotonic) of a waiting job, None when none waits."""
+        """Return the next deadline (monotonic) of a lookup, None = no lookup is waiting."""
         return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
 
     def turn(self, now_s: float) -> Turn:
-        """Return what became of jobs since the last turn."""
+        """Return the results and misses since the last turn."""
         turn = Turn()
         while self._done:
             self._settle(*self._done.popleft(), turn)
@@ -278,13 +276,13 @@ class SharedCache:
             turn.beaten.append(run_key)
 
     def _close(self, group: _Group) -> None:
-        """One order less of a message is waited for."""
+        """Note that one lookup of a group has ended."""
         group.open_count -= 1
         if not group.open_count and group.misses:
             self._ready.append(group.misses)
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
-        """Stop looking these up; return answers for those that nobody else will answer."""
+        """Cancel lookups; return answers for the jobs that do not run here."""
         answers = []
         for run_key in run_keys:
             lookup = self._lookups.pop(run_key, None)
@@ -297,7 +295,7 @@ class SharedCache:
         return answers
 
     def note_ended(self, result: RunResult) -> bool:
-        """Take note that a run ended here; return False when its job was answered before, and nobody wants this result."""
+        """Note that a run has ended here; return False if the job has its result already."""
         lookup = self._lookups.pop(result.run_key, None)
         if lookup is not None:
             lookup.is_over = True
@@ -311,7 +309,7 @@ class SharedCache:
     # ------------------------------------------------------------------------------------------------------------- keeping
 
     def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
-        """Keep what these runs made, now that it lies in the cache."""
+        """Store the results of these runs, whose products are in the cache now."""
         for commit in commits.commits:
             folder = self._fetched.pop(commit.run_key, "")
             if folder:
@@ -327,7 +325,7 @@ class SharedCache:
                 self._notify(f"the result of '{made.job.source.rel}' cannot be kept: {type(error).__name__}: {error}")
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
-        """These runs came to nothing."""
+        """Drop these runs."""
         for run_key in run_keys:
             self._made_here.discard(run_key)
             folder = self._fetched.pop(run_key, "")
@@ -372,7 +370,7 @@ class SharedCache:
                 yield results.SharedInput(path, fact.size, fact.mtime_ns, fact.ctime_ns)
 
     def close(self, *, is_stopping: bool) -> None:
-        """Wait as long as the configuration says for what is still being kept, then let go."""
+        """Wait for results that are being stored, within the configured time, then close."""
         for lookup in self._lookups.values():
             lookup.is_over = True
         self._lookup_threads.close()
@@ -382,11 +380,11 @@ class SharedCache:
         self.note()
 
     def note(self) -> None:
-        """Write down what was saved since the last time."""
+        """Add the account to the project's totals."""
         totals.add(self._cache_dir, self._service.account, self._counted)
 
     def _timeout_s(self) -> float:
-        """Return how long a run that has nothing else to do waits for what is still being kept or uploaded."""
+        """Return how long an ending engine waits for results that are being stored or uploaded."""
         if self._sharing.writes and not self._sharing.waits_for_uploads:
             return max(self._sharing.deadline_s, _GRACE_S)
         return _LONGEST_S

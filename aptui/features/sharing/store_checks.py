@@ -1,9 +1,13 @@
-"""Which results are available for a project, or for a commit of it, without running a builder.
+"""Checks of the stored results of a project: which exist for a commit (`cache ready`), and rebuilding a sample (`cache verify`).
 
-Everything is planned as in a real run; a job whose result nobody has fails there. What can be known so ends at such a job: what is
-made of its products is not planned as it would be. Tools and scan folders outside the repository are looked at as they are now.
+A lookup plans everything as a real run does, but a job without a stored result fails. Jobs that depend on its products are not
+planned then. Tools and scan folders outside the repository are used in their current state.
 
-Tests: `tests/features/sharing/test_verbs.py`.
+A rebuild makes a sample of the stored results twice more, in private, and compares them. A result that both runs contradict is
+removed and made again when needed. Results of other projects and of earlier inputs are not checked, because their inputs are not
+here. `cli.rebuild` runs the jobs.
+
+Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_store_rebuild.py`.
 """
 
 from __future__ import annotations
@@ -54,11 +58,11 @@ if TYPE_CHECKING:
 
 _FAILED = ("failed",)
 _TROUBLE = "shared cache"
-"""What every sentence about one has in it (sharing/stores/reporting.py)."""
+"""Part of every message about the shared cache (`namespaces.TroubleReporter`)."""
 
 
 class CommitReadiness(Struct, frozen=True):
-    """`found` results were there; `missing` are names of jobs, `doubts` sentences about what cannot be told."""
+    """`found` is the number of stored results; `missing` are names of jobs, `doubts` sentences about unknown ones."""
 
     found: int
     missing: tuple[str, ...]
@@ -66,10 +70,10 @@ class CommitReadiness(Struct, frozen=True):
 
 
 def look_up(config: Config) -> CommitReadiness:
-    """Look up everything that a project is owed as it is now; what is found stays in this machine's store.
+    """Look up the results of all jobs of a project; found results stay in this machine's store.
 
     Raises:
-        UserError: nothing is shared here at all.
+        UserError: no store is configured.
     """
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
@@ -102,16 +106,16 @@ def _note_trouble(notice: object, troubles: dict[str, None]) -> None:
 
 
 def look_up_commit(config: Config, commit: str, platforms: str | None = None, *, trusts_code: bool = False) -> CommitReadiness:
-    """Look up everything that a commit of the project's repository is made of.
+    """Look up the results of all jobs of a commit of the project's repository.
 
     Args:
-        config: of the project as it is here.
-        commit: its name.
-        platforms: exactly these.
-        trusts_code: the commit's own builders may run here: which jobs there are, they alone know.
+        config: configuration of the local project.
+        commit: name of the commit.
+        platforms: these platforms only.
+        trusts_code: run the builders of the commit, which decide about the jobs.
 
     Raises:
-        UserError: there is no repository, no such commit, or code in it that is not the project's own and not trusted.
+        UserError: the repository or the commit does not exist, or the commit has builder code that is not trusted.
     """
     top = Path(_git(config.project_dir, "rev-parse", "--show-toplevel").strip())
     _git(config.project_dir, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
@@ -128,10 +132,10 @@ def look_up_commit(config: Config, commit: str, platforms: str | None = None, *,
 
 
 def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
-    """Refuse to run builders that a commit brings along: a branch is written by whoever may push it, and analyses run its code.
+    """Refuse to run builder code of a commit: anyone who may push can write a branch, and analyses run its code.
 
     Raises:
-        UserError: there are some, and they differ from those of the project here.
+        UserError: the commit has builder code that differs from that of the local project.
     """
     name = os.path.join("builders", "")
     new = [
@@ -149,7 +153,7 @@ def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
 
 
 def _differs(one: Path, other: Path) -> bool:
-    """Whether `one`, which is there, is not the same file as `other`; a link never is."""
+    """Whether the existing file `one` differs from `other`; links always differ."""
     if one.is_dir() and not one.is_symlink():
         return False
     if one.is_symlink() or other.is_symlink() or not one.is_file() or not other.is_file():
@@ -185,7 +189,7 @@ def _job_label(row: JobRow) -> str:
 
 @contextmanager
 def _private(store: str) -> Iterator[Path]:
-    """Make a folder that is thrown away; in the store of this machine, from where results can be linked."""
+    """Make a temporary folder, inside this machine's store if there is one, so that results can be linked."""
     if store:
         os.makedirs(store, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="aptui-look-", dir=store or None, ignore_cleanup_errors=True) as folder:
@@ -206,12 +210,12 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _extract(top: Path, commit: str, target: Path) -> None:
-    """Write the files of a commit; large files stay the pointers that they are in it."""
+    """Write the files of a commit; large files stay pointers."""
     environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
     words = ["git", "-C", str(top), "archive", "--format=tar", commit]
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
-        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # as git
+        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,  # tar is found by PATH
     ):
         assert archive.stdout is not None
         archive.stdout.close()
@@ -219,17 +223,14 @@ def _extract(top: Path, commit: str, target: Path) -> None:
         raise HostError(f"the files of '{commit}' cannot be written", where=str(target))
 
 
-# `cache verify --rebuild`: results that this machine keeps for a project are made twice more, in private, and compared.
-#
-# What both runs contradict is removed from the store: whoever needs it makes it again. Results of other projects, and of what
-# this project was at other times, are not looked at: what they were made of is not here. How jobs are run again is in
-# `rebuild`.
-
 STORED = "kept"
 
 
 def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSetup, seed: int | None, *, as_json: bool) -> int:
-    """Compare a sample of what is kept for the project with two more runs; remove what both contradict; exit 1 when any differs."""
+    """Compare a sample of the stored results with two more runs.
+
+    Remove results that both contradict; exit code 1 if any differs.
+    """
     from aptui.features.sharing.service import Service
 
     seed = any_seed() if seed is None else seed
@@ -260,7 +261,7 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SharedCacheSet
 
 
 def _find_stored(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
-    """Return {number: (task, what is kept of it)} of those of which anything is."""
+    """Return {number: (task, its stored result)} of the tasks with a stored result."""
     project = with_intermediates(config.project, str(config.cache_dir))
     present = Present({folder.name: folder.path for folder in project.scan_folders})
     found = {}
@@ -282,7 +283,7 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 
 
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
-    """Remove the records that two runs contradict; return how many. Those of builders that throw dice are as good as any."""
+    """Remove the records that two runs contradict and return their number; results of nondeterministic builders stay."""
     wrong = {_difference_name(item) for item in differences if item.against == STORED and item.kind != "failed"}
     for task, found in stored.values():
         job = task.job

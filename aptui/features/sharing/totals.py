@@ -1,4 +1,4 @@
-"""What sharing gave and cost over all runs of a project: a small file beside its cache, added to when an engine ends.
+"""What sharing saved and cost over all runs of a project: a small file in the cache, updated when an engine ends.
 
 Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """
@@ -21,7 +21,7 @@ _FILE = Path(OWN_FOLDER, "shared.json")
 
 
 class SharingTotals(Struct, frozen=True):
-    """{builder: its counts} of all runs since `since_ms`, and of the last one, which ended at `last_ms`."""
+    """{builder: its counts} of all runs since `since_ms`, and of the last run, which ended at `last_ms`."""
 
     builders: dict[str, SharingSum]
     last: dict[str, SharingSum]
@@ -30,7 +30,7 @@ class SharingTotals(Struct, frozen=True):
 
 
 def read(cache_dir: Path) -> SharingTotals:
-    """Return what was counted so far; a file that is damaged counts for nothing."""
+    """Return the stored counts; a damaged file counts as empty."""
     try:
         data = json.loads((cache_dir / _FILE).read_text(encoding="utf-8"))
         return SharingTotals(_sums(data["builders"]), _sums(data["last"]), int(data["since_ms"]), int(data["last_ms"]))
@@ -39,10 +39,10 @@ def read(cache_dir: Path) -> SharingTotals:
 
 
 def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None = None) -> None:
-    """Add the account of a run; a disk that cannot be written costs only the count.
+    """Add the account of a run to the file; errors of the disk are ignored.
 
     Args:
-        counted: what of it was added before; it is brought up to date.
+        counted: counts that were added before; updated.
     """
     known = {} if counted is None else counted
     now = account.by_builder()

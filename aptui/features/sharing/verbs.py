@@ -1,6 +1,6 @@
-"""`cache`: results of jobs that are kept outside the cache, their maintenance, and whether shared caches can be reached.
+"""The verbs `cache` and `restore`, and the lines of `doctor` about shared results. Only `cache verify --rebuild` runs jobs.
 
-What is shared, and with whom, is said in the configuration. Only `verify --rebuild` runs jobs.
+Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_restore_verb.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CACHE_ACTIONS = {
 
 
 def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
-    """Declare the options of `cache`, or of one of its actions alone."""
+    """Declare the options of `cache`, or of one of its actions."""
     actions = "; ".join(f"{name}: {text}" for name, text in CACHE_ACTIONS.items())
     if not action:
         parser.add_argument("action", choices=list(CACHE_ACTIONS), metavar="ACTION", help=actions)
@@ -102,7 +102,7 @@ def gc_arguments(parser: ArgumentParser) -> None:
 
 
 def cache(arguments: Namespace) -> int:
-    """Do what is asked; return the exit code."""
+    """Run an action; return the exit code."""
     actions: dict[str, Callable[[Namespace], int]] = {
         "init": _init,
         "stats": _stats,
@@ -133,7 +133,7 @@ def _store_of(config: Config) -> str:
 
 
 def gc(arguments: Namespace) -> int:
-    """Remove what was used longest ago."""
+    """Remove the results that were not used for the longest time."""
     from aptui.config.edit import mistake_in, value_of
     from aptui.config.yaml.scalars import byte_count
     from aptui.features.sharing.stores import maintenance
@@ -143,7 +143,7 @@ def gc(arguments: Namespace) -> int:
     size_limit = value_of(arguments.limit or "0")
     if mistake_in("local_store.size_limit", size_limit):
         raise UserError(f"'{arguments.limit}' is no size", hint="for example --limit 5GiB")
-    limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema says so
+    limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema checks it
     done = maintenance.gc(path, limit) if os.path.isdir(path) else maintenance.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
@@ -236,10 +236,10 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
 
 
 def _init(arguments: Namespace) -> int:
-    """Make a key that seals results, unless there is one."""
+    """Make a key that seals results, unless it exists."""
     from aptui.features.sharing.records.seal import make_key, read_key
 
-    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the key that it lacks is made here
+    arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]  # the missing key is made here
     config = load_config(arguments)
     path = config.sharing.team_key_file or str(user_file().with_name("team.key"))
     is_new = make_key(path)
@@ -338,7 +338,7 @@ def _serve(arguments: Namespace) -> int:
 
 
 def _tokens(file: str | None) -> dict[str, str]:
-    """Return {token: the namespace it may write}: one to a line, `trusted` unless a name stands behind it."""
+    """Return {token: the namespace it may write}: one token per line, with an optional namespace, `trusted` by default."""
     from aptui.features.sharing.records.seal import TRUSTED
 
     if not file:
@@ -372,7 +372,7 @@ reprocess'); restarts and full scans leave it, and 'aptui jobs' shows it as rest
 
 
 def restore(arguments: Namespace) -> int:
-    """Put the products of a run back, and say which."""
+    """Restore the products of a run and print them."""
     from aptui.batch.run import run
     from aptui.cli.naming import find_job
     from aptui.cli.opening import open_for_reading
@@ -423,8 +423,8 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 
 def _check_shared_cache(config: Config) -> DoctorCheck:
-    """Say who could put a product into the cache besides this machine."""
-    from aptui.config.trust import risks_of
+    """Check who else could put a product into the cache."""
+    from aptui.config.sections.sharing import risks_of
 
     sharing = config.sharing
     is_sealed = bool(sharing.team_key_file or sharing.writers)
@@ -446,7 +446,7 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
 
 
 def _check_local_store(config: Config) -> DoctorCheck:
-    """Say whether checkouts hang together by hard links."""
+    """Check whether checkouts share files by hard links."""
     if config.sharing.local_store and config.sharing.links:
         message = "'local_store.links: hard': writing into a product changes it in every checkout"
         return DoctorCheck("local store", "warn", message, "take 'links' out, unless disk space matters more")

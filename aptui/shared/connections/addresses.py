@@ -1,6 +1,6 @@
 """Entries of the allowed and rejected lists (host names, addresses, ranges), and which addresses they match.
 
-Names are never looked up here.
+This module does not resolve names.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -17,7 +17,7 @@ from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSett
 from aptui.shared.errors import UserError
 
 EVERYONE = "/0"
-"""The entry that names every address, of both families."""
+"""The entry that matches every address, of both families."""
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)\Z")
 _SEPARATORS = re.compile(r"[, \t\n\r]+")
 _NAME_LENGTH = 253
@@ -26,15 +26,15 @@ Range = IPv4Network | IPv6Network
 
 
 def split(text: str) -> list[str]:
-    """Return the entries of a list that people wrote: between commas, blanks, tabs and line ends, as in O3DE's `allowed_list`."""
+    """Return the entries of a list: separated by commas, blanks, tabs or line ends, as in O3DE's `allowed_list`."""
     return [word for word in _SEPARATORS.split(text) if word]
 
 
 def canonical(entry: str) -> str:
-    """Return the one form of an entry: a host name in lower case, an address, or a range with its first address.
+    """Return the canonical form of an entry: a host name in lower case, an address, or a range with its first address.
 
     Raises:
-        UserError: it is none of these.
+        UserError: the entry is invalid.
     """
     word = entry.strip().lower()
     if word == EVERYONE:
@@ -59,7 +59,7 @@ def canonical(entry: str) -> str:
 
 
 def is_host_name(word: str) -> bool:
-    """Whether this can be the name of a machine; what ends in a number is an address, or a mistake in one (RFC 1123 §2.1)."""
+    """Whether this can be a host name; a name that ends in a number is a wrong address (RFC 1123 §2.1)."""
     labels = word.lower().rstrip(".").split(".")
     return len(word) <= _NAME_LENGTH and all(map(_LABEL.match, labels)) and not labels[-1].isdecimal()
 
@@ -71,14 +71,14 @@ def is_loopback(host: str) -> bool:
 
 
 def plain(address: Address) -> Address:
-    """Return an address without its zone, and an IPv4 address that came as IPv6 as what it is."""
+    """Strip the zone ID; unmap IPv4-mapped IPv6 addresses."""
     if isinstance(address, IPv6Address):
         return address.ipv4_mapped or IPv6Address(int(address))
     return address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address that somebody calls from; None = it is none (a local socket)."""
+    """Return an address, None = the text is not an address (a local socket has none)."""
     try:
         return plain(ip_address(text))
     except ValueError:
@@ -92,15 +92,15 @@ def _unmap(network: Range) -> Range:
 
 
 def host_names(entries: Iterable[str]) -> list[str]:
-    """Return those entries that are names of machines."""
+    """Return the entries that are host names."""
     return [entry for entry in entries if entry != EVERYONE and "/" not in entry and parse_address(entry) is None]
 
 
 def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Collection[Address]]) -> str | None:
-    """Return the first of the canonical entries that names an address.
+    """Return the first canonical entry that matches an address.
 
     Args:
-        known: {host name: its addresses}; a name that is not there names nobody.
+        known: {host name: its addresses}; other names match no address.
     """
     for entry in entries:
         if entry == EVERYONE or address in known.get(entry, ()):

@@ -1,6 +1,4 @@
-"""Connections of the gateway: sessions, addresses that it dials, lists of allowed and rejected peers, and orders about them.
-
-Records; no rules.
+"""Records about the gateway's connections: sessions, configured devices, lists of allowed and rejected peers, and orders.
 
 Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
@@ -18,7 +16,7 @@ DEVICE_PATH = "/v1/device"
 
 
 class Dial(Struct, frozen=True):
-    """A device or editor that the gateway dials; `is_auto`: again and again while it is not connected."""
+    """A device or editor that the gateway connects to; `is_auto`: it reconnects whenever the connection is lost."""
 
     id: str
     address: str
@@ -27,10 +25,10 @@ class Dial(Struct, frozen=True):
 
 
 class PeerSettings(Struct, frozen=True):
-    """What people say about connections: whom to dial, and the lists, whose entries are canonical (`core.addresses`).
+    """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
 
     Args:
-        has_allow_list: whether only `allowed` may come in. `rejected` never may, and this machine always.
+        has_allow_list: whether only `allowed` may connect. `rejected` may never connect, and this machine always may.
     """
 
     connections: tuple[Dial, ...] = ()
@@ -44,7 +42,7 @@ class PeerSettings(Struct, frozen=True):
 
 
 class PeerState(StrEnum):
-    """How a connection is."""
+    """State of a connection."""
 
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
@@ -55,12 +53,12 @@ class Peer(Struct, frozen=True):
     """A connection of the gateway.
 
     Args:
-        number: of its session; 0 = not connected.
-        id: that of the connection people made, or what a client calls itself.
-        is_dialled: people made it; others came by themselves and vanish when they go.
-        identity: the name of its token.
-        is_enabled: it is dialled while it is not connected.
-        last_ms: when it last asked for something, `last_request` what; 0 = it has not.
+        number: number of its session; 0 = not connected.
+        id: id of a configured connection, or the name that a client gives itself.
+        is_dialled: configured by the user; other connections vanish when they end.
+        identity: name of its token.
+        is_enabled: the gateway reconnects when it is not connected.
+        last_ms: time of its last request `last_request`, 0 = none.
         trouble: why it is not connected.
     """
 
@@ -83,7 +81,7 @@ class Peer(Struct, frozen=True):
 
 
 class TurnedAway(Struct, frozen=True):
-    """An address that was not let in: `why`, how often, since when and when last."""
+    """A refused address: reason, number of refusals, first and last time."""
 
     address: str
     why: str
@@ -93,9 +91,9 @@ class TurnedAway(Struct, frozen=True):
 
 
 class GatewayReport(Struct, frozen=True):
-    """What a gateway tells of itself: where it listens, its connections, its lists; `trouble` "" or what is wrong with them.
+    """A report of the gateway: its address, its connections, its settings; `trouble` is "" or a problem of the settings.
 
-    `overridden` are keys of the configuration that do not hold, because people changed them where they could not be written.
+    `overridden` are keys of the configuration that were changed on the screen and could not be written.
     """
 
     address: str
@@ -108,7 +106,7 @@ class GatewayReport(Struct, frozen=True):
 
 
 class PeerAction(StrEnum):
-    """What people have done about connections."""
+    """Actions on connections."""
 
     ADD = "add"
     EDIT = "edit"
@@ -124,13 +122,13 @@ class PeerAction(StrEnum):
 
 
 class PeerOrder(Struct, frozen=True):
-    """One action of a person on a connection.
+    """An order of the user about connections.
 
     Args:
-        id: the connection that is edited, removed, enabled or disabled.
-        dial: what it becomes, for `add` and `edit`.
-        number: the session that is disconnected.
-        entry: what is allowed, rejected (each moves it from the other list) or forgotten.
+        id: the connection to edit, remove, enable or disable.
+        dial: the new values, for `add` and `edit`.
+        number: the session to disconnect.
+        entry: the entry to allow, reject (each moves it from the other list) or remove.
     """
 
     action: PeerAction = field(name="deed")

@@ -1,1 +1,1 @@
-"""What a shared result is called, says and is sealed with."""
+"""Records of shared results: their keys, their form and their seals."""

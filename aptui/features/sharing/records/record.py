@@ -1,7 +1,9 @@
-"""The record of a result (a job's products, log and counts), and the list of variants where a builder found dependencies.
+"""Records of results (a job's products, log and counts), lists of variants, and the keys of both.
 
-A record comes from elsewhere and is not believed: a product's name must be one that a builder of this machine may give too, and
-nothing in it names a place outside the folder that products are put in.
+A record comes from another machine and is checked: names of products must be valid for a builder of this machine, and no name leads
+out of the folder of the products.
+
+Tests: `tests/features/sharing/records/test_record.py`, `tests/features/sharing/records/test_keys.py`.
 """
 
 from __future__ import annotations
@@ -28,35 +30,33 @@ from aptui.shared.errors import UserError
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
-# The name under which a job's result is shared: SHA-256 over everything the job is made of, the same on every machine.
+# The key of a result is the SHA-256 of all inputs of its job, the same on every machine.
 #
-# What a builder finds while it processes is not known before. So a *base key* covers what is known beforehand; at it lies
-# either the record itself (the builder found nothing) or a list of variants, each with the digests of what was found and the
-# key of its record.
+# The dependencies that a builder finds while it processes are not known before. So a *base key* covers the known inputs. It has
+# either the record (the builder found no dependencies), or a list of variants, each with the digests of the found files and the key
+# of its record.
 
 FORMAT = 5
-"""Part of every key: raised when records, or what a key covers, change their meaning; what is kept under older ones is a miss.
+"""Part of every key; raised when the meaning of records or keys changes, so that older results are misses.
 
-Since 2 a record says which products are executable. Since 3 a manifest names the fields of commands and references, and a record
-says what its run reported to have used, and was kept only because that was what the job had been planned with: older ones may be of
-other code than their keys say. Since 4 the name of what a run found says which scan folder it lies in. Since 5
-the files that a run looked for in vain, and the folders that it listed, are among what it found.
-"""
+2: a record has the executable products. 3: a manifest has the fields of commands and references, and a record has the inputs that
+its run reported; earlier records may be of other code. 4: names of found files include the scan folder. 5: missing files and listed
+folders are among the found files."""
 Discovered = tuple[tuple[str, str], ...]
-"""((name of a source, SHA-256 of its bytes in hex or "" when it is missing), ...), sorted by name."""
+"""((name of a source, SHA-256 of its bytes in hex or "" if it is missing), ...), sorted by name."""
 _NAME = re.compile("[0-9a-f]{64}")
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class JobFacts(Struct, frozen=True):
-    """What a job is made of.
+    """The inputs of a job.
 
     Args:
-        manifest: what the job is planned with (`Job.planned_inputs`): builder, its version, code and parameters, platform, source,
-            dependencies, each with its digest; in the order given.
-        abi: what else may change products: the versions of the SDK and of the engine's part in processing.
-        builder_name: for the account; the manifest holds it too.
-        code: digest of the files of the builder's code and tools, in hex, "" = none (`core.results.run_report`).
+        manifest: the planned inputs (`Job.planned_inputs`) in their order: builder, its version, code and parameters, platform,
+            source and dependencies, each with its digest.
+        abi: other reasons for different products: versions of the SDK and of the engine's part in processing.
+        builder_name: for the account; the manifest has it, too.
+        code: digest of the builder's code and tools in hex, "" = none (`core.results.run_report`).
     """
 
     manifest: tuple[tuple[str, str, str], ...]
@@ -69,27 +69,27 @@ class JobFacts(Struct, frozen=True):
 
     @property
     def known(self) -> tuple[tuple[str, str, str], ...]:
-        """What is known of the job before it runs."""
+        """The inputs that are known before the job runs."""
         return tuple(entry for entry in self.manifest if entry[0] not in FOUND)
 
 
 def base_key(facts: JobFacts) -> str:
-    """Return the key of all that is known before the job runs, 64 hex digits."""
+    """Return the key of all inputs that are known before the job runs, 64 hex digits."""
     return _digest([FORMAT, "job", list(facts.known), facts.platform, facts.job_key, facts.builder.hex(), facts.abi])
 
 
 def variant_key(base: str, discovered: Discovered) -> str:
-    """Return the key of the record of a job that found these dependencies, whose base key is `base`."""
+    """Return the key of the record of a job with base key `base` that found these dependencies."""
     return _digest([FORMAT, "variant", base, discovered])
 
 
 def is_name(text: str) -> bool:
-    """Return whether `text` can name a record or a blob: SHA-256 in hex, lower case."""
+    """Whether `text` can name a record or a blob: SHA-256 in hex, lower case."""
     return _NAME.fullmatch(text) is not None
 
 
 def as_discovered(found: Iterable[tuple[str, str]]) -> Discovered:
-    """Return discovered dependencies in the one order that keys are made of."""
+    """Return discovered dependencies in the order of keys."""
     return tuple(sorted(dict(found).items()))
 
 
@@ -105,7 +105,7 @@ MAX_VARIANTS = 16
 _MAX_NAME_BYTES = 1024
 _MAX_PART_BYTES = 255
 _LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: no calendar knows later moments."""
+"""The end of the year 9999: calendars do not go further."""
 _UUID_BYTES = 16
 _KINDS = ProductFlag.PRODUCT | ProductFlag.INTERMEDIATE
 _NO_FACTS = ContentFacts()
@@ -116,14 +116,14 @@ class Record(Struct, frozen=True):
     """The result of one successful run.
 
     Args:
-        base: the base key of the job that it belongs to (`keys.base_key`).
-        products: as a worker leaves them, but `staged` is "": their bytes are the blobs of their digests.
+        base: base key of its job (`base_key`).
+        products: the products of the run with an empty `staged`; their bytes are the blobs of their digests.
         discovered: source dependencies found while processing.
-        duration_ms: how long the run took; what a hit saves.
-        reprocess: sources to be processed again, relative to a scan folder.
-        code: digest of the code and tools that the run reported, in hex, "" = it has none.
-        inputs: what the job was planned with, and the run was found to have used: (kind, name, digest), ...
-        builder: its name; `version` of it, `writer` and `written_ms` are for people alone.
+        duration_ms: duration of the run; a hit saves it.
+        reprocess: sources to process again, relative to a scan folder.
+        code: digest of the code and tools that the run reported, in hex, "" = none.
+        inputs: planned inputs that the run has used: (kind, name, digest), ...
+        builder: name of the builder; its `version`, `writer` and `written_ms` are for display only.
     """
 
     base: str
@@ -155,16 +155,16 @@ class Variants(Struct, frozen=True):
     variants: tuple[tuple[Discovered, str], ...] = ()
 
     def put_variant(self, discovered: Discovered, key: str) -> Variants:
-        """Return the list with this variant first; beyond the limit the oldest goes."""
+        """Return the list with this variant first; above the limit the oldest one is dropped."""
         others = [pair for pair in self.variants if pair[0] != discovered]
         return replace(self, variants=((discovered, key), *others)[:MAX_VARIANTS])
 
 
 def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
-    """Return a record or a list of variants as it goes into a store.
+    """Return a record or a list of variants in sealed form.
 
     Raises:
-        UserError: it cannot be shared, for the reason given.
+        UserError: it cannot be shared, with the reason.
     """
     try:
         _check(entry)
@@ -177,16 +177,16 @@ def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
 
 
 def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
-    """Return what lies in a store for the job with base key `base`.
+    """Return the sealed entry for the job with base key `base`.
 
     Raises:
-        Mismatch: it is damaged, not authentic, of another job, or says what no record of ours may say.
+        Mismatch: it is damaged, not authentic, of another job, or has invalid fields.
     """
     return decode_record(*seal.open_sealed(data), base)
 
 
 def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
-    """Return the record in the bytes of an opened one, checked; `Mismatch` as `open_record`."""
+    """Return the entry in the bytes of an opened record; raises `Mismatch` as `open_record` does."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
         entry = msgspec.json.decode(body, type=prepare_form(form), strict=True)
@@ -199,7 +199,7 @@ def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
 
 
 def difference(ours: Record, theirs: Record) -> str:
-    """Say how the products of two runs of one job differ, "" when they do not: such a builder is not deterministic."""
+    """Return how the products of two runs of one job differ, "" = they do not: a builder whose runs differ is not deterministic."""
     mine, other = ({(item.sub_id, item.name): item for item in record.products} for record in (ours, theirs))
     if mine.keys() != other.keys():
         names = sorted(name for _, name in mine.keys() ^ other.keys())
@@ -211,7 +211,7 @@ def difference(ours: Record, theirs: Record) -> str:
 
 
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
-    """Say how what a run reported to have used is not what this job is made of here, "" when it is."""
+    """Return how the inputs that a run reported differ from those of this job, "" = they do not."""
     if record.code != facts.code:
         return f"the record of a job of '{facts.builder_name}' is of other code, or of another tool, than its key says"
     if record.inputs != facts.known:
@@ -278,7 +278,7 @@ def _has_bits(number: int, bits: int) -> bool:
 
 
 def _is_link(link: ProductLink) -> bool:
-    """Whether a builder could have said so."""
+    """Whether a builder could have made this link."""
     if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
         return False
     if link.kind is LinkKind.ASSET:
@@ -321,7 +321,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def flaw_of(name: str, *, is_product: bool = True) -> str:
-    """Say why `name` is no relative name of a file, or of a product, that this machine could have; "" when it is one."""
+    """Return why `name` is not a valid relative name of a file or product, "" = it is valid."""
     parts = name.split("/")
     if any(part in {"", ".", ".."} for part in parts):
         return "leads out of its folder, or nowhere"

@@ -22,9 +22,9 @@ from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
 
 TRUSTED = "trusted"
-"""The namespace that everybody reads; what others write, only they read."""
+"""The namespace that everyone reads; results in other namespaces are read by their writers only."""
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""A longer record is neither written nor read."""
+"""Maximum length of a record."""
 _MAGIC = b"aptui-shared/1"
 _MAX_LINE_BYTES = 1024
 _FIELD = re.compile("(?:[0-9a-f]{64}){1,2}")
@@ -33,13 +33,13 @@ _LONGEST_KEY_BYTES = 4096
 
 
 class Seal(Struct, frozen=True):
-    """What this machine writes records with, and what it asks of those it reads.
+    """How this machine seals records, and which seals it requires.
 
     Args:
-        namespace: where results go, and are looked for.
-        team_key: secret of the team; when set, a record without its MAC is not read.
+        namespace: namespace of the results.
+        team_key: secret of the team; if set, records need its MAC.
         signing_key: private ed25519 key (32 bytes) of a writer.
-        writers: public ed25519 keys (32 bytes); when set, a record that none of them signed is not read.
+        writers: public ed25519 keys (32 bytes); if set, records need a signature of one of them.
     """
 
     namespace: str = TRUSTED
@@ -48,7 +48,7 @@ class Seal(Struct, frozen=True):
     writers: tuple[bytes, ...] = ()
 
     def seal_body(self, kind: str, body: bytes) -> bytes:
-        """Return a record as it goes into a store."""
+        """Return a record in sealed form."""
         fields = [f"sha256={hashlib.sha256(body).hexdigest()}"]
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
@@ -61,7 +61,7 @@ class Seal(Struct, frozen=True):
         """Return a record's kind and bytes.
 
         Raises:
-            Mismatch: it is damaged, or nobody vouches for it that this machine trusts.
+            Mismatch: it is damaged, or has no trusted seal.
         """
         kind, fields, body = part_sealed(data)
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
@@ -72,12 +72,12 @@ class Seal(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether records of anybody are believed: neither a team key nor writers are set."""
+        """Whether all records are trusted: neither a team key nor writers are set."""
         return not self.team_key and not self.writers
 
     @property
     def policy(self) -> bytes:
-        """A digest of namespace and trust: two projects with equal policies may believe each other's findings."""
+        """A digest of namespace and keys: projects with equal policies may share their local results."""
         parts = (self.namespace.encode(), hashlib.sha256(self.team_key).digest() if self.team_key else b"", *sorted(self.writers))
         return hashlib.sha256(b"\0".join(parts)).digest()
 
@@ -95,10 +95,10 @@ class Seal(Struct, frozen=True):
 
 
 def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
-    """Return kind, fields and bytes of a sealed record whose checksum is right; who wrote it is not looked at.
+    """Return kind, fields and bytes of a sealed record with the right checksum; its writer is not checked.
 
     Raises:
-        Mismatch: it is no record, too long, or damaged.
+        Mismatch: it is not a record, too long, or damaged.
     """
     if len(data) > MAX_RECORD_BYTES:
         raise Mismatch(f"the record is longer than {MAX_RECORD_BYTES} bytes")
@@ -114,17 +114,17 @@ def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
 
 
 def with_field(data: bytes, name: str, value: str) -> bytes:
-    """Return a sealed record with one more field, in place of one of that name."""
+    """Return a sealed record with this field added or replaced."""
     line, _, body = data.partition(b"\n")
     remaining = [word for word in line.decode("ascii").split(" ") if not word.startswith(f"{name}=")]
     return " ".join([*remaining, f"{name}={value}"] if value else remaining).encode() + b"\n" + body
 
 
 def read_key(path: str) -> bytes:
-    """Return the secret in a file: its bytes without white space around them.
+    """Return the secret in a file without surrounding white space.
 
     Raises:
-        UserError: it cannot be read, is too short or long for a secret, or other users of this machine may read it.
+        UserError: it cannot be read, has a wrong length, or other users can read it.
     """
     try:
         with open(path, "rb") as file:
@@ -139,7 +139,7 @@ def read_key(path: str) -> bytes:
 
 
 def make_key(path: str) -> bool:
-    """Make a secret at `path`, for this user alone; return False when something is there already.
+    """Make a secret file at `path` that only this user can read; return False if the file exists.
 
     Raises:
         UserError: it cannot be written.
