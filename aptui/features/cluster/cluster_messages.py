@@ -1,7 +1,7 @@
-"""Messages between the engine and a cluster's workers: msgpack records, and files by digest; nothing is sent from here.
+"""Messages between the engine and a cluster's workers: msgpack records, and files by digest; this module sends nothing.
 
-An answer is a small manifest: what is longer than `MANIFEST_BYTES` (a long log, thousands of products) goes into the store
-as a blob, and its digest travels instead, so that neither scheduler nor network is loaded with it.
+An answer is a small manifest. If it is longer than `MANIFEST_BYTES` (a long log, thousands of products), it is stored as a blob and
+its digest is sent, so that it does not load the scheduler.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -25,25 +25,25 @@ from aptui.shared.result_store import Store
 
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""What a request to the store may take, besides the time for its bytes: a job that has come so far is worth a long deadline."""
+"""Timeout of a request to the store, besides the time for its bytes; long, because a job has run already."""
 _INLINE, _BLOB = b"i", b"b"
 _MOST_BYTES = 64 << 20
-"""A longer manifest is not read: room for a run of 200,000 products."""
+"""Maximum length of a manifest: a run with 200,000 products fits."""
 
 Blob = tuple[bytes, int]
-"""(SHA-256, size) of what lies in the store."""
+"""(SHA-256, size) of a blob in the store."""
 T = TypeVar("T")
 
 
 class CodeFile(Struct, frozen=True):
-    """A file of a project's `builders/` folder: its path in there, and its bytes."""
+    """A file of a project's `builders/` folder: its relative path and its bytes."""
 
     rel: str
     blob: Blob
 
 
 class ClusterSetup(Struct, frozen=True):
-    """What a worker has to know before its first job: the same for all jobs of a configuration, so it lies in the store.
+    """The setup of a worker, the same for all jobs of a configuration; it is a blob in the store.
 
     `tools` are (builder, program that its command names).
     """
@@ -57,14 +57,14 @@ class ClusterSetup(Struct, frozen=True):
 
 
 class BlobStoreAddress(Struct, frozen=True):
-    """Where files travel through: the address and namespace of a store."""
+    """Address and namespace of the store for files."""
 
     address: str
     namespace: str
 
 
 class TaskInput(Struct, frozen=True):
-    """A file that a job may read: `folder` is the index of its scan folder in `Task.folders`."""
+    """An input file of a job; `folder` is the index of its scan folder in `Task.folders`."""
 
     folder: int
     rel: str
@@ -76,7 +76,7 @@ class TaskInput(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """One run of one job. `folders` are the engine's scan folders (absolute, text form); the first of `inputs` is the source.
 
-    `name` is the task's key, `topic` where its answer is announced.
+    `name` is the task's key; its answer is announced on `topic`.
     """
 
     order: ProcessOrder
@@ -89,7 +89,7 @@ class Task(Struct, frozen=True):
 
 
 class TaskAnswer(Struct, frozen=True):
-    """What became of a task at the worker of this address. Without a `result` it could not run it, for the reason in `refusal`."""
+    """The result of a task on the worker at this address. If `result` is None, `refusal` says why it could not run."""
 
     result: RunResult | None = None
     refusal: str = ""
@@ -97,14 +97,14 @@ class TaskAnswer(Struct, frozen=True):
 
 
 class Greeting(Struct, frozen=True):
-    """Ask a worker what it is."""
+    """Ask a worker for its report."""
 
     setup: Blob
     blob_store: BlobStoreAddress
 
 
 class WorkerReport(Struct, frozen=True):
-    """What a worker is: `toolchains` are (builder, ((thing, version or digest), …)), `trouble` says why it can do nothing."""
+    """Description of a worker: `toolchains` are (builder, ((name, version or digest), …)), `trouble` is why it cannot work."""
 
     version: str
     python: str
@@ -115,7 +115,7 @@ class WorkerReport(Struct, frozen=True):
 
 
 def encode(record: object) -> bytes:
-    """Return a record of these as bytes."""
+    """Return a record as bytes."""
     return msgspec.msgpack.encode(record)
 
 
@@ -123,7 +123,7 @@ def decode(data: bytes, form: type[T]) -> T:
     """Return the record in `data`.
 
     Raises:
-        HostError: it is none of that form.
+        HostError: the data does not have this form.
     """
     try:
         return msgspec.msgpack.decode(data, type=prepare_form(form))
@@ -138,17 +138,17 @@ def decode(data: bytes, form: type[T]) -> T:
 
 
 def open_store(blob_store: BlobStoreAddress) -> Store:
-    """Return the store at an address; a token or credentials for it come from this process's environment.
+    """Return the store at an address; its token or credentials come from this process's environment.
 
     Raises:
-        UserError: there cannot be one.
+        UserError: the address is invalid, or no feature opens stores.
     """
     store: Store = feature.load_needed("store")(blob_store.address, blob_store.namespace, limit_s=STORE_LIMIT_S)
     return store
 
 
 def put_bytes(store: Store, data: bytes) -> Blob:
-    """Put bytes into the store as a blob."""
+    """Store bytes as a blob."""
     digest = hashlib.sha256(data)
     with tempfile.NamedTemporaryFile(prefix="aptui-") as file:
         file.write(data)
@@ -161,7 +161,7 @@ def get_bytes(store: Store, blob: Blob) -> bytes:
     """Return the bytes of a blob.
 
     Raises:
-        HostError: it is not there, or cannot be had.
+        HostError: the blob is missing or too long.
     """
     digest, size = blob
     if size > _MOST_BYTES:
@@ -183,7 +183,7 @@ def pack_record(record: object, store: Store) -> bytes:
 
 
 def is_whole(manifest: bytes) -> bool:
-    """Whether nothing has to be fetched from the store to read it."""
+    """Whether the manifest can be read without the store."""
     return manifest[:1] == _INLINE
 
 
@@ -191,7 +191,7 @@ def unpack_record(manifest: bytes, form: type[T], store: Store) -> T:
     """Return the record of a manifest.
 
     Raises:
-        HostError: it is no manifest, or its blob cannot be had.
+        HostError: the manifest is invalid, or its blob is missing.
     """
     kind, data = manifest[:1], manifest[1:]
     if kind == _BLOB:

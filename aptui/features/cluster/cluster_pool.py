@@ -1,10 +1,12 @@
-"""The local pool with a cluster beside it: which orders stay, which go, and what becomes of those that went.
+"""The local pool with a cluster beside it: decides which orders run on the cluster, and handles their answers.
 
-Analyses, copies and hashing stay, and so do jobs whose files cannot all be named. The others go when this machine's workers
-are busy: it is filled first, in the order of the queue, and the cluster gets the rest. A job that came back once because of
-itself (it failed there, it reads what it does not declare) stays from then on: whether it fails is found out here.
+Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
+workers are busy: the local pool is filled first, in the order of the queue. A job that came back because of itself (it failed
+there, it reads undeclared files) stays local from then on, so that its failure is confirmed here.
 
-A builder that needs what this machine does not have (`needs`) goes in any case, and waits a while for a worker that has it.
+A builder that needs something this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
+
+Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
 
 from __future__ import annotations
@@ -38,17 +40,17 @@ if TYPE_CHECKING:
 
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 _AHEAD_S = 0.3
-"""Work that waits behind each slot, in seconds, and its bounds in jobs: a round trip takes longer than a short job."""
+"""Work queued per slot, in seconds, with its bounds in jobs: a round trip takes longer than a short job."""
 _RECENT = 0.1
-"""What the last job counts in the mean of their lengths."""
+"""Weight of the last job in the mean duration."""
 _MOST_BACKLOG = 8
-"""Messages that may wait for each local worker; beyond that the cluster gets no more, so that it starves nobody here."""
+"""Maximum number of queued messages per local worker; above it the cluster gets no jobs, because it would starve local workers."""
 _NEED_TIMEOUT_S = 60.0
 _MOST_STAYING = 10_000
 
 
 class ClusterClient(Struct, frozen=True):
-    """What a `ClusterPool` needs besides a pool's settings: `tools` are (builder, program), `folders` the scan folders' paths."""
+    """Further settings of a `ClusterPool`: `tools` are (builder, program), `folders` the paths of the scan folders."""
 
     place: Place
     blob_store: BlobStoreAddress
@@ -64,7 +66,7 @@ class _WaitingOrder(Struct):
 
 
 def cluster_pool(context: EngineContext, _plain: Callable[..., Pool]) -> Callable[..., Pool]:
-    """Return the constructor of the pool of an engine whose configuration names a cluster: the extension point `pool`."""
+    """Return the constructor of a pool with a cluster: the extension point `pool`."""
     config, project = context.config, context.project
     folders = {folder.id: index for index, folder in enumerate(project.scan_folders)}
     cluster = ClusterClient(
@@ -79,7 +81,7 @@ def cluster_pool(context: EngineContext, _plain: Callable[..., Pool]) -> Callabl
 
 
 class ClusterPool(Pool):
-    """A pool that has a cluster beside it; its interface is the pool's."""
+    """A pool with a cluster beside it, with the interface of a pool."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class ClusterPool(Pool):
         )
 
     def _post(self, task: RemoteTask, result: Result, stays: bool) -> None:
-        """Called from the scheduler's thread."""
+        """Queue a result; called in the scheduler's thread."""
         self._come.append((task, result, stays))
         self._waker.wake()
 
@@ -137,12 +139,12 @@ class ClusterPool(Pool):
 
     @property
     def free(self) -> int:
-        """How many messages may be sent now, here and to the cluster."""
+        """Number of messages that may be sent now, locally and to the cluster."""
         return self._with_cluster(super().free)
 
     @property
     def free_for_critical(self) -> int:
-        """How many messages may be sent now when their orders are critical."""
+        """The same for critical orders."""
         return self._with_cluster(super().free_for_critical)
 
     def _with_cluster(self, here: int) -> int:
@@ -151,9 +153,9 @@ class ClusterPool(Pool):
         return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
 
     def _capacity(self) -> int:
-        """Return how many jobs the cluster holds at once.
+        """Return the maximum number of jobs on the cluster.
 
-        More than it has slots, so that the next one is there when a slot is free.
+        This is more than its slots, so that each slot has a next job.
         """
         slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
         if self._cluster.place.share:
@@ -162,7 +164,7 @@ class ClusterPool(Pool):
         return slots + math.ceil(slots * max(ahead, _LEAST_AHEAD))
 
     def jobs_at_work(self) -> dict[int, int]:
-        """Return the run keys of the jobs that workers are at, here or away, each with the ms since it began or was sent."""
+        """Return the run keys of running jobs, local and remote, each with the ms since it started or was sent."""
         now_s = self._clock()
         return super().jobs_at_work() | {key: int(1000 * (now_s - task.sent_s)) for key, task in self._away.items()}
 
@@ -172,7 +174,7 @@ class ClusterPool(Pool):
         return super().is_idle and not (self._away or self._held or self._come)
 
     def send(self, orders: Sequence[Order]) -> None:
-        """Give orders of one kind to the pool or the workers that can take them."""
+        """Send orders of one kind to the local pool or to the cluster."""
         here: list[Order] = []
         is_full = self._is_full(orders)
         for order in orders:
@@ -190,11 +192,11 @@ class ClusterPool(Pool):
         return (super().free_for_critical if is_critical else super().free) <= 0
 
     def _lacks(self, order: Order) -> bool:
-        """Whether this machine does not have what a job needs."""
+        """Whether this machine lacks something that a job needs."""
         return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
 
     def _task(self, order: Order) -> RemoteTask | None:
-        """Return the order with all that it takes along; None when it has to stay."""
+        """Return the task of an order with its inputs; None = it must run locally."""
         builder = None if isinstance(order, CopyOrder) else self._movable.get(order.builder)
         if not isinstance(order, ProcessOrder) or builder is None or not can_travel(order, self._cluster.folders):
             return None
@@ -216,7 +218,7 @@ class ClusterPool(Pool):
         return any(worker.can(order.builder, needs) for worker in self._scheduler.workers.values())
 
     def _hand_out(self, now_s: float) -> None:
-        """Give the cluster what it has room for, in order; what cannot be done there any more comes back."""
+        """Send waiting tasks to the cluster in order, up to its capacity; return those that it can no longer run."""
         if self._scheduler.is_over:
             self._answers.results += [
                 make_ended(task.order, Outcome.RETURNED, "the cluster is not used any more") for task in self._away.values()
@@ -241,7 +243,7 @@ class ClusterPool(Pool):
         self._held = remaining
 
     def _give_back(self, waiting: _WaitingOrder, now_s: float) -> bool:
-        """Answer an order that no worker of the cluster can do now; return whether that was so."""
+        """Answer an order that no worker of the cluster can run; return False if it should wait longer."""
         order = waiting.task.order
         if not self._lacks(order):
             self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is not there any more"))
@@ -254,7 +256,7 @@ class ClusterPool(Pool):
         return True
 
     def kill(self, run_keys: Iterable[int]) -> None:
-        """Stop runs, wherever they are."""
+        """Stop runs, local and remote."""
         wanted = set(run_keys)
         unwanted = [waiting.task for waiting in self._held if waiting.task.order.run_key in wanted]
         self._held = deque(waiting for waiting in self._held if waiting.task not in unwanted)
@@ -264,7 +266,7 @@ class ClusterPool(Pool):
         super().kill(wanted)
 
     def reconfigure(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> None:
-        """Take over a new configuration; what was on its way is RETURNED."""
+        """Use a new configuration; remote tasks are answered with RETURNED."""
         self._scheduler.close()
         left = [*self._away.values(), *(waiting.task for waiting in self._held)]
         self._answers.results += [make_ended(task.order, Outcome.RETURNED, "the configuration changed") for task in left]
@@ -279,7 +281,7 @@ class ClusterPool(Pool):
         while self._come:
             task, result, stays = self._come.popleft()
             if self._away.get(task.order.run_key) is not task:
-                continue  # nobody waits for it any more
+                continue  # its result is no longer needed
             del self._away[task.order.run_key]
             if isinstance(result, RunResult):
                 self._note(task, result, stays=stays)
@@ -300,19 +302,19 @@ class ClusterPool(Pool):
     # --------------------------------------------------------------------------------------------------------------- clock
 
     def next_deadline(self) -> float | None:
-        """Return when `poll` has something to do."""
+        """Return when to call `poll`."""
         times = [due_s] if (due_s := super().next_deadline()) is not None else []
         times += [waiting.since_s + _NEED_TIMEOUT_S for waiting in self._held if self._lacks(waiting.task.order)]
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:
-        """Enforce limits and hand over what is due."""
+        """Enforce limits and send waiting tasks."""
         self._take_home()
         self._hand_out(now_s)
         super().poll(now_s)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
-        """Return what people want to know of each worker; after our own the scheduler and the workers of the cluster."""
+        """Return facts about each worker: the local ones, then the scheduler and the workers of the cluster."""
         workers = sorted(self._scheduler.workers.values(), key=lambda worker: worker.number)
         theirs = (_info(worker, self._scheduler.runs[worker.address]) for worker in workers)
         return (*super().workers(), self._scheduler_info(len(workers)), *theirs)
@@ -325,7 +327,7 @@ class ClusterPool(Pool):
         return WorkerInfo(FIRST_NUMBER, 0, state, text + jobs, _age_ms(scheduler.since_s), 0, self._runs.total())
 
     def restart_worker(self, number: int) -> bool:
-        """End a worker in good order, or have the cluster start one of its own again: Dask gives what it was at to others."""
+        """Restart a worker; Dask gives the tasks of a restarted remote worker to others."""
         worker = next((worker for worker in self._scheduler.workers.values() if worker.number == number), None)
         if worker is None:
             return super().restart_worker(number)
@@ -333,14 +335,14 @@ class ClusterPool(Pool):
         return True
 
     def close(self, grace_s: float = 1.0) -> None:
-        """End all workers of this machine, let go of the cluster."""
+        """End all local workers and disconnect from the cluster."""
         self._scheduler.close()
         self._waker.close()
         super().close(grace_s)
 
 
 def _name(order: ProcessOrder) -> str:
-    """Return what a run is called on the cluster: its job and its run key."""
+    """Return the name of a run on the cluster, made of its job and its run key."""
     job = f"{order.builder}\0{order.root}\0{order.rel}\0{order.platform}\0{order.job_key}"
     return f"{hashlib.sha256(job.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}-{order.run_key}"
 

@@ -1,7 +1,7 @@
-"""The toolchain digest of a builder on this machine: its code, the library versions that its imports name, its tools.
+"""The toolchain of a builder on this machine: digests of its code and tools, and versions of the libraries that it imports.
 
-The engine and each worker of a cluster find out for themselves; where they differ, products might. No code of a builder
-runs here: a process looks at its classes (`worker.describe`), imports are read from the source text.
+The engine and each worker of a cluster compute them; if they differ, products might differ. This runs no code of a builder: a
+process reads its classes (`worker.describing`), and imports come from the source text.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aptui.engine.pool.sandbox import Sandbox
 
 Toolchain = tuple[tuple[str, str], ...]
-"""((thing, version or digest), …), sorted."""
+"""((name, version or digest), …), sorted."""
 _DECISIVE = (
     "worker/**/*.py",
     "features/cluster/task.py",
@@ -52,13 +52,13 @@ def python_version() -> str:
 
 
 def decisive_files(package: Path) -> list[Path]:
-    """Return the files of aptui's code that have a part in every job."""
+    """Return the files of aptui's code that take part in every job."""
     return sorted(path for pattern in _DECISIVE for path in package.glob(pattern))
 
 
 @cache
 def program_version() -> str:
-    """Return aptui's version and a digest of its code that has a part in every job: checkouts of one version may differ."""
+    """Return aptui's version and a digest of its code that takes part in every job: checkouts of one version may differ."""
     digest = hashlib.sha256()
     for path in decisive_files(Path(aptui.__file__).parent):
         digest.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -68,12 +68,12 @@ def program_version() -> str:
 def toolchains_of(
     builders: Sequence[Builder], tools: Iterable[tuple[str, str]] = (), sandbox: Sandbox | None = None
 ) -> dict[str, Toolchain]:
-    """Return what each builder is made of here.
+    """Return the toolchain of each builder.
 
     Args:
-        builders: those with an adapter have no toolchain digest.
+        builders: builders with an adapter have no toolchain.
         tools: (builder, name of a program that its command runs).
-        sandbox: what the code of builders is imported in, if in any.
+        sandbox: sandbox for importing the code of builders.
     """
     wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter]
     answers = _answers([_question(builder) for builder in wanted], sandbox)
@@ -90,12 +90,12 @@ def toolchains_of(
 
 
 def _variables(builder: Builder) -> Toolchain:
-    """Return the environment variables that a builder names and that are set here, with the digests of their values."""
+    """Return the variables that a builder names and that are set here, with digests of their values."""
     return tuple((name, digest) for name, digest in digests_of(dict(builder.variables)) if digest)
 
 
 def difference(ours: Toolchain, theirs: Toolchain) -> str:
-    """Say how a toolchain over there differs from ours, "" when it does not."""
+    """Return how a remote toolchain differs from ours, "" = it does not."""
     mine, other = dict(ours), dict(theirs)
     for thing in sorted(mine.keys() | other.keys()):
         here, there = mine.get(thing, "absent"), other.get(thing, "absent")
@@ -126,7 +126,7 @@ def _python_toolchain(answer: ClassAnswer) -> Toolchain:
 
 
 def _libraries(paths: Iterable[str]) -> dict[str, str]:
-    """Return {"library Pillow": its version} of the distributions that modules in these files come from."""
+    """Return {"library Pillow": its version} of the distributions that these files import."""
     names = {name for path in paths for name in _imports_of(path)} - sys.stdlib_module_names - {"aptui"}
     found = {}
     for name in sorted(names):

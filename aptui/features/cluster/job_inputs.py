@@ -1,8 +1,7 @@
-"""Inputs and products of a job on a cluster: its files into the store, its products out of it, and whether its answer counts.
+"""Inputs and products of a job on a cluster: uploads its files, downloads its products, and decides whether its answer counts.
 
-A job may go only if everything that it may read is known by its digest. What an answer says that a builder looked for and
-did not find is compared with what is here: if a file of that name is here, the job did not have all that it reads, and it
-is done again on this machine.
+A job may run remotely only if the digest of every input is known. An answer lists the files that a builder searched for and did not
+find. If one of them exists here, the job did not have all its inputs, and runs again on this machine.
 
 Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
@@ -41,28 +40,28 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
 _KNOWN_BLOBS = 100_000
 _TIME_LIMIT = "time limit of "
-"""How the error begins of a run that would overrun its limit here as well."""
+"""Beginning of the error of a run that exceeded its time limit; it would do so here, too."""
 
 
 class InputElsewhere(Exception):
-    """An answer that does not count: the job is to be done on this machine, for the reason given."""
+    """An answer that does not count: the job must run on this machine, for the given reason."""
 
 
 class InputOutdated(Exception):
-    """A file is not any more what it was when it was read: the job is looked at again."""
+    """A file has changed since it was read: the job is planned again."""
 
 
 def inputs_of(pipeline: Pipeline, folders: Mapping[int, int], order: ProcessOrder) -> tuple[TaskInput, ...] | None:
-    """Return the files that a running job may read, its source first; None when they cannot all be named, so that it has to stay.
+    """Return the input files of a running job, its source first; None = some are unknown, so it must run locally.
 
     Args:
-        folders: {id of a scan folder: its index among those that a task names}.
+        folders: {id of a scan folder: its index in a task}.
     """
     job = pipeline.jobs.running.get(order.run_key)
     if job is None or job.source.fact is None or not job.source.fact.digest:
         return None
     if any(kind in _OTHER_JOBS for kind, _name, _digest in job.planned_inputs):
-        return None  # it may read products of other jobs, which are in this machine's cache alone
+        return None  # it may read products of other jobs, which are only in this machine's cache
     found = {job.source.key: job.source.fact}
     for kind, name, digest in job.planned_inputs:
         if kind not in _FILES or digest == MISSING or name in found:
@@ -86,7 +85,7 @@ def _input(fact: FileFact, folders: Mapping[int, int]) -> TaskInput:
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
-    """Whether the request of a job names no folder of this machine."""
+    """Whether the order of a job contains no path of this machine."""
     given_values = (order.params, order.settings)
     return (
         not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in given_values)
@@ -94,7 +93,7 @@ def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
 
 
 def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
-    """Whether a builder can work on another machine: its code can be sent or be found there, and so can its tools."""
+    """Whether a builder can run on another machine: its code can be sent or found there, and so can its tools."""
     if builder.adapter or builder.kind is BuilderKind.COPY:
         return False
     return not any("/" in tool for tool in tools)
@@ -104,7 +103,7 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 
 
 def setup_of(setup: ClusterSetup, blob_store: Store) -> tuple[ClusterSetup, Blob]:
-    """Put a setup with the code of the project's own builders into the store; return it as it is known there."""
+    """Store a setup with the code of the project's own builders; return it as stored."""
     listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
     code = tuple(
         _send_code(path, blob_store) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder)
@@ -132,11 +131,11 @@ def _send_code(file: tuple[str, str], blob_store: Store) -> CodeFile:
 
 
 class InputTransfer:
-    """Carries files to and from the store; its methods are called by several threads.
+    """Transfers files to and from the store; any thread may call.
 
     Args:
-        blob_store: where the store is.
-        folders: the scan folders, absolute, in the order that tasks name them by.
+        blob_store: address of the store.
+        folders: the scan folders, absolute, in the order of a task.
     """
 
     def __init__(self, blob_store: BlobStoreAddress, folders: Sequence[str]) -> None:
@@ -146,11 +145,10 @@ class InputTransfer:
         self._known: dict[bytes, None] = {}
 
     def put(self, inputs: Sequence[TaskInput]) -> int:
-        """See to it that files are in the store; return how many bytes that took.
+        """Upload files that the store does not have; return the number of bytes sent.
 
         Raises:
-            Outdated: one is not any more what it was when it was read.
-            HostError: the store does not take it.
+            InputOutdated: a file has changed since it was read. HostError: the store fails.
         """
         with self._lock:
             unknown = {item.digest: item for item in inputs if item.digest not in self._known}
@@ -174,17 +172,16 @@ class InputTransfer:
             raise InputOutdated(str(error)) from error
 
     def forget(self, inputs: Sequence[TaskInput]) -> None:
-        """Check again whether these are in the store, which may have been cleared."""
+        """Check again whether the store has these files: it may have been cleared."""
         with self._lock:
             for item in inputs:
                 self._known.pop(item.digest, None)
 
     def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
-        """Bring the products of a run home into its staging folder, durable; return the result as a worker of ours would give it.
+        """Download the products of a run into its staging folder and sync them; return the result as a local worker would.
 
         Raises:
-            Elsewhere: the answer does not count.
-            HostError: products cannot be had.
+            InputElsewhere: the answer does not count. HostError: a product is missing.
         """
         if result.outcome == Outcome.CANCELLED or (result.outcome == Outcome.FAILED and result.error.startswith(_TIME_LIMIT)):
             return replace(result, reads=())
@@ -215,16 +212,16 @@ class InputTransfer:
             raise HostError(f"product '{product.name}' is not in the store", where=self.store.address)
         if product.is_executable:
             mode = os.stat(path).st_mode
-            os.chmod(path, mode | (mode & 0o444) >> 2)  # executable by all who may read it
+            os.chmod(path, mode | (mode & 0o444) >> 2)  # executable by all users who may read it
         return replace(product, staged=to_text(os.fsencode(path)))
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return what a local worker would have reported as read: over there, everything is noted."""
+    """Return the reads that a local worker would have reported: remote workers report all reads."""
     match builder.undeclared_reads:
         case UndeclaredReads.ADD:
             return result
@@ -234,4 +231,4 @@ def _as_here(result: RunResult, builder: Builder) -> RunResult:
 
 
 InputsOf = Callable[[ProcessOrder], tuple[TaskInput, ...] | None]
-"""Returns the files that the job of an order may read (`inputs_of`)."""
+"""Returns the input files of an order's job (`inputs_of`)."""

@@ -1,12 +1,14 @@
-"""The scheduler of a cluster as the engine sees it: the only module that speaks to Dask, in a thread of its own.
+"""The engine's connection to a cluster's scheduler: the only module that calls Dask, in a thread of its own.
 
-Dask is a way of transport, never the record (it runs finished jobs again when a worker dies, forgets all when its
-scheduler dies, and cannot stop a job). So a task is one run of one job, named by both, never retried by us and forgotten as
-soon as it has answered; the answer is a small manifest; and whatever Dask loses comes back as RETURNED, to be run by
-whoever has room. A result that comes too late names a run that is over, and has no effect.
+Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
+and cannot stop a job. So a task is one run of one job and is named by both. It is never retried here and is forgotten after its
+answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late result names a
+finished run and has no effect.
 
-A worker is asked what it is before it gets its first job (`Report`): another aptui, another Python, other code, libraries
-or tools of a builder keep the jobs of that builder away from it.
+A worker sends a report before its first job (`WorkerReport`). If its aptui, Python, or a builder's code, libraries or tools differ,
+it gets no jobs of that builder.
+
+Tests: `tests/features/cluster/test_scheduler.py`, `tests/features/cluster/test_cluster_pool.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from aptui.engine.pool.sandbox import Sandbox
 
 
-# The transport over Dask: certificates, results of tasks, errors in a few words; which tasks there are is not known here.
+# Dask as transport: certificates, results of tasks, error texts.
 
 
 def security_of(place: Place) -> Any:
@@ -57,7 +59,10 @@ def security_of(place: Place) -> Any:
 
 
 async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
-    """Return what a worker announced; what was not announced is fetched in Dask's own way, which takes thrice as many steps."""
+    """Return the answer that a worker announced.
+
+    Without an announcement it is fetched by Dask, which takes three times as many steps.
+    """
     ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
     either: set[asyncio.Future[Any]] = {ended, answer}
     try:
@@ -73,20 +78,20 @@ async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> 
 
 
 async def _wait_for_end(client: Any, future: Any) -> None:
-    """Wait until Dask knows what became of a task."""
+    """Wait until Dask has the result of a task."""
     from distributed import wait
 
-    with contextlib.suppress(CancelledError), client.as_current():  # whoever asks the future is told that it was cancelled
+    with contextlib.suppress(CancelledError), client.as_current():  # the future itself reports the cancellation
         await wait([future])  # type: ignore[no-untyped-call]  # Dask has few annotations
 
 
 async def within(awaited: Awaitable[Any], limit_s: float) -> Any:
-    """Return what comes within a limit, in seconds.
+    """Return the result of an awaitable within a timeout in seconds.
 
-    `asyncio.wait_for` also waits until what came too late has ended, and Dask's client may go on for ever.
+    `asyncio.wait_for` also waits for the end of a cancelled awaitable, and Dask's client may never end.
 
     Raises:
-        TimeoutError: nothing came.
+        TimeoutError: the timeout has passed.
     """
     task = asyncio.get_running_loop().create_task(_result_of(awaited))
     try:
@@ -104,13 +109,13 @@ async def _result_of(awaited: Awaitable[Any]) -> Any:
 
 
 def drop_exception(task: asyncio.Future[Any]) -> None:
-    """Read the exception of a task whose result is not wanted, so that Dask does not log it."""
+    """Read the exception of a dropped task, so that Dask does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 def brief(error: BaseException) -> str:
-    """Return what an error says, in one line."""
+    """Return the text of an error in one line."""
     text = " ".join(str(error).split())
     return (
         f"{type(error).__name__}: {text[:200]}"
@@ -119,20 +124,20 @@ def brief(error: BaseException) -> str:
     )
 
 
-# Remote workers as the engine knows them: which may do which job, what they are sent, and what they ask for.
+# Remote workers: which jobs they may run, and the resources that a task requests.
 
 FIRST_NUMBER = 1000
-"""The scheduler's number among workers; those of the cluster have the next ones, each its own as long as the engine lives."""
+"""Number of the scheduler among the workers; remote workers get the next numbers and keep them while the engine runs."""
 MEMORY = "memory"
-"""The resource of workers that say how many bytes their jobs may take together."""
+"""Name of the resource with a worker's bytes of memory for jobs."""
 _MOST_NAMED = 5
 
 
 class RemoteWorker(Struct, frozen=True):
-    """A worker of the cluster, by the `number` that people call it.
+    """A worker of the cluster; `number` is shown to the user.
 
-    `builders` are those whose jobs it may get, None = it has not said yet what it is; `jobs` names what it is at. It is there since
-    `since_s` (monotonic).
+    It may run jobs of `builders`, None = its report is pending; `jobs` are its running tasks. It is known since `since_s`
+    (monotonic).
     """
 
     address: str
@@ -147,12 +152,12 @@ class RemoteWorker(Struct, frozen=True):
     since_s: float = 0.0
 
     def can(self, builder: str, needs: Iterable[str]) -> bool:
-        """Whether it may get jobs of a builder that needs these tags."""
+        """Whether it may run jobs of a builder with these needs."""
         return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
 
 
 class RemoteTask(Struct, frozen=True):
-    """One run on its way: an order and what it takes along; `sent_s`: when it left."""
+    """One remote run: an order with its inputs; `sent_s` is when it was sent."""
 
     order: ProcessOrder
     builder: Builder
@@ -164,7 +169,7 @@ class RemoteTask(Struct, frozen=True):
 
 
 def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, float]:
-    """Return what a task asks of a worker: its tags, and room in memory where all that may do it say how much they have."""
+    """Return the requested resources of a task: its tags, and memory if all suitable workers report theirs."""
     asked = dict.fromkeys(task.needs, 1.0)
     sizes = [worker.memory_bytes for worker in fit]
     if all(sizes):
@@ -173,7 +178,7 @@ def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, flo
 
 
 def departure(gone: Sequence[RemoteWorker], left: int) -> str:
-    """Say that workers have gone."""
+    """Return the message about workers that have left."""
     names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
     rest = f"{left} are left" if left > 1 else "1 is left" if left else "none is left"
@@ -181,7 +186,7 @@ def departure(gone: Sequence[RemoteWorker], left: int) -> str:
 
 
 RECONNECT_TIMEOUT_S = 15.0
-"""A scheduler that says nothing for so long is lost: its jobs come back. A shorter silence costs time only."""
+"""Timeout of a silent scheduler: after it its jobs run elsewhere; a shorter silence only costs time."""
 _PULSE_S = 1.0
 _PULSE_LIMIT_S = 3.0
 _CONNECT_LIMIT_S = 5.0
@@ -193,13 +198,13 @@ _STOP_S = 1.0
 _RESTART_S = 30.0
 _MOST_ORPHANS = 10_000
 _TRANSFER_THREADS = 8
-"""Threads that bring files to the store and products home."""
+"""Number of threads for transfers from and to the store."""
 
 
 class _Submitted(Struct):
-    """A task under way: the `key` of its Dask task, the addresses of the `workers` that may do it, once they are chosen.
+    """A running task: the `key` of its Dask task, and the addresses of the `workers` that may run it.
 
-    `is_orphan`: all of them are gone; Dask would wait for them for ever.
+    `is_orphan`: all of these workers have left; Dask would wait forever.
     """
 
     task: RemoteTask
@@ -214,15 +219,15 @@ class _Submitted(Struct):
 
 
 class _SchedulerSession(Struct):
-    """What one thread keeps: all of it is the event loop's."""
+    """The state of the thread, used in its event loop only."""
 
     client: Client | None = None
     doing: dict[int, _Submitted] = field(default_factory=dict)
     orphans: dict[Identity | None, None] = field(default_factory=dict)
-    """Jobs all of whose workers were gone once: if that happens again, it may be their doing."""
+    """Jobs whose workers all left once; if that happens again, the job may be the cause."""
     greeting: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     answer_futures: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
-    """Answers that are waited for, by the keys of their tasks."""
+    """Awaited answers by the keys of their tasks."""
     reported: set[str] = field(default_factory=set)
     is_loss_reported: bool = False
 
@@ -231,12 +236,12 @@ class Scheduler:
     """The connection to a cluster's scheduler.
 
     Args:
-        place: where it is.
-        blob_store: through which store files travel.
-        setup: builders and platforms; the builders are those that may travel.
-        folders: the scan folders, absolute, in the order that tasks name them by.
-        post: takes the result of a task; called in the thread, as are `changed` (remote workers came or went) and `say`.
-        sandbox: what the code of builders is imported in here, if in any.
+        place: address and certificates.
+        blob_store: address of the store for files.
+        setup: platforms, and the builders that may run remotely.
+        folders: the scan folders, absolute, in the order of a task.
+        post: called in the thread with the result of a task, as are `changed` (remote workers came or left) and `say`.
+        sandbox: sandbox for importing the code of builders.
     """
 
     def __init__(
@@ -254,18 +259,18 @@ class Scheduler:
         self._place, self._blob_store, self._setup, self._folders = place, blob_store, setup, folders
         self._post, self._changed, self._say = post, changed, say
         self.workers: Mapping[str, RemoteWorker] = {}
-        """By address; replaced whole, so that any thread may look."""
+        """Remote workers by address; the mapping is replaced as a whole, so any thread may read it."""
         self.runs: Counter[str] = Counter()
-        """How many jobs each remote worker has done, by its address."""
+        """Number of completed jobs by address."""
         self.is_connected = False
         self.since_s = time.monotonic()
-        """Since when it is connected, or is not."""
+        """When it was connected or disconnected."""
         self.is_over = False
-        """Nobody answers any more: what was sent and not answered has to be given up."""
+        """True: no further answers come, and open tasks must be answered otherwise."""
         self._numbers = itertools.count(FIRST_NUMBER + 1)
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
-        """The same for each engine of a project, for the scheduler keeps what was announced last on each topic for ever."""
+        """The same for each engine of a project, because the scheduler keeps the last announcement of each topic forever."""
         self._talk = _SchedulerSession()
         self._setup_blob: cluster_messages.Blob = (b"", 0)
         self._toolchains: dict[str, Toolchain] = {}
@@ -278,19 +283,19 @@ class Scheduler:
     # ----------------------------------------------------------------------------------------------- for the engine's loop
 
     def send(self, task: RemoteTask) -> None:
-        """Have a job done; `post` gets its result, whatever happens."""
+        """Run a job; `post` gets its result in any case."""
         self._call(self._begin, task)
 
     def cancel(self, run_keys: Iterable[int]) -> None:
-        """Stop runs whose results are not wanted any more."""
+        """Stop runs whose results are no longer needed."""
         self._call(self._cancel, tuple(run_keys))
 
     def restart(self, address: str) -> None:
-        """Have a worker's nanny end it, and start it again."""
+        """Restart a remote worker by its nanny."""
         self._call(lambda: self._loop.create_task(self._restart(address)).add_done_callback(drop_exception))
 
     def close(self) -> None:
-        """Let go of the scheduler; nothing is posted any more."""
+        """Disconnect from the scheduler; no more results are posted."""
         self._is_closing = True
         self._call(self._stop)
         self._thread.join(2 * _CLOSE_S)
@@ -329,10 +334,10 @@ class Scheduler:
                 await self._prepare()
                 await self._speak()
                 pause_s = _AGAIN_S
-            except UserError as error:  # it will not get better by trying again
+            except UserError as error:  # a retry would not help
                 self._report(f"the cluster is not used: {error}")
                 return
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises what it likes; jobs can always run here
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # Dask raises any exception; jobs can always run here
                 if self._is_closing:
                     return
                 self._report(f"the cluster at '{self._place.scheduler}' cannot be used now: {brief(error)}; jobs run here")
@@ -342,7 +347,7 @@ class Scheduler:
             pause_s = min(2 * pause_s, _MOST_AGAIN_S)
 
     async def _prepare(self) -> None:
-        """Find out once what builders are made of here, and put that into the store."""
+        """Compute the toolchains once, and store the setup."""
         if self._transfer is not None:
             return
         transfer = await asyncio.to_thread(InputTransfer, self._blob_store, self._folders)
@@ -355,13 +360,13 @@ class Scheduler:
         self._transfer = transfer
 
     async def _speak(self) -> None:
-        """Connect, and stay so until the scheduler is lost."""
+        """Connect, and stay connected until the scheduler is lost."""
         try:
             from distributed import Client
         except ImportError:
             raise UserError("'pool: dask' needs the package 'distributed'", hint=install_advice("dask")) from None
         for name in ("distributed", "distributed.client", "distributed.utils"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # what people need to know is told by us
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # this module reports everything that the user needs
         client: Any = Client(  # type: ignore[no-untyped-call]  # Dask has few annotations
             self._place.scheduler,
             asynchronous=True,
@@ -382,7 +387,7 @@ class Scheduler:
             await self._hang_up(client)
 
     async def _hang_up(self, client: Any) -> None:
-        """Let go of a connection; what still runs over there is stopped, as far as it can be reached."""
+        """Disconnect; stop the remaining remote tasks if they can be reached."""
         names = [doing.key for doing in self._talk.doing.values()]
         with contextlib.suppress(Exception):
             if names and self._is_closing:
@@ -392,7 +397,7 @@ class Scheduler:
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
     def _report_loss(self) -> None:
-        """Report each loss once; its hour tells it from others, since no sentence is reported twice."""
+        """Report each loss once; it has the time of day, because equal sentences are reported only once."""
         if not self._talk.is_loss_reported:
             self._talk.is_loss_reported = True
             silent = f"the scheduler at '{self._place.scheduler}' does not answer any more ({time.strftime('%H:%M:%S')})"
@@ -402,7 +407,7 @@ class Scheduler:
         last_answer_s = time.monotonic()
         while (
             time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
-        ):  # a client that connects again has forgotten all
+        ):  # a client that reconnects has lost its tasks
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
@@ -431,7 +436,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------------------------------ workers
 
     def _meet(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
-        """Take note of who is there; ask those that are new what they are."""
+        """Register the current workers and ask new ones for their reports."""
         before, now = self.workers, {}
         for address, facts in known.items():
             worker = before.get(address)
@@ -480,7 +485,7 @@ class Scheduler:
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
             self._report(f"the worker at '{address}' does not say what it is: {brief(error)}; it gets no jobs")
             return
-        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there, an aptui that cannot be imported first
+        except Exception as error:  # noqa: BLE001  # Dask raises any remote exception, first of all an aptui that cannot be imported
             self._report(f"the worker at '{address}' cannot be used: {brief(error)}; it gets no jobs")
             return
         finally:
@@ -493,7 +498,7 @@ class Scheduler:
             self._changed()
 
     def _fit(self, report: cluster_messages.WorkerReport) -> Iterable[str]:
-        """Yield the builders whose jobs a worker may get; say of the others why not."""
+        """Yield the builders whose jobs a worker may run; report why it may not run others."""
         problem = report.trouble
         if not problem and report.version != self._setup.version:
             problem = f"it has aptui {report.version}, this is {self._setup.version}"
@@ -523,7 +528,7 @@ class Scheduler:
         doing.runner.add_done_callback(lambda _task: self._talk.doing.pop(task.order.run_key, None))
 
     async def _do(self, doing: _Submitted) -> None:
-        """Carry a task through; whatever happens, one result is posted."""
+        """Carry a task out; in any case one result is posted."""
         task, order, stays = doing.task, doing.task.order, False
         result: Result
         try:
@@ -545,13 +550,13 @@ class Scheduler:
         except asyncio.CancelledError as error:
             stays = doing.is_orphan and self._is_orphan_again(order)
             result = make_ended(order, Outcome.LOST if stays else Outcome.RETURNED, brief(error))
-        except CancelledError as error:  # Dask forgot it: it does so when it loses its scheduler
+        except CancelledError as error:  # Dask forgets tasks when it loses its scheduler
             result = make_ended(order, Outcome.RETURNED, brief(error))
             self._report_loss()
         except (KnownError, OSError, TimeoutError) as error:
             result, stays = make_ended(order, Outcome.RETURNED, brief(error)), True
             self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
-        except Exception as error:  # noqa: BLE001  # Dask brings whatever was raised over there
+        except Exception as error:  # noqa: BLE001  # Dask raises any remote exception
             is_killed = type(error).__name__ == "KilledWorker"
             result, stays = make_ended(order, Outcome.LOST if is_killed else Outcome.RETURNED, brief(error)), True
             self._report(f"a job of '{order.builder}' came back from the cluster: {brief(error)}")
@@ -559,7 +564,7 @@ class Scheduler:
             self._post(task, result, stays)
 
     def _is_orphan_again(self, order: ProcessOrder) -> bool:
-        """Whether all workers of a job were lost before: such a job is done here, for Dask counts each submission anew."""
+        """Whether all workers of a job were lost before: such a job runs here, because Dask counts each submission separately."""
         identity = identity_of(order)
         is_again = identity in self._talk.orphans
         while len(self._talk.orphans) >= _MOST_ORPHANS:
@@ -596,12 +601,12 @@ class Scheduler:
         finally:
             future.release()
             del self._talk.answer_futures[key]
-        if cluster_messages.is_whole(manifest):  # a thread costs more than reading it
+        if cluster_messages.is_whole(manifest):  # reading it is cheaper than a thread
             return cluster_messages.unpack_record(manifest, cluster_messages.TaskAnswer, transfer.store)
         return await asyncio.to_thread(cluster_messages.unpack_record, manifest, cluster_messages.TaskAnswer, transfer.store)
 
     def _take_news(self, event: tuple[float, tuple[str, bytes]]) -> None:
-        """Take an answer that a worker has announced (`cluster.task`)."""
+        """Accept an answer that a worker announced (`cluster.task`)."""
         key, manifest = event[1]
         answer_future = self._talk.answer_futures.get(key)
         if answer_future is not None and not answer_future.done():
@@ -621,14 +626,14 @@ class Scheduler:
             return
         try:
             await client.restart_workers([address], timeout=_RESTART_S)
-        except Exception as error:  # noqa: BLE001  # Dask raises what it likes, for one that has no nanny among others
+        except Exception as error:  # noqa: BLE001  # Dask raises any exception, for example for a worker without a nanny
             self._say(f"the worker at '{address}' was not restarted: {brief(error)}")
             self._changed()
 
     async def _stop_remote(self, names: Sequence[str]) -> None:
-        """Ask all cluster workers to end a task.
+        """Ask all remote workers to stop tasks.
 
-        Dask cannot stop what runs, our supervisor over there can; nobody here knows for sure where the task is.
+        Dask cannot stop a running task, but our supervisor on the worker can. The engine does not know which worker has the task.
         """
         from aptui.features.cluster import task as cluster_task
 
@@ -641,5 +646,5 @@ class Scheduler:
 def setup_for(
     builders: Iterable[Builder], platforms: Iterable[Any], tools: Iterable[tuple[str, str]]
 ) -> cluster_messages.ClusterSetup:
-    """Return what workers learn of a project, before its code is in the store."""
+    """Return the setup of workers, before its code is stored."""
     return cluster_messages.ClusterSetup(program_version(), python_version(), tuple(builders), tuple(platforms), (), tuple(tools))

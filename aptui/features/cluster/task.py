@@ -1,12 +1,12 @@
-"""Tasks on a cluster's workers: fetch a job's files by digest, have our own workers do it, put its products into the store.
+"""Tasks on a cluster's workers: fetches a job's files by digest, runs it in our own worker processes, and stores its products.
 
-Dask brings `run` a task and takes its answer back; it is not asked for anything else. Loaded by `aptui worker`, or into
-Dask's own workers by `--preload aptui.features.cluster.task`. Nothing here decides what counts: an answer is of the run that
-its order names, and the engine takes it or leaves it.
+Dask calls `run` with a task and transports its answer, no more. `aptui worker` loads this module, and Dask's own workers load it by
+`--preload aptui.features.cluster.task`. The engine decides whether an answer counts: it names the run of its order.
 
-The scan folders of the engine do not exist here. A job finds those files that it is made of in folders laid out for it;
-every path in what it answers is translated back. What it looked for and did not find is told, for on the engine's machine
-it may be there.
+The engine's scan folders do not exist here. A job finds its input files in temporary folders, and every path in its answer is
+translated back. The answer lists missing files, because they may exist on the engine's machine.
+
+Tests: `tests/features/cluster/test_task.py`.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
 
 STORE_VARIABLE = "APTUI_WORKER_STORE"
-"""Where this machine reaches the store, if that is not where the engine does."""
+"""Environment variable with the address of the store from this machine, if it differs from the engine's."""
 _MOST_BENCHES = 2
 _MOST_UNWANTED = 1000
 
 
 class _WorkerState:
-    """This process as a place where jobs are done."""
+    """The state of this process."""
 
     def __init__(self) -> None:
         self.folder = ""
@@ -68,11 +68,11 @@ class _WorkerState:
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
-        """Names of tasks that were cancelled before they began here, if they were to begin here at all."""
+        """Names of tasks that were cancelled before they started here; they may start elsewhere."""
 
     @property
     def address(self) -> str:
-        """The address that Dask has for this process, "" outside of Dask."""
+        """Dask's address of this process, "" outside of Dask."""
         return str(self.worker.address) if self.worker is not None else ""
 
     def store(self, blob_store: cluster_messages.BlobStoreAddress) -> Store:
@@ -83,7 +83,7 @@ class _WorkerState:
             return self._stores[blob_store]
 
     def bench(self, setup: cluster_messages.Blob, store: Store) -> Bench:
-        """Return the workers that know this configuration; those of older ones are ended when they are too many."""
+        """Return the worker processes for a setup; those of old setups are ended."""
         with self._lock:
             if setup not in self._benches:
                 setup_message = cluster_messages.decode(cluster_messages.get_bytes(store, setup), cluster_messages.ClusterSetup)
@@ -117,18 +117,18 @@ _state = _WorkerState()
 
 
 def dask_setup(worker: Worker) -> None:
-    """Take note of the worker that this process is (Dask's preload)."""
+    """Note the Dask worker of this process (Dask's preload hook)."""
     _state.worker, _state.slots = worker, worker.state.nthreads
     _state.folder = tempfile.mkdtemp(prefix="aptui-cluster-", dir=worker.local_directory)
 
 
 def dask_teardown(_worker: Worker) -> None:
-    """End our workers with it (Dask's preload)."""
+    """End our worker processes (Dask's preload hook)."""
     _state.close()
 
 
 def check(data: bytes) -> bytes:
-    """Answer a `Greeting` with a `Report`."""
+    """Answer a `Greeting` with a `WorkerReport`."""
     greeting = cluster_messages.decode(data, cluster_messages.Greeting)
     toolchains: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     trouble = ""
@@ -143,9 +143,9 @@ def check(data: bytes) -> bytes:
 
 
 def run(data: bytes) -> bytes:
-    """Do a `Task`; return the manifest of an `Answer`.
+    """Run a `Task` and return the manifest of a `TaskAnswer`.
 
-    It was announced as well, which Dask delivers sooner than return values.
+    The manifest is also announced as an event, which Dask delivers sooner than return values.
     """
     task = cluster_messages.decode(data, cluster_messages.Task)
     manifest = _manifest(task)
@@ -165,7 +165,7 @@ def _manifest(task: cluster_messages.Task) -> bytes:
 
 
 def cancel(names: Sequence[str]) -> None:
-    """Stop the tasks of these names: those that run here, and those that may yet come."""
+    """Stop the tasks with these names, running or future."""
     for name in names:
         job = _state.jobs.get(name)
         if job is not None:
@@ -180,7 +180,7 @@ def cancel(names: Sequence[str]) -> None:
 
 
 class _Translator(Struct):
-    """Paths of here into paths of the engine's machine."""
+    """Translates local paths into paths of the engine's machine."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -202,7 +202,7 @@ class _Translator(Struct):
 
 
 class _Job:
-    """A task in a folder of its own."""
+    """A task in its own folder."""
 
     def __init__(self, task: cluster_messages.Task, bench: Bench, store: Store) -> None:
         self._task, self._bench, self._store = task, bench, store
@@ -222,7 +222,7 @@ class _Job:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do(self) -> RunResult:
-        """Fetch, run, give away what was made; return the result in the engine's terms."""
+        """Fetch, run, and store the products; return the result with the engine's paths."""
         for item in self._task.inputs:
             if not self._is_cancelled:
                 self._fetch(item)
@@ -235,14 +235,14 @@ class _Job:
         return self._translate(result)
 
     def cancel(self) -> None:
-        """Stop it, whatever it is at; called by another thread."""
+        """Stop the task in any state; called by another thread."""
         self._is_cancelled = True
         if self._key:
             self._bench.cancel(self._key)
 
     def _note_key(self, key: int) -> None:
         self._key = key
-        if self._is_cancelled:  # whoever asked for it may not have seen the key
+        if self._is_cancelled:  # `cancel` may have run before the key was known
             self._bench.cancel(key)
 
     def _fetch(self, item: cluster_messages.TaskInput) -> None:
@@ -284,7 +284,7 @@ class _Job:
             error=into.text(result.error),
             products=tuple(_as_sent(product, into, lower) for product in result.products),
             discovered=tuple((into.path(path), digest) for path, digest in result.discovered),
-            used=Used(result.used.code),  # files came here by their digests
+            used=Used(result.used.code),  # files were fetched by their digests
             log=tuple(into.record(record) for record in result.log),
             command_line=into.text(result.command_line),
             reprocess=tuple(into.path(path) for path in result.reprocess),
@@ -298,9 +298,8 @@ def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> S
     return replace(product, staged="", links=links)
 
 
-# The worker processes of a cluster worker: the engine's pool with its limits, for calls from many threads.
-#
-# A bench belongs to one configuration of one project. One thread drives its pool; whoever asks for a run waits for its result.
+# Worker processes of a cluster worker: the engine's pool with its limits. A bench belongs to one configuration of one project. One
+# thread drives its pool; callers from any thread wait for results.
 
 _GRACE_S = 1.0
 _CLOSE_S = 10.0
@@ -308,16 +307,16 @@ _NICE = 5
 
 
 class Bench:
-    """Workers of one configuration on this machine.
+    """Worker processes of one configuration on this machine.
 
     Args:
         setup: builders and platforms.
-        folder: of its own; code and jobs lie below it.
-        slots: how many jobs run at once.
-        store: where the project's builder code is.
+        folder: its own folder, for code and jobs.
+        slots: number of jobs at a time.
+        store: the store with the project's builder code.
 
     Raises:
-        HostError: the code cannot be had.
+        HostError: the code is missing.
     """
 
     def __init__(self, setup: ClusterSetup, folder: str, slots: int, store: Store) -> None:
@@ -337,7 +336,7 @@ class Bench:
         self._thread.start()
 
     def _adapt_builder(self, builder: Builder) -> Builder:
-        """Return a builder as it runs here: its code lies here, and everything that it reads is reported."""
+        """Return a builder with its local code; all its reads are reported."""
         origin, path = builder.origin, ""
         if origin.startswith("file:"):
             path, _, name = origin.removeprefix("file:").rpartition(":")
@@ -346,11 +345,11 @@ class Bench:
         return replace(builder, origin=origin, undeclared_reads=UndeclaredReads.ADD, code_files=code_files)
 
     def toolchains(self) -> dict[str, Toolchain]:
-        """Return what its builders are made of here."""
+        """Return the toolchains of its builders."""
         return toolchains_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
-        """Do a job and wait until it ends; `note_key` is told the number by which `cancel` knows it."""
+        """Run a job and wait for its result; `note_key` is called with its number for `cancel`."""
         key = next(self._keys)
         answer: Future[RunResult] = Future()
         self._answers[key] = answer
@@ -363,7 +362,7 @@ class Bench:
         self._ask(lambda pool: pool.kill([key]))
 
     def close(self) -> None:
-        """End all workers; callers that wait for a run learn that it was broken off."""
+        """End all worker processes; waiting callers get an error."""
         self._is_closing = True
         self._waker.wake()
         self._thread.join(_CLOSE_S)
@@ -398,12 +397,12 @@ class Bench:
 
     def _take(self, results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, RunResult):  # nothing else is asked for
+            if isinstance(result, RunResult):  # other results are not requested
                 self._answers.pop(result.run_key).set_result(result)
 
 
 def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
-    """Return the files of a project's own builder where they lie here; what is installed is compared by its toolchain digest."""
+    """Return the local files of a project's own builder; installed code is compared by its toolchain."""
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 
 

@@ -1,6 +1,8 @@
-"""`aptui worker`: this machine as a worker of a Dask cluster, with a nanny that starts it again when it dies.
+"""`aptui worker`: runs this machine as a worker of a Dask cluster, with a nanny that restarts it.
 
-Dask's own command does as well: `dask worker ADDRESS --preload aptui.features.cluster.task` (`CLUSTER.md`).
+Dask's own command works, too: `dask worker ADDRESS --preload aptui.features.cluster.task` (`CLUSTER.md`).
+
+Tests: `tests/features/cluster/test_verbs.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ _START_S = 60.0
 _AGAIN_S = 2.0
 _MOST_AGAIN_S = 30.0
 _MEMORY_SHARE = 0.8
-"""What jobs may take together of the machine's memory."""
+"""Share of the machine's memory for all jobs, by default."""
 
 
 def worker_arguments(parser: ArgumentParser) -> None:
-    """Add what the verb takes."""
+    """Declare the options of `worker`."""
     parser.add_argument("--scheduler", required=True, metavar="ADDRESS", help="tls://host:8786; tcp:// on the loopback alone")
     parser.add_argument(
         "--insecure", action="store_true", help="speak tcp://, by which every user of this machine can run programs as you"
@@ -51,11 +53,11 @@ def worker_arguments(parser: ArgumentParser) -> None:
 
 
 def worker(arguments: Namespace) -> int:
-    """Work until told to stop."""
+    """Work until interrupted."""
     has_certificates = bool(arguments.tls_ca and arguments.tls_cert and arguments.tls_key)
     settings.check_address(arguments.scheduler, has_certificates=has_certificates, is_insecure=arguments.insecure)
     try:
-        import distributed  # noqa: F401  # only to say in time that it is missing
+        import distributed  # noqa: F401  # reports a missing package early
     except ImportError:
         raise UserError("a worker needs the package 'distributed'", hint=install_advice("dask")) from None
     if arguments.store:
@@ -83,16 +85,16 @@ async def _work(arguments: Namespace) -> int:
 
 
 async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None:
-    """Work until told to stop, or until the scheduler is gone.
+    """Work until interrupted or the scheduler is gone.
 
-    Dask's own workers end with it, or leave it when they hear nothing more.
+    Dask's own workers end with their scheduler, or after a timeout.
     """
     if ended.is_set():
         return
     nanny = _nanny(arguments, folder)
     try:
         await asyncio.wait_for(nanny, _START_S)
-    except (OSError, TimeoutError, RuntimeError) as error:  # Dask says "failed to start" as a RuntimeError
+    except (OSError, TimeoutError, RuntimeError) as error:  # Dask raises "failed to start" as RuntimeError
         await nanny.close()
         raise HostError(
             f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
@@ -104,7 +106,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
 
 
 async def _either(*waits: Coroutine[Any, Any, object]) -> None:
-    """Wait until one of these is over."""
+    """Wait until one of these has ended."""
     tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
@@ -129,11 +131,11 @@ def _nanny(arguments: Namespace, folder: str) -> Any:
         host=arguments.host or ("127.0.0.1" if is_plain else None),
         security=security_of(place),
         resources=resources,
-        memory_limit=0,  # jobs run in processes of our own, which our own limits hold for
+        memory_limit=0,  # jobs run in our own processes with our own limits
         local_directory=folder,
         preload=[_PRELOAD],
         preload_argv=[],
-        config={"distributed.worker.profile.enabled": False},  # it would look into each thread a hundred times a second
+        config={"distributed.worker.profile.enabled": False},  # the profiler would inspect each thread a hundred times per second
         silence_logs=logging.WARNING,
     )
 
@@ -166,7 +168,7 @@ def _tags(text: str) -> dict[str, int]:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who else can run programs."""
+    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who can run programs on this machine."""
     yield _check_cluster(config)
 
 

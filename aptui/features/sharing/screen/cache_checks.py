@@ -1,6 +1,10 @@
-"""One look at the files of the cache: are products as recorded (`verify`), which files belong to none (`unowned`).
+"""Checks of the cache on the Shared cache screen.
 
-It goes on in a thread and tells what it has found so far; what it found is mended elsewhere (`mending`).
+Products that differ from their records (`verify`), files without a product (`unowned`).
+
+A check runs in a thread and reports its findings so far. Repairs are requests to the engine; this module deletes no files.
+
+Tests: `tests/features/sharing/screen/test_cache_checks.py`, `tests/features/sharing/screen/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -32,12 +36,12 @@ _CANCELLED = -1
 
 
 class CacheExamination:
-    """The look that goes on, or the last one.
+    """The running check, or the last one.
 
     Args:
-        found: called, in the app's thread, with all that was found so far.
-        turned: called when a look began, ended, was cancelled or failed, and when something of it is gone.
-        ended: called when one has ended by itself.
+        found: called in the app's thread with all findings so far.
+        turned: called when a check starts, ends, is cancelled or fails, and when findings are removed.
+        ended: called when a check has completed.
     """
 
     def __init__(
@@ -46,28 +50,28 @@ class CacheExamination:
         self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
         self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
         self.kind = ""
-        """"verify" or "unowned": what is, or was last, looked for."""
+        """"verify" or "unowned": the running or last check."""
         self.progress: CheckProgress | None = None
-        """What was found so far, None = nobody looked yet."""
+        """Progress and findings so far, None = no check was started."""
         self.ended_ms = 0
-        """When it ended; 0 = it goes on, negative = it was cancelled."""
+        """When the check ended; 0 = it is running, negative = it was cancelled."""
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running check."""
         self._task.close()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a look goes on."""
+        """Whether a check is running."""
         return self._task.is_busy
 
     @property
     def problems(self) -> tuple[CacheProblem, ...]:
-        """What was found."""
+        """The findings."""
         return self.progress.problems if self.progress else ()
 
     def has_found(self, *kinds: str) -> bool:
-        """Return whether there are findings of these kinds."""
+        """Whether there are findings of these kinds."""
         return any(each.kind in kinds for each in self.problems)
 
     def verify(self) -> None:
@@ -75,7 +79,7 @@ class CacheExamination:
         self._start("verify", held.verify)
 
     def find_unowned(self) -> None:
-        """Look for files that belong to no product."""
+        """Search for files without a product."""
         config = self._shell.config
         platforms = tuple(platform.id for platform in config.project.platforms) if config else ()
         self._start("unowned", lambda task, cache_dir, report: held.find_unowned(task, cache_dir, platforms, report))
@@ -95,11 +99,11 @@ class CacheExamination:
         self._turned()
 
     def cancel(self) -> None:
-        """Stop looking; what was found so far stays."""
+        """Cancel the check; its findings stay."""
         self._task.cancel()
 
     def forget(self, gone: set[str]) -> None:
-        """Take what is gone off what was found."""
+        """Remove findings whose files no longer exist."""
         if self.progress is not None and gone:
             rest = tuple(each for each in self.progress.problems if each.name not in gone)
             self._take(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
@@ -127,10 +131,10 @@ class CacheExamination:
     # ---------------------------------------------------------------------------------------------------------- in a sentence
 
     def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return, for the rule above the findings, how the look goes or went.
+        """Return the text about the check for the line above the findings.
 
         Args:
-            are_going: whether the engine was asked to delete some of them.
+            are_going: whether the engine was asked to delete some of the files.
         """
         progress = self.progress
         if progress is None:
@@ -174,17 +178,15 @@ def _going_on(title: str, progress: CheckProgress, width: int) -> tuple[Sequence
     return (Part(title, "title"), Part(text, "processing"), *gauge(progress.done / progress.whole, cells)), cancels
 
 
-# How what a look at the cache found is mended: the engine is asked to make it again or to delete it; nothing is deleted here.
-
 _NAME_CELLS = 30
-"""Of a name in a question, so that its answers stay in sight."""
+"""Maximum length of a name in a question, so that the answers stay visible."""
 
 
 class Mending:
-    """What can be done about findings.
+    """Repairs of findings: the engine runs jobs again or deletes files.
 
     Args:
-        problems: tells all that were found.
+        problems: returns all findings.
         gone: called with the names of files that the engine has deleted.
     """
 
@@ -192,16 +194,16 @@ class Mending:
         self._shell, self._problems, self._gone = shell, problems, gone
         self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
         self.going: list[CacheProblem] = []
-        """Files that the engine was asked to delete, and that were still there."""
+        """Files that the engine was asked to delete and that still existed."""
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel running work."""
         self._checking.close()
 
     # -------------------------------------------------------------------------------------------------------------- repair
 
     def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
-        """Ask whether to run the jobs of the sources of `chosen` again, or of all."""
+        """Ask whether to run the jobs of the sources of `chosen` or of all findings again."""
         few, all_sources = _sources_of(chosen), _sources_of(self._problems())
         if not all_sources:
             return
@@ -215,7 +217,7 @@ class Mending:
         self._shell.question("run the jobs again of", choices)
 
     def _reprocess(self, sources: Sequence[str]) -> None:
-        from aptui.link.port import ReprocessJobs  # for start-up: the verbs come after the first paint
+        from aptui.link.port import ReprocessJobs  # keeps the start fast: the requests are loaded after the first paint
 
         done = f"{count(len(sources), 'source')} asked for; verify again when the engine is idle"
         self._shell.ask(ReprocessJobs(keys=tuple(key_of(source) for source in sources)), done)
@@ -223,7 +225,7 @@ class Mending:
     # -------------------------------------------------------------------------------------------------------------- delete
 
     def ask_to_delete(self) -> None:
-        """Ask whether the engine shall delete the files that belong to no product; say what it never looks at."""
+        """Ask whether the engine shall delete the files without a product; name the folders that it never checks."""
         unowned = [each for each in self._problems() if each.kind == "unowned"]
         gone, others = [each for each in unowned if each.is_watched], [each for each in unowned if not each.is_watched]
         if not gone:
@@ -236,8 +238,8 @@ class Mending:
         self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
 
     def _delete(self, gone: list[CacheProblem]) -> None:
-        """Let the engine do it: it alone deletes in the cache, in every folder whose time is not the one it recorded."""
-        from aptui.link.port import RescanSources  # for start-up: the verbs come after the first paint
+        """Request a rescan: the engine deletes files without a product in every folder whose time differs from the recorded one."""
+        from aptui.link.port import RescanSources  # keeps the start fast: the requests are loaded after the first paint
 
         cache_dir = self._shell.session.cache_dir
 
@@ -253,7 +255,7 @@ class Mending:
         self._checking.start(work, ask, self._complain)
 
     def find_gone(self) -> None:
-        """Look, in a thread, which of the files that the engine was asked to delete are still there."""
+        """Check in a thread which of the files to delete still exist."""
         cache_dir, going = self._shell.session.cache_dir, tuple(self.going)
         if going:
             self._checking.start(lambda _task: held.keep_unowned(cache_dir, going), self._take_left, self._complain)
@@ -271,7 +273,7 @@ class Mending:
     # ---------------------------------------------------------------------------------------------------------------- menu
 
     def open_menu(self, problem: CacheProblem, place: tuple[int, int] | None) -> None:
-        """Offer what can be done about one finding."""
+        """Open the menu of one finding."""
         items: list[MenuItem | None] = []
         if problem.source and self._shell.can_ask:
             items.append(MenuItem("repair", "Run its jobs again", "r"))

@@ -1,8 +1,8 @@
-"""What the Shared cache screen knows of a cache: amounts by platform, folder and builder, and what a look finds wrong.
+"""The contents of a cache for the Shared cache screen: amounts by platform, folder and builder, and searches for problems.
 
-It is read in a thread; how it looks in rows is `cache.rows`'.
+The queries run in a thread.
 
-Tests: `tests/features/sharing/screen/test_screen.py`.
+Tests: `tests/features/sharing/screen/test_screen.py`, `tests/features/sharing/screen/test_inventory.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
-    """A row: so many products of so many bytes, a part of all; `made` since yesterday."""
+    """A row: number and bytes of products, of `of_bytes` in all; `made` since yesterday."""
 
     name: str
     count: int
@@ -51,7 +51,7 @@ class CacheShare(Struct, frozen=True):
 
 
 class CacheInventory(Struct, frozen=True):
-    """All of it, as it was at a moment."""
+    """All amounts at a moment."""
 
     platforms: tuple[CacheShare, ...]
     folders: tuple[CacheShare, ...]
@@ -66,7 +66,7 @@ class CacheInventory(Struct, frozen=True):
 
 
 class CacheProblem(Struct, frozen=True):
-    """Something that is not as it should be in the cache; `source` is "" for a file that belongs to no product."""
+    """A problem in the cache; `source` is "" for a file without a product."""
 
     kind: str
     name: str
@@ -77,7 +77,7 @@ class CacheProblem(Struct, frozen=True):
 
 
 class CheckProgress(Struct, frozen=True):
-    """How far a look at the cache is: `done` of `whole` (bytes, or folders of an unknown number), and what was found."""
+    """Progress of a check: `done` of `whole` (bytes, or folders of an unknown number), and the findings."""
 
     done: int = 0
     whole: int = 0
@@ -88,7 +88,7 @@ class CheckProgress(Struct, frozen=True):
 
 
 def read_contents(cache_dir: Path, builders: Mapping[bytes, str], now_ms: int) -> CacheInventory:
-    """Return what the cache holds; some seconds at a million products.
+    """Return the contents of the cache; takes some seconds for a million products.
 
     Raises:
         KnownError: the database cannot be read.
@@ -128,10 +128,10 @@ def _disk(folder: Path) -> tuple[int, int]:
 
 
 def verify(task: BackgroundTask, cache_dir: Path, report: Callable[[CheckProgress], object]) -> CheckProgress:
-    """Compare every product with its digest; `tell` hears, not too often, how far it is.
+    """Compare every product with its digest; `report` is called at intervals.
 
     Raises:
-        KnownError: the database cannot be read. CancelledError: nobody waits any more.
+        KnownError: the database cannot be read. CancelledError: the check was cancelled.
     """
     path, reported_at = asset_database(cache_dir), 0.0
     with closing(open_reader(path)) as reader, translate_errors(path):
@@ -156,10 +156,10 @@ def _problem(finding: Finding, size_bytes: int) -> CacheProblem:
 def find_unowned(
     task: BackgroundTask, cache_dir: Path, platforms: tuple[str, ...], report: Callable[[CheckProgress], object]
 ) -> CheckProgress:
-    """Look for files that belong to no product.
+    """Search for files without a product.
 
     Raises:
-        KnownError: the database cannot be read. CancelledError: nobody waits any more.
+        KnownError: the database cannot be read. CancelledError: the check was cancelled.
     """
     path, reported_at, count = asset_database(cache_dir), 0.0, 0
     found: list[OrphanFile] = []
@@ -171,12 +171,12 @@ def find_unowned(
             if time.monotonic() - reported_at > _REPORT_EVERY_S:
                 reported_at = time.monotonic()
                 report(CheckProgress(count, 0, count, 0, 0, tuple(map(_as_unowned, found))))
-        found = still_orphans(found, reader, cache_dir)  # what was being put in place has its row by now
+        found = still_orphans(found, reader, cache_dir)  # files of a running commit have their rows by now
     return CheckProgress(count, 0, count, count, 0, tuple(map(_as_unowned, found)))
 
 
 def keep_unowned(cache_dir: Path, problems: tuple[CacheProblem, ...]) -> tuple[CacheProblem, ...]:
-    """Return those that still lie in the cache and still belong to no product."""
+    """Return the problems whose files still exist and still have no product."""
     path = asset_database(cache_dir)
     with closing(open_reader(path)) as reader, translate_errors(path):
         left = {orphan.name for orphan in still_orphans([_orphan(each) for each in problems], reader, cache_dir)}
@@ -192,29 +192,27 @@ def _orphan(problem: CacheProblem) -> OrphanFile:
 
 
 def orphans_of(problems: tuple[CacheProblem, ...]) -> list[OrphanFile]:
-    """Return problems as the store knows them."""
+    """Return problems as records of the store."""
     return [_orphan(each) for each in problems]
 
 
 def refuse_unreadable(cache_dir: Path) -> None:
-    """Raise HostError where the cache cannot be looked into at all: everything would seem to be missing."""
+    """Raise HostError if the cache cannot be read: every product would seem to be missing."""
     if not os.access(cache_dir, os.R_OK | os.X_OK):
         raise HostError(f"cache '{cache_dir}' cannot be read", hint="check its permissions, and that its disk is mounted")
 
 
-# What the cache holds, as the screen knows it: read when it is shown, and again once assets changed and the engine rests.
-
 WIDE_COLUMNS = 110
-"""From here on the tables stand side by side, and the summary says more."""
+"""Minimum width for tables side by side and the long summary."""
 _GAUGE_CELLS = 16
 
 
 class InventoryReader:
-    """Reads it in a thread; until it was read again a word says it is older.
+    """Reads the contents in a thread: when the screen is shown, and when assets have changed and the engine is idle.
 
     Args:
-        taken: called with what was read, in the app's thread.
-        changed: called when the summary is to be drawn anew.
+        taken: called in the app's thread with the contents.
+        changed: called when the summary must be drawn again.
     """
 
     def __init__(self, shell: Shell, taken: Callable[[CacheInventory], object], changed: Callable[[], object]) -> None:
@@ -222,12 +220,12 @@ class InventoryReader:
         self._task = BackgroundTask("aptui-cache-contents", shell.in_ui)
         self._is_stale = True
         self.contents: CacheInventory | None = None
-        """None = it was not read yet."""
+        """None = not read yet."""
         self.trouble = ""
-        """Why it could not be read."""
+        """Why the contents could not be read."""
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel reading."""
         self._task.close()
 
     def note(self, batch: Batch) -> None:
@@ -235,14 +233,14 @@ class InventoryReader:
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
 
     def read_if_stale(self) -> None:
-        """Read it if it may be otherwise and the engine rests, or if nothing is known yet."""
+        """Read the contents if they may have changed and the engine is idle, or if they were not read yet."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting or progress.analyses_running)
         if self._is_stale and (is_idle or self.contents is None) and not self.trouble:
             self.read()
 
     def read(self) -> None:
-        """Read it, unless that is under way: it is read again after that."""
+        """Read the contents; if they are being read, read them again afterwards."""
         config, cache_dir = self._shell.config, self._shell.session.cache_dir
         builders = {builder.uuid: builder.name for builder in config.project.builders} if config else {}
         now_ms = int(time.time() * 1000)
@@ -254,7 +252,7 @@ class InventoryReader:
     def _take(self, contents: CacheInventory) -> None:
         self.contents, self.trouble = contents, ""
         self._taken(contents)
-        self.read_if_stale()  # something may have changed while it was read
+        self.read_if_stale()  # assets may have changed while it was reading
         self._changed()
 
     def _fail(self, error: KnownError) -> None:
@@ -262,7 +260,7 @@ class InventoryReader:
         self._changed()
 
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the line of amounts: what there is at the left, the room on its disk at the right."""
+        """Return the summary line: amounts on the left, disk space on the right."""
         known = self.contents
         if known is None:
             words, role = (make_safe(self.trouble), "warning") if self.trouble else ("reading what the cache holds…", "muted")
@@ -289,6 +287,6 @@ def _inventory_disk(known: CacheInventory, *, is_wide: bool) -> list[Part]:
 
 
 def gauge(share: float, cells: int) -> tuple[Part, ...]:
-    """Return a bar with what is left of it as a rule."""
+    """Return a bar; its rest is drawn as a rule."""
     filled = share_bar(share, cells)
     return Part(filled, "accent"), Part(glyph("rule") * (cells - len(filled)), "rule")

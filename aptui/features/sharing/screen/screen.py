@@ -1,7 +1,6 @@
-"""The Shared cache screen: what this project's cache holds, what is wrong in it and how it is mended.
+"""The Shared cache screen: contents of this project's cache, its problems and their repair, and a line about the team's cache.
 
-Its parts: `cache.inventory` (amounts), `cache.examination` (what a look found), `cache.tables` of both, `cache.mending`, and
-`cache.sharing`, the line that says what the team shares.
+Tests: `tests/features/sharing/screen/test_screen.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
 
 
-# How amounts and findings look in rows of the Shared cache screen: columns, cells, and what they are sorted by.
+# Columns, cells and sort keys of the tables.
 
 _BAR_CELLS = 12
 PLATFORMS = (
@@ -70,7 +69,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 
 
 def share_cell(share: CacheShare, column: str) -> Cell:
-    """Draw a cell of an amount."""
+    """Return a cell of an amount."""
     match column:
         case "name":
             return Cell(share.name, "path")
@@ -87,20 +86,20 @@ def share_cell(share: CacheShare, column: str) -> Cell:
 
 
 def _make_made_cell(share: CacheShare) -> Cell:
-    """Return what was made since yesterday, also again; where that is all of it, its figures stand there already."""
+    """Return the products made since yesterday; "all" if they are all products, because other columns show the numbers."""
     if not share.made:
         return Cell(glyph("none"), "muted")
     return Cell("all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}")
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns that tell platforms apart: where all is new, or nothing, the summary says so already."""
+    """Return the columns in which platforms differ: if all products are new, or none, the summary says so."""
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
 
 
 def share_order(share: CacheShare, column: str) -> object:
-    """Return what amounts are sorted by."""
+    """Return the sort key of an amount."""
     orders: dict[str, object] = {
         "name": share.name.lower(),
         "count": share.count,
@@ -110,7 +109,7 @@ def share_order(share: CacheShare, column: str) -> object:
 
 
 def problem_cell(problem: CacheProblem, column: str) -> Cell:
-    """Draw a cell of a finding."""
+    """Return a cell of a finding."""
     sign, role = _PROBLEMS[problem.kind]
     match column:
         case "problem":
@@ -124,26 +123,24 @@ def problem_cell(problem: CacheProblem, column: str) -> Cell:
 
 
 def problem_order(problem: CacheProblem, column: str) -> object:
-    """Return what findings are sorted by."""
+    """Return the sort key of a finding."""
     orders: dict[str, object] = {"problem": problem.kind, "source": problem.source.lower(), "size": problem.size_bytes}
     return orders.get(column, problem.name.lower())
 
 
-# The tables of the Shared cache screen: what stands in them, how they are sorted, how high they are.
-
 _SORTS = {"platforms": ("name", False), "folders": ("size", True), "builders": ("size", True), "findings": ("product", False)}
 _RISING = frozenset({"name", "problem", "product", "source"})
-"""Columns that begin with the first letter, the others with the largest number."""
+"""Columns that sort in ascending order first; the others start with the largest number."""
 
 
 class Findings(Table):
-    """What a look at the cache found."""
+    """The findings of a check."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
 
 
 class CacheTables:
-    """Amounts by platform, folder and builder, and the findings; each widget is `cache-<name>`."""
+    """The tables of amounts by platform, folder and builder, and of findings; each widget is `cache-<name>`."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -164,7 +161,7 @@ class CacheTables:
         return self._problems if name == "findings" else self._amounts[name]
 
     def show_inventory(self, contents: CacheInventory) -> None:
-        """Show what the cache holds."""
+        """Show the contents of the cache."""
         self.platforms.set_columns(platform_columns(contents.platforms))
         for name, shares in (
             ("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders),
@@ -173,8 +170,8 @@ class CacheTables:
             self._widgets[name].refresh_model()
 
     def show_findings(self, progress: CheckProgress) -> None:
-        """Show what a look found so far."""
-        if len(progress.problems) != self._problems.row_count():  # while one look goes on they only become more
+        """Show the findings so far."""
+        if len(progress.problems) != self._problems.row_count():  # the findings of one check only grow
             self._problems.show(progress.problems)
         self.findings.refresh_model()
 
@@ -183,9 +180,9 @@ class CacheTables:
         return self._problems.at(key)
 
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:
-        """Give tables that are short no more lines than they need."""
+        """Shrink short tables to the lines they need."""
         platforms, builders, findings = (self._model(name).row_count() + 1 for name in ("platforms", "builders", "findings"))
-        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the head, and a row or why there is none
+        self.platforms.styles.height = max(2, min(platforms, 5 if is_narrow else 9))  # the heading and one row
         for name in ("builders", "folders"):
             self._widgets[name].display = self._model(name).row_count() > 0
         self.builders.styles.height = min(builders, max(3, size.height // 4 + 1)) if is_narrow else "1fr"
@@ -194,19 +191,19 @@ class CacheTables:
     # ----------------------------------------------------------------------------------------------------------------- order
 
     def restore_order(self) -> None:
-        """Sort as it was."""
+        """Restore the saved sort order."""
         for name, usual in _SORTS.items():
             column, is_descending = self._shell.memory.get(f"cache.sort.{name}", list(usual))
             known = {each.id for each in self._widgets[name].columns if each.title}
             self._sort(name, (column, bool(is_descending)) if column in known else usual)
 
     def ask_order(self, table: Table) -> None:
-        """Choose what a table is sorted by."""
+        """Ask for the sort order of a table."""
         items = [MenuItem(column.id, f"by {column.title}") for column in table.columns if column.title]
         Menu.ask(self._shell.app, items, lambda column: self.turn_order(table, column) if column else None, title="Sort")
 
     def turn_order(self, table: Table, column: str) -> None:
-        """Sort by a column; again: the other way round."""
+        """Sort by a column; a second call reverses the order."""
         name = next((name for name, widget in self._widgets.items() if widget is table), "")
         if not name or column == "share":
             return
@@ -222,7 +219,7 @@ class CacheTables:
 
 
 class CachePane(Pane):
-    """Amounts above, findings below."""
+    """The screen: amounts above, findings below."""
 
     DEFAULT_CSS = """
     CachePane { layout: vertical; }
@@ -265,7 +262,7 @@ class CachePane(Pane):
         self.tables = CacheTables(self.shell)
 
     def compose(self) -> ComposeResult:
-        """Yield summary, tables, and what was found."""
+        """Yield summary, tables, and findings."""
         yield Bar(self.inventory.summary, id="cache-summary", rules=False)
         yield Bar(self.sharing.summary, id="cache-shared", rules=False)
         with Horizontal(id="cache-columns"):
@@ -278,24 +275,24 @@ class CachePane(Pane):
         yield self.tables.findings
 
     def on_mount(self) -> None:
-        """Sort as it was."""
+        """Restore the saved sort order."""
         self.tables.restore_order()
         self.tables.platforms.empty_text = "no products yet: what jobs make comes here"
 
     def on_unmount(self) -> None:
-        """Give up what is under way."""
+        """Cancel running work."""
         for each in (self.inventory, self.examination, self.mending, self.sharing):
             each.close()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the tables below each other where there is no room."""
+        """Stack the tables if the screen is narrow."""
         self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
         self._fit_tables()
 
     # ---------------------------------------------------------------------------------------------------------------- beat
 
     def activate(self) -> None:
-        """Read what the cache holds, if it may have changed."""
+        """Read the contents if they may have changed."""
         self.sharing.refresh_account()
         self.inventory.read_if_stale()
 
@@ -305,12 +302,12 @@ class CachePane(Pane):
         self.inventory.read()
 
     def on_news(self, batch: Batch) -> None:
-        """Note that something may be otherwise."""
+        """Note that the contents may have changed."""
         self.inventory.note(batch)
         self._is_informed = self._is_informed or bool(batch)
 
     def on_frame(self) -> None:
-        """Read again if the engine rests; look whether what it was asked to delete is gone."""
+        """Read the contents if the engine is idle; check whether files to delete are gone."""
         self.inventory.read_if_stale()
         if self._is_informed:
             self.mending.find_gone()
@@ -318,12 +315,12 @@ class CachePane(Pane):
         self._draw()
 
     def status(self) -> str:
-        """Say how large it is."""
+        """Return the size of the cache as text."""
         known = self.inventory.contents
         return f"{count(known.count, 'product')}, {size_text(known.size_bytes)}" if known else ""
 
     def commands(self) -> Sequence[Command]:
-        """Return what can be said here."""
+        """Return the commands of this screen."""
         commands = [
             Command("verify", "compare every product with its digest", lambda _rest: self.action_verify()),
             Command("unowned", "list files in the cache that belong to no product", lambda _rest: self.action_unowned()),
@@ -342,7 +339,7 @@ class CachePane(Pane):
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave out what makes no sense now."""
+        """Offer the keys that apply now."""
         if not self.is_attached:
             return True
         match action:
@@ -393,18 +390,18 @@ class CachePane(Pane):
         return self.examination.verdict(width, are_going=bool(self.mending.going))
 
     def _take_gone(self, gone: set[str]) -> None:
-        """Show without what the engine deleted."""
+        """Remove findings whose files the engine has deleted."""
         self.examination.forget(gone)
         self._draw()
 
     def _fit_tables(self) -> None:
-        """Give tables that are short no more lines than they need."""
+        """Shrink short tables to the lines they need."""
         self.tables.fit(self.size, is_narrow=self.has_class("-narrow"), is_zoomed=self.has_class("-zoomed"))
 
     # ---------------------------------------------------------------------------------------------------------------- the keys
 
     def action_share(self) -> None:
-        """Offer mode, location and patterns of the shared cache, a test, and to save or discard what was changed."""
+        """Open the menu of the shared cache: mode, location, patterns, test, save and discard."""
         self.sharing.refresh_account()
         self.sharing.open_menu()
 
@@ -413,7 +410,7 @@ class CachePane(Pane):
         self._examine(self.examination.verify)
 
     def action_unowned(self) -> None:
-        """Look for files that belong to no product."""
+        """Search for files without a product."""
         self._examine(self.examination.find_unowned)
 
     def _examine(self, begin: Callable[[], None]) -> None:
@@ -423,60 +420,60 @@ class CachePane(Pane):
         begin()
 
     def action_cancel(self) -> None:
-        """Stop looking; what was found so far stays."""
+        """Cancel the check; its findings stay."""
         self.examination.cancel()
 
     def action_repair(self) -> None:
-        """Ask to run the jobs of what is wrong again: of the marked rows or the one under the cursor, or of all."""
+        """Ask to run the jobs of findings again: of marked rows, of the row under the cursor, or of all."""
         table = self.tables.findings
         self.mending.ask_to_repair([self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else [])
 
     def action_delete(self) -> None:
-        """Have the engine delete the files that belong to no product, after asking."""
+        """Ask the engine to delete the files without a product, after confirmation."""
         self.mending.ask_to_delete()
 
     # ------------------------------------------------------------------------------------------------------------ the rest
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
-        """Offer what can be done about a finding."""
+        """Open the menu of a finding."""
         event.stop()
         if event.rows is self.tables.findings:
             self.mending.open_menu(self.tables.problem(event.key), None)
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
-        """Offer the same at the pointer."""
+        """Open the menu of a finding at the pointer."""
         event.stop()
         if event.rows is self.tables.findings:
             self.mending.open_menu(self.tables.problem(event.key), (event.x, event.y))
 
     def action_menu(self) -> None:
-        """Offer what can be done about the finding under the cursor."""
+        """Open the menu of the finding under the cursor."""
         table = self.tables.findings
         if table.has_focus and table.cursor_key is not None:
             self.mending.open_menu(self.tables.problem(table.cursor_key), None)
 
     def action_copy(self) -> None:
-        """Copy the rows that are marked, or the one under the cursor."""
+        """Copy the marked rows or the row under the cursor."""
         table = self.shell.app.focused
         if isinstance(table, Table):
             lines = [table.row_text(key) for key in table.list_selected_keys()]
             self.shell.copy_text("\n".join(lines)) if lines else None
 
     def action_zoom(self) -> None:
-        """Give the findings all the room, or give it back."""
+        """Show the findings only, or everything."""
         self.toggle_class("-zoomed")
         if self.has_class("-zoomed"):
             self.tables.findings.focus()
         self._fit_tables()
 
     def action_sort(self) -> None:
-        """Choose what the table is sorted by."""
+        """Ask for the sort order of the table."""
         table = self.shell.app.focused
         if isinstance(table, Table):
             self.tables.ask_order(table)
 
     def on_table_header_clicked(self, event: Table.HeaderClicked) -> None:
-        """Sort by a column; again: the other way round."""
+        """Sort by a column; a second click reverses the order."""
         event.stop()
         self.tables.turn_order(cast(Table, event.rows), event.column_id)
 

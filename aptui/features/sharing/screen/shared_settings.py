@@ -1,6 +1,8 @@
-"""The team's part of the Shared cache screen: a draft of mode, location and patterns, a test of it, and what sharing saved.
+"""The team's cache on the Shared cache screen: a draft of mode, location and patterns, a test of it, and the savings.
 
-The draft goes into the project's own `aptui.yaml`, character by character where something changed (`config.edit`).
+The draft is saved into the project's `aptui.yaml`; unchanged text stays as it is (`config.edit`).
+
+Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ _MEANINGS = {"inactive": "not used", "client": "read", "server": "read and writt
 _KINDS = {"glob": "Wildcard", "regex": "Regex"}
 _WIDE_COLUMNS = 110
 _WORTH_SHOWING_MS = 50
-"""Time that is less would be told as 0.0 s."""
+"""Minimum time to show; less would be shown as 0.0 s."""
 
 
 class SharingRow(Struct, frozen=True):
-    """A pattern as people edit it; `kind` is glob or regex."""
+    """A pattern that the user edits; `kind` is glob or regex."""
 
     name: str = "New Name"
     kind: str = "glob"
@@ -43,26 +45,26 @@ class SharingRow(Struct, frozen=True):
     is_enabled: bool = True
 
     def plain(self) -> dict[str, str | bool]:
-        """Return it as it stands in YAML."""
+        """Return the pattern as a YAML mapping."""
         return {"name": self.name, self.kind: self.text} | ({} if self.is_enabled else {"enabled": False})
 
 
 class Draft(Struct, frozen=True):
-    """What would be saved."""
+    """The settings to save."""
 
     mode: str = "inactive"
     store: str = ""
     patterns: tuple[SharingRow, ...] = ()
 
     def with_pattern(self, at: int, row: SharingRow | None) -> Draft:
-        """Return the draft with another pattern at a place, or without the one that is there."""
+        """Return the draft with a pattern replaced, or removed (None)."""
         rows = list(self.patterns)
         rows[at : at + 1] = [] if row is None else [row]
         return replace(self, patterns=tuple(rows))
 
 
 def draft_of(sharing: SharedCacheSettings) -> Draft:
-    """Return what is in force."""
+    """Return the configured settings."""
     kinds = {PatternKind.GLOB: "glob", PatternKind.REGEX: "regex"}
     rows = (SharingRow(each.name, kinds[each.pattern.kind], each.pattern.text, each.is_enabled) for each in sharing.patterns)
     return Draft(sharing.mode, sharing.store, tuple(rows))
@@ -73,14 +75,14 @@ class SharedSettings:
 
     Args:
         shell: the app.
-        changed: called when the line about it is to be drawn anew.
+        changed: called when the line about the team's cache must be drawn again.
     """
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
         self._task = BackgroundTask("aptui-cache-sharing", shell.in_ui)
         self._seen: Draft | None = None
-        """What was in force when it was looked at last."""
+        """The configured settings at the last check."""
         self._saved = Draft()
         self.draft = Draft()
         self.answer: ProbeAnswer | None = None
@@ -88,21 +90,21 @@ class SharedSettings:
         self._sums: dict[str, SharingSum] = {}
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel running work."""
         self._task.close()
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is something to save."""
+        """Whether the draft differs from the saved settings."""
         return self.draft != self._saved
 
     @property
     def project_dir(self) -> Path | None:
-        """The project whose settings these are."""
+        """Folder of the project."""
         return self._shell.config.project_dir if self._shell.config is not None else None
 
     def refresh_account(self) -> None:
-        """Take over what is in force now, if that changed and nobody has begun to edit; read what was saved so far."""
+        """Take changed settings over unless the user is editing; read the savings."""
         config = self._shell.config
         if config is None:
             return
@@ -110,7 +112,7 @@ class SharedSettings:
         if now != self._seen and not self.is_dirty:
             self._saved = self.draft = now
         self._seen = now
-        from aptui.features.sharing import totals as shared_totals  # for start-up
+        from aptui.features.sharing import totals as shared_totals  # keeps the start fast
         from aptui.shared.account import line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
@@ -119,7 +121,7 @@ class SharedSettings:
     # --------------------------------------------------------------------------------------------------------------- words
 
     def summary(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Say in a line how things stand: what people wait for first, for on a small screen the end of the line is cut off."""
+        """Return the line about the team's cache, the most important facts first: a narrow screen cuts its end."""
         draft, is_news = self.draft, self.is_dirty or self.answer is not None
         left = [Part(" shared cache  ", "muted")]
         if self.answer is None or width >= _WIDE_COLUMNS:
@@ -133,7 +135,7 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        # Of results from elsewhere it says something only where there are some, or could be.
+        # The savings are shown if results came from other machines, or could come.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
         shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if shows_account else ()
@@ -141,7 +143,7 @@ class SharedSettings:
     # --------------------------------------------------------------------------------------------------------------- menus
 
     def open_menu(self) -> None:
-        """Offer everything that can be said about it."""
+        """Open the menu of the shared cache."""
         draft, can_test = self.draft, bool(self.draft.store) and not self._task.is_busy
         rows = [
             MenuItem(f"pattern {at}", f"{'[x]' if row.is_enabled else '[ ]'} {row.name}   {_KINDS[row.kind]}   {row.text}")
@@ -188,7 +190,7 @@ class SharedSettings:
                 return
 
     def _open_statistics(self) -> None:
-        """Show what sharing gave, for each builder, those that saved most first."""
+        """Show the savings of each builder, the largest first."""
         sums = sorted(self._sums.items(), key=lambda item: -item[1].saved_ms)
         wide = max(len(name) for name, _ in sums)
         gains = _gains([one for _, one in sums])
@@ -240,19 +242,19 @@ class SharedSettings:
     # ----------------------------------------------------------------------------------------------------------------- row actions
 
     def discard(self) -> None:
-        """Go back to what is in force."""
+        """Return to the configured settings."""
         self.draft, self.answer = self._saved, None
         self._changed()
 
     def test(self) -> None:
-        """Reach the store of the draft, in a thread."""
+        """Test the store of the draft in a thread."""
         config = self._shell.config
         if config is None:
             return
         sharing = replace(config.sharing, mode=self.draft.mode, store=self.draft.store)
 
         def work(_task: BackgroundTask) -> ProbeAnswer:
-            from aptui.features.sharing.namespaces import probe  # for start-up
+            from aptui.features.sharing.namespaces import probe  # keeps the start fast
 
             return probe(sharing)
 
@@ -263,20 +265,20 @@ class SharedSettings:
         self._task.start(work, take_answer, self._complain)
 
     def save(self) -> None:
-        """Write what differs into the project's file, in a thread."""
+        """Save the changed settings into the project's file, in a thread."""
         folder, draft, before = self.project_dir, self.draft, self._saved
         if folder is None:
             return
 
         def work(_task: BackgroundTask) -> None:
-            from aptui.config.edit import writable_files, write  # for start-up
+            from aptui.config.edit import writable_files, write  # keeps the start fast
 
             file = writable_files(folder)[0]
             if draft.patterns != before.patterns:
                 write(folder, file, "shared_cache.patterns", [row.plain() for row in draft.patterns])
             if draft.store != before.store:
                 write(folder, file, "shared_cache.store", draft.store)
-            if draft.mode != before.mode:  # last: a mode needs a place
+            if draft.mode != before.mode:  # last, because a mode needs a location
                 write(folder, file, "shared_cache.mode", draft.mode)
 
         def take_result(_nothing: None) -> None:
@@ -294,8 +296,8 @@ class SharedSettings:
 
 
 def _gains(sums: Sequence[SharingSum]) -> list[str]:
-    """Say what sharing gave each builder, numbers below each other; nothing of time where none was saved or lost."""
-    from aptui.shared.account import duration  # for start-up
+    """Return the savings of each builder with aligned numbers; without a time if none was saved or lost."""
+    from aptui.shared.account import duration  # keeps the start fast
 
     sentences = []
     here, shared, made = (

@@ -1,1 +1,1 @@
-"""Places for shared results: folders, HTTP servers, object stores and this machine; what keeps them small."""
+"""Stores for shared results: folders, HTTP servers, object stores and this machine, with their maintenance."""

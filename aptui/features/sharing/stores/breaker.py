@@ -1,4 +1,7 @@
-"""A circuit breaker for a store: after some failures in a row it rests a while, is tried once, and closes again on success."""
+"""A circuit breaker for a store, and calls with a deadline. After some failures the breaker opens for a while, then admits one try.
+
+Tests: `tests/features/sharing/stores/test_breaker.py`, `tests/features/sharing/stores/test_deadlines.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,19 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-# Calls that may hang, and callers that do not: a few threads make the calls, and a caller waits no longer than its deadline.
-#
-# A thread that hangs (a network share that is gone holds a system call for ever) is given up: its answer is thrown away when it
-# comes. The threads do not keep the process alive.
+# Calls with a deadline: a few threads make the calls, and a caller waits no longer than its deadline. A blocked thread (an
+# unreachable network share blocks a system call forever) is given up, and its answer is dropped. The threads do not keep the
+# process alive.
 
 T = TypeVar("T")
 
 
 class TooSlow(Exception):
-    """No answer in time; what was asked may still go on."""
+    """The deadline has passed; the call may still run."""
 
 
 class DeadlineAnswer(Generic[T]):
-    """What will come of a call."""
+    """The future result of a call."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
@@ -31,31 +33,31 @@ class DeadlineAnswer(Generic[T]):
         self._error: BaseException | None = None
 
     def wait(self, limit_s: float) -> T:
-        """Return what the call returned, or raise what it raised.
+        """Return the result of the call, or raise its error.
 
         Raises:
-            TooSlow: it did not end within `limit_s`; if it has not begun, it never will.
+            TooSlow: the call did not end within `limit_s`; if it has not started, it will not.
         """
         if not self._done.wait(max(limit_s, 0.0)):
             self._is_given_up = True
             raise TooSlow
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # set whenever there is no error
+        return self._value  # type: ignore[return-value]  # set unless there is an error
 
     def run(self) -> None:
-        """Do the call, unless nobody waits any more."""
+        """Run the call, unless the caller has given up."""
         if self._is_given_up:
             return
         try:
             self._value = self._call()
-        except BaseException as error:  # noqa: BLE001  # it is raised again where somebody waits for it
+        except BaseException as error:  # noqa: BLE001  # raised again in the caller
             self._error = error
         self._done.set()
 
 
 class DeadlineExecutor:
-    """At most `count` threads, made when they are needed, that do calls in the order they are given."""
+    """Runs calls in order in at most `count` threads, which start on demand."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name, self._count = name, count
@@ -65,7 +67,7 @@ class DeadlineExecutor:
         self._idle = 0
 
     def ask(self, call: Callable[[], T]) -> DeadlineAnswer[T]:
-        """Have a call done."""
+        """Run a call."""
         answer = DeadlineAnswer(call)
         with self._lock:
             if self._idle > 0:
@@ -73,11 +75,11 @@ class DeadlineExecutor:
             elif self._started < self._count:
                 self._started += 1
                 threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
-        self._calls.put(answer)  # type: ignore[arg-type]  # whatever it returns
+        self._calls.put(answer)  # type: ignore[arg-type]  # of any type
         return answer
 
     def close(self) -> None:
-        """Let the threads end when they have nothing left to do."""
+        """End the threads when all calls have run."""
         with self._lock:
             for _ in range(self._started):
                 self._calls.put(None)
@@ -95,11 +97,11 @@ _LONGEST_REST_S = 600.0
 
 
 class Breaker:
-    """A circuit breaker; several threads may use it.
+    """A circuit breaker; any thread may use it.
 
     Args:
-        failures: how many in a row open it.
-        rest_s: how long nobody asks then; each failure after a rest doubles it, to ten minutes at most.
+        failures: number of failures in a row that opens it.
+        rest_s: how long it stays open; a failure after that doubles it, up to ten minutes.
     """
 
     def __init__(
@@ -114,12 +116,12 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody should ask now."""
+        """Whether the store must not be called now."""
         with self._lock:
             return self._failures >= self._limit and (self._is_probed or self._clock() < self._until)
 
     def allows(self) -> bool:
-        """Return whether the store may be asked now; after a rest one may, and says how it went, before others do."""
+        """Return whether the store may be called now; after the pause one caller may try, the others wait for its result."""
         with self._lock:
             if self._failures < self._limit:
                 return True
@@ -129,18 +131,18 @@ class Breaker:
             return True
 
     def note_success(self) -> None:
-        """The store answered, be it that it has nothing."""
+        """Note an answer of the store, even if it has no result."""
         with self._lock:
             self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
 
     def open_now(self) -> None:
-        """Leave the store alone at once: it said something that will not change soon."""
+        """Open the breaker at once: the store's error will not go away soon."""
         with self._lock:
             self._failures, self._is_probed = max(self._failures, self._limit), False
             self._until = self._clock() + self._rest_s
 
     def note_failure(self) -> bool:
-        """The store did not answer, or not in time; return whether that opened the breaker."""
+        """Note a failed or slow call; return whether that opened the breaker."""
         with self._lock:
             was_probed, self._is_probed = self._is_probed, False
             self._failures += 1

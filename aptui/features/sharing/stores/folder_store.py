@@ -1,10 +1,12 @@
-"""Shared results in a folder, of this machine or on a network share: temporary file, sync, then one step that publishes.
+"""Shared results in a folder of this machine or on a network share: temporary file, sync, then one step that publishes.
 
     <root>/[ns/<namespace>/]ac/<2 hex>/<key>       records
     <root>/[ns/<namespace>/]cas/<2 hex>/<digest>   blobs
-    <root>/tmp/                                    what is being written
+    <root>/tmp/                                    files that are being written
 
-Whoever dies while writing leaves a file in `tmp`, which `sweep` removes when it is old.
+A writer that is killed leaves a file in `tmp`; `sweep` removes it later.
+
+Tests: `tests/features/sharing/stores/test_folder_store.py`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError
 
 ABANDONED_AFTER_S = 24 * 3600
-"""A temporary file that nobody has written to for so long is nobody's."""
+"""Age after which a temporary file is abandoned, in seconds."""
 _NAMESPACE = re.compile("[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def prefix_of(namespace: str) -> str:
-    """Return where a namespace lies below a store's root, "" for the trusted one, else with a slash at its end.
+    """Return the path of a namespace below a store's root, "" for the trusted one, else with a slash at its end.
 
     Raises:
-        UserError: that cannot be the name of one.
+        UserError: the name is invalid.
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise UserError(f"'{namespace}' is no name of a namespace", hint="lower-case letters, digits, '.', '_' and '-', at most 64")
@@ -42,9 +44,9 @@ class FolderStore:
     """A folder as a store.
 
     Args:
-        root: the folder; it must be there, for an empty place where a share should be mounted is not one.
-        namespace: whose results.
-        syncs: whether what is published is on the disk first.
+        root: the folder; it must exist, because an empty mount point is not a store.
+        namespace: namespace of the results.
+        syncs: sync files to the disk before publishing.
     """
 
     def __init__(self, root: str, namespace: str = TRUSTED, *, syncs: bool = True) -> None:
@@ -54,15 +56,15 @@ class FolderStore:
         self._syncs = syncs
 
     def record_path(self, key: str) -> str:
-        """Return where the record at `key` lies."""
+        """Return the path of the record at `key`."""
         return self._path("ac", key)
 
     def blob_path(self, digest: str) -> str:
-        """Return where the blob of this digest lies."""
+        """Return the path of the blob with this digest."""
         return self._path("cas", digest)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record's bytes, None when there is none."""
+        """Return a record's bytes, None = it does not exist."""
         with name_errors(self.address):
             try:
                 with open(self.record_path(key), "rb", buffering=0) as file:
@@ -72,7 +74,7 @@ class FolderStore:
                 return None
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; the first writer wins when `if_absent` holds, however many write at once."""
+        """Publish a record; with `if_absent` the first of several writers wins."""
         path = self.record_path(key)
         with name_errors(self.address):
             if if_absent and os.path.exists(path):
@@ -92,7 +94,7 @@ class FolderStore:
             return True
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these have a file."""
+        """Return which of these blobs have a file."""
         with name_errors(self.address):
             return {digest for digest in digests if os.path.isfile(self.blob_path(digest))}
 
@@ -106,11 +108,11 @@ class FolderStore:
                 self._publish(written, path, if_absent=False)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     @contextlib.contextmanager
     def _write_temporary(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """Write a temporary file; its name is good for the `with` block."""
+        """Write a temporary file that exists during the `with` block."""
         path = self.temporary()
         try:
             with open(path, "xb", buffering=CHUNK_BYTES) as file:
@@ -124,18 +126,18 @@ class FolderStore:
                 os.unlink(path)
 
     def temporary(self) -> str:
-        """Return the name of a file that nobody else writes, in a folder that exists."""
+        """Return a unique file name in the folder for temporary files."""
         self._expect_root()
         self._make_folder(self._tmp)
         return os.path.join(self._tmp, f"{os.getpid()}-{secrets.token_hex(8)}")
 
     def _make_folder(self, folder: str) -> None:
-        """Make a folder of the store, with those above it; all users who may write to the store may write there."""
+        """Make a folder of the store and its parents; all users who may write to the store may write there."""
         if os.path.isdir(folder):
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o755)  # a store that only its owner may write to stays so, whatever the umask
+            os.mkdir(folder, 0o755)  # a private store stays private with any umask
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 
@@ -153,7 +155,7 @@ class FolderStore:
                 os.link(written, path)
             except FileExistsError:
                 return False
-            except OSError:  # a file system without hard links: the smallest window there is
+            except OSError:  # a file system without hard links: the smallest possible race
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)
@@ -174,7 +176,7 @@ class FolderStore:
 
 
 def sweep(root: str, now: float) -> int:
-    """Remove what writers who died left in `tmp`; return how many files that were."""
+    """Remove abandoned files from `tmp`; return their number."""
     removed = 0
     with contextlib.suppress(OSError), os.scandir(os.path.join(root, "tmp")) as entries:
         for entry in entries:
@@ -186,7 +188,7 @@ def sweep(root: str, now: float) -> int:
 
 
 def _sync_folder(path: str) -> None:
-    with contextlib.suppress(OSError):  # some network file systems cannot
+    with contextlib.suppress(OSError):  # some network file systems cannot sync folders
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)

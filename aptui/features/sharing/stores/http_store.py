@@ -1,7 +1,9 @@
 """Shared results on an HTTP server in the layout of other build caches: GET, HEAD and PUT of `ac/<key>` and `cas/<digest>`.
 
-A server is not believed: what it sends is read no further than it may be long, never unpacked, and no operation takes longer than
-its limit, however slowly bytes trickle in. Redirects are not followed.
+The server is not trusted: answers have a maximum length, are not decompressed, and each operation has a timeout, even if bytes
+trickle in. Redirects are not followed.
+
+Tests: `tests/features/sharing/stores/test_http_store.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
 
 SLOWEST_BYTES_PER_S = 1 << 20
-"""A transfer may take the limit of an operation, and as much longer as its bytes would need at this rate."""
+"""Minimum rate of a transfer: it has the timeout of an operation and the time for its bytes at this rate."""
 _STALL_S = 5.0
 _IDLE_CONNECTIONS = 8
 _SENT_AT_ONCE = 64 * 1024
@@ -37,7 +39,7 @@ _Buffer = TypeVar("_Buffer", bytearray, memoryview)
 
 
 _SMALL_RECORD_BYTES = 256 << 10
-"""Records have some hundred bytes, or a hundred for each product."""
+"""Records have some hundred bytes, or a hundred per product."""
 _one_large = threading.Lock()
 
 
@@ -45,11 +47,11 @@ class HttpStore:
     """A server as a store.
 
     Args:
-        address: `http://…` or `https://…`; a user and password in it are sent as Basic authentication and told to nobody.
-        namespace: whose results.
+        address: `http://…` or `https://…`; user and password in it are sent as Basic authentication and never printed.
+        namespace: namespace of the results.
         token: sent as Bearer authentication.
-        limit_s: how long an operation may take, besides the time for its bytes.
-        context: how TLS is spoken; the system's certificates by default.
+        limit_s: timeout of an operation, besides the time for its bytes.
+        context: TLS context; by default the system's certificates.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class HttpStore:
         self._idle: deque[_Connection] = deque()
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the bytes at `/ac/<key>`, None when there are none."""
+        """Return the bytes at `/ac/<key>`, None = they do not exist."""
         with self._answer("GET", "ac", key) as answer:
             if answer.status == 404:
                 return None
@@ -90,7 +92,7 @@ class HttpStore:
             return data
 
     def _rest(self, answer: http.client.HTTPResponse) -> bytes:
-        """Read the rest of a large record, one for all lookups at a time: an endless answer must not fill memory forty times."""
+        """Read the rest of a large record. Only one lookup does so at a time: endless answers must not fill the memory."""
         if not _one_large.acquire(timeout=self._limit_s):
             raise StoreError("other large records take too long", where=self.address)
         try:
@@ -99,7 +101,7 @@ class HttpStore:
             _one_large.release()
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; where a server ignores `If-None-Match`, asking first leaves a small window."""
+        """Publish a record; if the server ignores `If-None-Match`, the check before it leaves a small race."""
         if if_absent and self._has("ac", key):
             return False
         headers = {"Content-Length": str(len(data))} | ({"If-None-Match": "*"} if if_absent else {})
@@ -116,11 +118,11 @@ class HttpStore:
             return True
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these the server says that it has."""
+        """Return which of these blobs the server has."""
         return {digest for digest in digests if self._has("cas", digest)}
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Send a file; its last bytes go out only when all of them are what they should be."""
+        """Send a file; its last bytes are sent only if all bytes are right."""
         if not replaces and self._has("cas", digest):
             return
         with name_errors(source):
@@ -129,7 +131,7 @@ class HttpStore:
             return
 
     def close(self) -> None:
-        """Close what is connected."""
+        """Close all connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -141,7 +143,7 @@ class HttpStore:
     def _answer(
         self, method: str, kind: str, name: str, headers: dict[str, str] | None = None, body: Iterable[bytes] = (), size: int = 0
     ) -> Iterator[http.client.HTTPResponse]:
-        """Ask; the connection is used again only if the answer was read to its end."""
+        """Send a request; the connection is used again only if the answer was read to its end."""
         if not is_name(name):
             raise Mismatch(f"'{name[:80]}' names nothing in a store")
         deadline = time.monotonic() + self._limit_s + size / SLOWEST_BYTES_PER_S
@@ -152,7 +154,7 @@ class HttpStore:
             self._check_answer(answer, method)
             yield answer
             if answer.status in {404, 412} or method in {"HEAD", "PUT"}:
-                answer.read(_SENT_AT_ONCE)  # what an error page says
+                answer.read(_SENT_AT_ONCE)  # the text of an error page
             if answer.isclosed() and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 connection = None
@@ -169,9 +171,9 @@ class HttpStore:
     def _exchange(
         self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes], deadline: float
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        """Send a request and read the head of its answer; a connection that the server closed meanwhile is replaced once.
+        """Send a request and read the head of its answer; a connection that the server has closed is replaced once.
 
-        A body that can be read only once is sent on a connection that was just looked at.
+        A request with a body uses a connection that was just checked, because the body can be read only once.
         """
         while True:
             connection = self._connection(deadline)
@@ -218,16 +220,16 @@ class HttpStore:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection with one deadline for whatever is asked next, TLS or not."""
+    """A connection with one deadline for the next request, with or without TLS."""
 
     def __init__(self, host: str, port: int | None, context: ssl.SSLContext | None, deadline: float, *, is_safe: bool) -> None:
         super().__init__(host, port or (443 if is_safe else 80))
         self.deadline, self.is_used = deadline, False
         self._safe_context = (context or ssl.create_default_context()) if is_safe else None
-        self.response_class = self._response  # type: ignore[assignment]  # a class and a function are called alike
+        self.response_class = self._response  # type: ignore[assignment]  # a function is called like the class
 
     def connect(self) -> None:
-        """Connect within the time that is left."""
+        """Connect before the deadline."""
         self.timeout = _time_left(self.deadline)
         super().connect()
         if self._safe_context is not None:
@@ -235,12 +237,14 @@ class _Connection(http.client.HTTPConnection):
             self.sock = self._safe_context.wrap_socket(self.sock, server_hostname=self.host)
 
     def ask(self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes]) -> None:
-        """Send a whole request."""
+        """Send a complete request."""
         self.putrequest(method, path, skip_accept_encoding=True)
         for name, value in headers.items():
             self.putheader(name, value)
         self.endheaders()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has answered already: that it wants no more
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # the server has answered already and does not need the rest
             for chunk in body:
                 self._send_slowly(chunk)
 
@@ -250,7 +254,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock.sendall(memoryview(chunk)[start : start + _SENT_AT_ONCE])
 
     def is_quiet(self) -> bool:
-        """Return whether the other end has neither said anything unasked nor hung up."""
+        """Whether the server has neither sent unrequested data nor closed."""
         try:
             self.sock.settimeout(0)
             self.sock.recv(1)
@@ -261,31 +265,31 @@ class _Connection(http.client.HTTPConnection):
         return False
 
     def _response(self, sock: socket.socket, *args: object, **kwargs: object) -> http.client.HTTPResponse:
-        answer = http.client.HTTPResponse(sock, *args, **kwargs)  # type: ignore[arg-type]  # what HTTPConnection passes on
+        answer = http.client.HTTPResponse(sock, *args, **kwargs)  # type: ignore[arg-type]  # the arguments of HTTPConnection
         answer.fp = io.BufferedReader(_Timed(sock, self, answer.fp), _SENT_AT_ONCE)
         return answer
 
 
 class _Timed(io.RawIOBase):
-    """Reads a socket until the deadline of its connection, however often a byte arrives.
+    """Reads a socket until the deadline of its connection, even if single bytes arrive.
 
-    `held` keeps the socket open where the connection is closed before the answer is read: `Connection: close`.
+    `held` keeps the socket open if the connection is closed before the answer is read (`Connection: close`).
     """
 
     def __init__(self, sock: socket.socket, connection: _Connection, held: io.BufferedIOBase) -> None:
         self._sock, self._connection, self._held = sock, connection, held
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Release the socket."""
         self._held.close()
         super().close()
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: _Buffer) -> int:  # type: ignore[override]  # typeshed's WriteableBuffer has no name at run time
-        """Read what is there, waiting no longer than may be."""
+        """Read the available bytes before the deadline."""
         self._sock.settimeout(_time_left(self._connection.deadline))
         return self._sock.recv_into(buffer)
 
@@ -298,7 +302,7 @@ def _time_left(deadline: float) -> float:
 
 
 def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yield what comes; trouble of the connection is told from trouble with the file that it is written to."""
+    """Yield the answer; errors of the connection differ from those of the target file."""
     try:
         while chunk := answer.read(CHUNK_BYTES):
             yield chunk
@@ -308,7 +312,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _expect_whole(answer: http.client.HTTPResponse, got: int) -> None:
-    """Refuse an answer that broke off: `length` is what should still come."""
+    """Refuse an incomplete answer: `length` is the number of missing bytes."""
     if answer.length and got <= MAX_RECORD_BYTES:
         raise StoreError("the server broke off its answer")
 

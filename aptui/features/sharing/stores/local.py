@@ -1,12 +1,13 @@
-"""The store of this machine: what any checkout has made or fetched, placed into a cache as a link instead of made again.
+"""The store of this machine: results of all checkouts, placed into a cache by reflink, link or copy.
 
-It has the layout of `folder_store`, so `server` can offer it to others. Blobs are read-only, and where the file system cannot share
-bytes (reflink) a placed product is a copy; a second name of the blob only where the project asks for that (`links: hard`). A blob
-is used only while its size, its times and its inode's change time are those of the last check; if they differ, its bytes are
-checked, and a changed blob is thrown away.
+It has the layout of `folder_store`, so `cache_server` can serve it. Blobs are read-only. If the file system cannot share bytes
+(reflink), a placed product is a copy, or with `links: hard` a second name of the blob. A blob is used while its size, its times and
+its inode's change time are those of the last check. Otherwise its bytes are checked, and a changed blob is removed.
 
-Records carry a seal of this machine (`here`), made with a secret that lies in the store: what others put there over the network is
-believed only if the team's seals vouch for it.
+Records have a seal of this machine (`here`), made with a secret in the store. Records that others put there over the network need a
+trusted seal of the team.
+
+Tests: `tests/features/sharing/stores/test_local.py`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ _HERE = "here"
 
 
 class LocalStore:
-    """The part of this machine's store that holds one namespace; a `Store` whose blobs are links where that can be.
+    """One namespace of this machine's store; a `Store` that links blobs if possible.
 
     Args:
-        root: its folder; it is made, for this user alone.
-        trust: whose results; what it trusts decides which records others put there are believed.
-        links: whether a product may be a second name of a blob: whoever writes into one such product changes the others with it.
-        origins: addresses of stores whose results this machine believes, besides its own ("").
-        origin: whose results are written: "" those made here, else those fetched from that store. Where no key says who wrote a
-            record, one project's store must not speak to another project through this one.
-        say: is told of blobs that somebody changed.
+        root: its folder, which is made for this user only.
+        trust: namespace and keys; records of others need their seals.
+        links: allow products that are second names of blobs; writing into such a product changes the others.
+        origins: addresses of stores whose results this machine trusts, besides its own ("").
+        origin: source of the written results: "" = made here, else fetched from that store. Without a key, results of one project's
+            store must not reach another project through this one.
+        say: called about changed blobs.
 
     Raises:
         HostError: the folder cannot be made or used.
@@ -69,7 +70,7 @@ class LocalStore:
         self._files = FolderStore(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record that this machine wrote, or the team vouches for; None when there is none."""
+        """Return a record that this machine wrote or that has a trusted seal; None = it does not exist."""
         data = self._files.get_record(key)
         if data is None or not self._is_trusted(data):
             return None
@@ -77,7 +78,7 @@ class LocalStore:
         return data
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; one that is not believed here does not count as present."""
+        """Publish a record; an untrusted record counts as absent."""
         _, _, body = seal.part_sealed(data)
         ours = seal.with_field(data, _HERE, self._here(data, body, self._origin))
         with name_errors(self.address), share_with_gc(self.address):
@@ -86,21 +87,21 @@ class LocalStore:
             return self.get_record(key) is None and self._files.put_record(key, ours, if_absent=False)
 
     def blob_path(self, digest: str) -> str:
-        """Return where the blob of this digest lies, if it is there."""
+        """Return the path of the blob with this digest."""
         return self._files.blob_path(digest)
 
     def drop_record(self, key: str) -> None:
-        """Forget a record that turned out to be of no use."""
+        """Remove a useless record."""
         with contextlib.suppress(OSError):
             os.unlink(self._files.record_path(key))
 
     def get_blob(self, digest: str, target: str, size: int, *, is_executable: bool = False) -> bool:
-        """Place a blob at the new file `target` by reflink, link or copy; it is what its name says.
+        """Place a blob at the new file `target` by reflink, link or copy; its bytes are those of the digest.
 
-        All names of a file have one mode: a product that is executable, of a blob that is not, is a file of its own.
+        All names of a file have the same mode, so an executable product of a blob that is not executable is its own file.
 
         Raises:
-            Mismatch: the blob was changed; it is gone from the store now.
+            Mismatch: the blob was changed; it is removed from the store.
         """
         path = self._files.blob_path(digest)
         with name_errors(self.address):
@@ -117,14 +118,14 @@ class LocalStore:
             return True
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these have a file."""
+        """Return which of these blobs have a file."""
         return self._files.has_blobs(digests)
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Take a file in by reflink, link or copy. After a link the file at `source` is read-only, for it is the blob.
+        """Store a file by reflink, link or copy. After a link the file at `source` is the blob, and read-only.
 
         Raises:
-            Mismatch: its bytes do not have this digest any more.
+            Mismatch: the file has another digest now.
         """
         path = self._files.blob_path(digest)
         with name_errors(self.address), share_with_gc(self.address):
@@ -135,7 +136,7 @@ class LocalStore:
             self._adopt(source, path, digest)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
     def _adopt(self, source: str, path: str, digest: str) -> None:
         written = self._files.temporary()
@@ -151,7 +152,7 @@ class LocalStore:
             os.rename(written, path)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(written)  # there still is one when the blob already was this very file: rename(2) does nothing then
+                os.unlink(written)  # it still exists if the blob was this very file: rename(2) does nothing then
 
     def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
         if not placing.reflink(path, target):
@@ -177,13 +178,13 @@ class LocalStore:
         raise Mismatch(f"blob {digest} was changed", where=self.address)
 
     def _note_use(self, path: str) -> None:
-        """Note when a file was last used in its access time; the modification time belongs to the check."""
+        """Set the access time of a file, which is its last use; the modification time belongs to the check."""
         with contextlib.suppress(OSError):
             state = os.stat(path)
             os.utime(path, ns=(int(self._clock() * 1e9), state.st_mtime_ns))
 
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
-        """Note when a blob was last used, and that it is still the one that was `checked`: doing so moves its change time."""
+        """Note the use of a blob and that it is still the `checked` one; noting moves its change time."""
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
         is_ours = (
@@ -212,7 +213,7 @@ class LocalStore:
 
 
 def _read_secret(root: str) -> bytes:
-    """Return the secret of the store at `root`; both are made where they are not there."""
+    """Return the secret of the store at `root`; both are made if they do not exist."""
     path = os.path.join(root, "secret")
     try:
         os.makedirs(root, mode=0o700, exist_ok=True)
@@ -231,7 +232,7 @@ def _read_secret(root: str) -> bytes:
 
 
 def _make_secret(root: str, path: str) -> None:
-    """Write the secret once: whoever comes second finds it whole."""
+    """Write the secret once; a second process finds it complete."""
     if os.path.exists(path):
         return
     written = os.path.join(root, f".secret-{secrets.token_hex(8)}")
@@ -247,13 +248,13 @@ def _make_secret(root: str, path: str) -> None:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether the file may become a blob as it is: a plain one of this user."""
+    """Whether the file may become a blob: a regular file of this user."""
     state = os.stat(path, follow_symlinks=False)
     return state.st_uid == os.geteuid() and state.st_mode & 0o170000 == 0o100000
 
 
 def _remember_again(path: str) -> None:
-    """Note on a read-only file that it was checked; only who may write to a file may note something on it."""
+    """Note the check of a read-only file; only a writable file can have a note."""
     mode = os.stat(path).st_mode & 0o7777
     with contextlib.suppress(OSError):
         os.chmod(path, mode | 0o200)

@@ -1,7 +1,9 @@
-"""What keeps the store of this machine small and sound: removing what was used longest ago, checking all bytes, counting.
+"""Maintenance of this machine's store: removes the results that were not used for the longest time, checks all bytes, counts.
 
-When a result was used its record's access time says. That of a blob says less: a product may be a second name of it, and whoever
-reads the product uses the blob. So a blob is as old as the youngest record that names it, and both go together.
+The access time of a record is the last use of its result. That of a blob is less reliable: a product may be a second name of it,
+and reading the product reads the blob. So a blob is as old as the newest record that names it, and both are removed together.
+
+Tests: `tests/features/sharing/stores/test_maintenance.py`.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
 GRACE_S = 600.0
-"""While an engine uses the store, what was used so recently stays: somebody may be about to place it."""
+"""While an engine uses the store, results used within this time stay: the engine may be about to place them."""
 _TARGET_SHARE = 0.9
-"""Below the limit there must be room for what comes, or every run would have something to remove."""
+"""Share of the limit after a cleanup; without it every run would have something to remove."""
 _BATCH = 200
 
 
 class StoreMaintenance(Struct):
-    """What was found and done; `is_busy`: another process was at it, so nothing was done."""
+    """Result of an action; `is_busy`: another process is cleaning up, so nothing was done."""
 
     records: int = 0
     blobs: int = 0
@@ -43,7 +45,7 @@ class StoreMaintenance(Struct):
 
 
 class _Entry(Struct, frozen=True, order=True):
-    """A file: `used` is when its result was, `touched` when somebody last read it."""
+    """A file: `used` is the last use of its result, `touched` its last read access."""
 
     used: float
     is_blob: bool
@@ -57,13 +59,13 @@ class _BlobEntry(msgspec.Struct):
 
 
 class _Naming(msgspec.Struct):
-    """What says of a record which blobs it names; a list of variants, or what other programs keep here, names none."""
+    """The part of a record that names blobs; lists of variants and files of other programs name none."""
 
     products: list[_BlobEntry] = []
 
 
 def count(root: str) -> StoreMaintenance:
-    """Return how much the store at `root` holds."""
+    """Return the amounts in the store at `root`."""
     found = StoreMaintenance()
     for entry in _entries(root):
         _add(found, entry)
@@ -71,9 +73,9 @@ def count(root: str) -> StoreMaintenance:
 
 
 def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -> StoreMaintenance:
-    """Remove what was used longest ago until the store has room below `limit_bytes` (0 = no limit).
+    """Remove the results that were not used for the longest time until the store is below `limit_bytes` (0 = no limit).
 
-    A record goes before its blobs, for one that outlives a blob is a miss.
+    A record is removed before its blobs: a record without its blobs is a miss.
     """
     with placing.cleaning(root) as is_ours:
         if not is_ours:
@@ -90,7 +92,7 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
 
 
 def verify(root: str) -> StoreMaintenance:
-    """Read everything; what is damaged is removed and named."""
+    """Read all files; damaged ones are removed and listed."""
     result = StoreMaintenance()
     for entry in _entries(root):
         if _is_whole(entry):
@@ -103,20 +105,20 @@ def verify(root: str) -> StoreMaintenance:
 
 
 def _by_result(entries: list[_Entry]) -> list[_Entry]:
-    """Return all files, those of results that were used longest ago first."""
+    """Return all files, those of the least recently used results first."""
     used: dict[tuple[str, str], float] = {}
     for record in sorted(entry for entry in entries if not entry.is_blob):
-        used |= {(_top(record), digest): record.used for digest in _read_digests(record)}  # the youngest of a blob comes last
+        used |= {(_top(record), digest): record.used for digest in _read_digests(record)}  # the newest record of a blob comes last
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
 
 def _top(entry: _Entry) -> str:
-    """Return the folder of the namespace that a file lies in: `<top>/ac/<2 hex>/<name>`."""
+    """Return the folder of a file's namespace: `<top>/ac/<2 hex>/<name>`."""
     return entry.path.rsplit("/", 3)[0]
 
 
 def _read_digests(record: _Entry) -> list[str]:
-    """Return the digests of the blobs that a record names; one that is damaged, or somebody else's, names none."""
+    """Return the digests of the blobs that a record names; a damaged record, or a file of another program, names none."""
     try:
         with open(record.path, "rb", opener=quietly) as file:
             return [
@@ -137,7 +139,7 @@ def _shrink(root: str, entries: list[_Entry], goal_bytes: int, result: StoreMain
 
 
 def _remove(entry: _Entry) -> bool:
-    """Remove a file unless it was used since it was looked at."""
+    """Remove a file unless it was used since it was listed."""
     try:
         if os.stat(entry.path, follow_symlinks=False).st_atime > entry.touched:
             return False

@@ -1,6 +1,6 @@
-"""Shared results in an object store (S3 and its kin, Google, Azure), through obstore, which is imported when one is used.
+"""Shared results in an object store (S3 and compatible, Google, Azure) through obstore, which is imported on first use.
 
-Credentials and the region come from where that provider's own tools look for them.
+Credentials and the region come from the usual places of the provider's tools.
 
 Tests: `tests/features/sharing/test_stores.py`.
 """
@@ -22,13 +22,13 @@ from aptui.shared.result_store import Mismatch, StoreError, StoreRefused
 
 
 class ObjectStore:
-    """A bucket, or a folder in one, as a store.
+    """A bucket, or a folder in it, as a store.
 
     Args:
-        address: `s3://<bucket>[/<path>]` and the like.
-        namespace: whose results.
-        limit_s: how long one request may take.
-        options: what `obstore.store.from_url` takes besides: endpoint, region, credentials.
+        address: `s3://<bucket>[/<path>]` or another scheme.
+        namespace: namespace of the results.
+        limit_s: timeout of one request.
+        options: further arguments of `obstore.store.from_url`: endpoint, region, credentials.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ObjectStore:
             raise UserError(f"the object store cannot be used: {_first_line(error)}", where=address) from None
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the record at `key`, None when there is none."""
+        """Return the record at `key`, None = it does not exist."""
         with self._name_errors():
             try:
                 answer = self._store.get(self._name("ac", key))
@@ -65,7 +65,7 @@ class ObjectStore:
             return bytes(answer.bytes())
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; the store itself sees to it that the first writer wins."""
+        """Publish a record; the store ensures that the first writer wins."""
         from obstore.exceptions import AlreadyExistsError
 
         with self._name_errors():
@@ -87,18 +87,18 @@ class ObjectStore:
             return True
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
-        """Return which of these are there."""
+        """Return which of these blobs exist."""
         return {digest for digest in digests if self._has(digest)}
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Send a file, verified while it is read; an upload that ends early publishes nothing."""
+        """Send a file, verified while it is read; an incomplete upload publishes nothing."""
         if not replaces and self._has(digest):
             return
         with self._name_errors():
             self._store.put(self._name("cas", digest), read_verified(source, digest))
 
     def close(self) -> None:
-        """Nothing is held that does not go by itself."""
+        """Do nothing: obstore releases its resources."""
 
     def _has(self, digest: str) -> bool:
         with self._name_errors():
@@ -115,7 +115,7 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def _name_errors(self) -> Iterator[None]:
-        """Turn obstore's errors into a store's."""
+        """Convert obstore's errors to those of a store."""
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
         try:
@@ -127,7 +127,7 @@ class ObjectStore:
 
 
 def _plain() -> dict[str, bool]:
-    """Allow HTTP without TLS where the environment does, as obstore itself would if nothing else were said."""
+    """Allow HTTP without TLS if the environment does, as obstore itself would without client options."""
     return {"allow_http": True} if os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"1", "true"} else {}
 
 

@@ -1,4 +1,7 @@
-"""How one file becomes two without moving bytes: reflink, hard link, copy; and the memory of which bytes were last seen in it."""
+"""Places files by reflink, hard link or copy, notes which files were checked, and locks the store for several processes.
+
+Tests: `tests/features/sharing/stores/test_placing.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,13 @@ from collections.abc import Iterator
 
 from aptui.features.sharing.stores.streams import CHUNK_BYTES
 
-# Several processes, one store: leases for its use, its clean-up, and uploads meanwhile.
-#
-# A lease is a locked file: it ends with its process, however that dies. While anybody has one, what was used a short while ago
-# stays. Whoever puts something in shares a lock with others who do; removing files needs it alone, for a moment. No lock is
-# trusted for correctness: a record whose blob is gone is a miss.
+# A lease is a locked file that ends with its process. While any lease exists, recently used results stay. Writers share a lock;
+# removing files needs it exclusively for a moment. Correctness does not depend on the locks: a record whose blob is missing is a
+# miss.
 
 
 class Lease:
-    """Says that a process uses the store at `root`, until it is closed or the process ends."""
+    """A lease of the store at `root`, until it is closed or the process ends."""
 
     def __init__(self, root: str) -> None:
         folder = os.path.join(root, "leases")
@@ -31,10 +32,10 @@ class Lease:
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(hidden, self._path)  # nobody sees it before it is locked
+        os.rename(hidden, self._path)  # other processes must not see it before it is locked
 
     def close(self) -> None:
-        """Give the lease back; once is enough."""
+        """Release the lease; further calls do nothing."""
         if self._descriptor < 0:
             return
         with contextlib.suppress(OSError):
@@ -44,7 +45,7 @@ class Lease:
 
 
 def living(root: str) -> int:
-    """Return how many leases there are; those of processes that died are removed."""
+    """Return the number of leases; those of killed processes are removed."""
     folder, count = os.path.join(root, "leases"), 0
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(folder):
@@ -54,21 +55,21 @@ def living(root: str) -> int:
 
 @contextlib.contextmanager
 def share_with_gc(root: str) -> Iterator[None]:
-    """Put something in while nothing is removed."""
+    """Hold the shared lock: files may be added, not removed."""
     with _lock(os.path.join(root, "lock"), fcntl.LOCK_SH):
         yield
 
 
 @contextlib.contextmanager
 def alone(root: str) -> Iterator[None]:
-    """Remove something while nothing is put in."""
+    """Hold the exclusive lock: files may be removed."""
     with _lock(os.path.join(root, "lock"), fcntl.LOCK_EX):
         yield
 
 
 @contextlib.contextmanager
 def cleaning(root: str) -> Iterator[bool]:
-    """Be the one who cleans up; yields False when somebody else does."""
+    """Hold the lock of a cleanup; yields False if another process holds it."""
     descriptor = os.open(os.path.join(root, "gc"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,11 +109,11 @@ def _is_dead(path: str) -> bool:
 
 
 _FICLONE = 0x40049409
-"""ioctl_ficlone(2): both files share their bytes until one of them is written to."""
+"""ioctl_ficlone(2): both files share their bytes until one of them is written."""
 _MEMO = "user.aptui"
 _SLACK_NS = 50_000_000
-"""Writing the note, and what follows it at once (permissions, a rename), moves the inode's change time. Later changes are somebody
-else's, and a modification time that was put back hides none of them: nobody can put the change time back."""
+"""Writing the note, and the chmod or rename right after it, moves the inode's change time. Later changes are by other programs.
+They cannot be hidden by resetting the modification time, because the change time cannot be set."""
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}
 )
@@ -120,7 +121,7 @@ _no_reflinks: set[tuple[int, int]] = set()
 
 
 def reflink(source: str, target: str) -> bool:
-    """Make the new file `target` share the bytes of `source`; return False, and leave nothing, where the file system cannot."""
+    """Make the new file `target` share the bytes of `source`; return False, without a file, if the file system cannot."""
     pair = (os.stat(source).st_dev, os.stat(os.path.dirname(target)).st_dev)
     if pair in _no_reflinks:
         return False
@@ -137,7 +138,7 @@ def reflink(source: str, target: str) -> bool:
 
 
 def link(source: str, target: str) -> bool:
-    """Give the file `source` a second name; return False where that cannot be."""
+    """Give the file `source` a second name; return False if the file system cannot."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
@@ -148,7 +149,7 @@ def link(source: str, target: str) -> bool:
 
 
 def copy(source: str, target: str) -> None:
-    """Copy the bytes of `source` into the new file `target`; nothing is left of it when that fails."""
+    """Copy `source` to the new file `target`; after an error `target` does not exist."""
     with open(source, "rb", buffering=0) as read, open(target, "xb", buffering=0) as write:
         try:
             while os.copy_file_range(read.fileno(), write.fileno(), CHUNK_BYTES * 64):
@@ -161,10 +162,12 @@ def copy(source: str, target: str) -> None:
 
 
 def remember(path: str) -> None:
-    """Note on a file, where its file system takes notes, that its bytes have been checked; every name of the file has the note.
+    """Note in an extended attribute of a file, if the file system has them, that its bytes were checked.
 
-    The note is good for as long as size and modification time stay, the inode does not change after it (`_SLACK_NS`), and the
-    machine is not started anew: what a power cut left on the disk is looked at again.
+    All its names have the note.
+
+    The note is valid while size and modification time stay, the inode does not change later than `_SLACK_NS` after it, and the
+    machine does not reboot: after a power cut the files are checked again.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)
@@ -172,7 +175,7 @@ def remember(path: str) -> None:
 
 
 def is_remembered(path: str, state: os.stat_result) -> bool:
-    """Return whether the file is as it was when it was checked."""
+    """Whether the file is unchanged since its check."""
     try:
         note, _, noted_ns = os.getxattr(path, _MEMO).decode("ascii", "replace").rpartition(" ")
         return note == _note(state) and state.st_ctime_ns <= int(noted_ns) + _SLACK_NS
@@ -181,18 +184,18 @@ def is_remembered(path: str, state: os.stat_result) -> bool:
 
 
 def is_executable(state: os.stat_result) -> bool:
-    """Return whether somebody may run the file."""
+    """Whether any user may execute the file."""
     return bool(state.st_mode & 0o111)
 
 
 def make_executable(path: str) -> None:
-    """Let everybody run a file who may read it."""
+    """Allow all users who may read a file to execute it."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     os.chmod(path, mode | (mode & 0o444) >> 2)
 
 
 def make_read_only(path: str) -> None:
-    """Take everybody's permission to write: a file with several names is changed by nobody by accident."""
+    """Remove all write permissions: a file with several names must not be changed by accident."""
     os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o222)
 
 

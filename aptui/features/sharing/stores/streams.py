@@ -1,4 +1,7 @@
-"""Bytes on their way from and to a store: only what has the right digest is published or left at a target."""
+"""Verified transfers from and to a store: only bytes with the right digest are published or stay at a target.
+
+Tests: `tests/features/sharing/stores/test_streams.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,11 @@ _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int) -> None:
-    """Write `chunks` to the new file `target`.
-
-    Never more than `size` bytes are written, whatever comes.
+    """Write `chunks` to the new file `target`, at most `size` bytes.
 
     Raises:
-        Mismatch: length or SHA-256 is another one. Whatever is raised, there is no file `target` then.
-        FileExistsError: there is one already; it stays as it is.
+        Mismatch: the length or the SHA-256 is wrong. After any error there is no file `target`.
+        FileExistsError: the file exists; it stays.
     """
     hasher, left = hashlib.sha256(), size
     with open(target, "xb", buffering=0) as file:
@@ -44,10 +45,10 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
 
 
 def read_verified(path: str, digest: str) -> Iterator[bytes]:
-    """Yield the bytes of a file, the last ones only when the digest of all is right: an upload cannot end with others.
+    """Yield the bytes of a file, the last chunk only if the digest is right: an upload of wrong bytes cannot complete.
 
     Raises:
-        Mismatch: the file is not what it was.
+        Mismatch: the file has changed.
     """
     hasher, held = hashlib.sha256(), b""
     with open(path, "rb", buffering=0) as file:
@@ -68,7 +69,7 @@ def digest_of(path: str) -> str:
 
 
 def quietly(path: str, flags: int) -> int:
-    """Open a file so that reading it does not count as using it, for `open(opener=…)`; only its owner may do that."""
+    """Open a file without changing its access time, for `open(opener=…)`; only its owner may do that."""
     try:
         return os.open(path, flags | os.O_NOATIME)
     except PermissionError:
@@ -77,7 +78,7 @@ def quietly(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def name_errors(address: str) -> Iterator[None]:
-    """Turn what the system says of a file into what a store says."""
+    """Convert OS errors to those of a store."""
     try:
         yield
     except OSError as error:
